@@ -1,0 +1,22 @@
+"""Palestra runs language models against environments and scores what they do.
+
+The names an environment's author needs are here; importing them is lazy, so that
+`import palestra` costs nothing until one is used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from palestra.serving import ResourcesServer, Session, environment, tool
+
+__version__ = "0.1.0"
+
+__all__ = ["ResourcesServer", "Session", "__version__", "environment", "tool"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from palestra import serving
+
+        return getattr(serving, name)
+    raise AttributeError(f"module 'palestra' has no attribute {name!r}")

@@ -1,0 +1,58 @@
+"""One exception tree for the whole system: each error carries its layer, its evidence and a hint.
+
+Imports nothing of ours. Raise the narrowest class; catch at the height you can handle.
+"""
+
+from palestra.errors.envelope import add_hop, add_row, excerpt, from_body, status_for, to_body
+from palestra.errors.layers import FailureKind, Layer
+from palestra.errors.tree import (
+    BadInput,
+    CallError,
+    ConfigError,
+    CredentialsRejected,
+    DeadlineExceeded,
+    Evidence,
+    FieldProblem,
+    Hop,
+    InfraError,
+    InputDataError,
+    JudgeFailure,
+    ModelError,
+    ModelRejectedRow,
+    PalestraError,
+    RowError,
+    RowIdentity,
+    RunFailed,
+    ServerDied,
+    VerifierError,
+)
+
+__all__ = [
+    "BadInput",
+    "CallError",
+    "ConfigError",
+    "CredentialsRejected",
+    "DeadlineExceeded",
+    "Evidence",
+    "FailureKind",
+    "FieldProblem",
+    "Hop",
+    "InfraError",
+    "InputDataError",
+    "JudgeFailure",
+    "Layer",
+    "ModelError",
+    "ModelRejectedRow",
+    "PalestraError",
+    "RowError",
+    "RowIdentity",
+    "RunFailed",
+    "ServerDied",
+    "VerifierError",
+    "add_hop",
+    "add_row",
+    "excerpt",
+    "from_body",
+    "status_for",
+    "to_body",
+]

@@ -1,0 +1,162 @@
+"""How a failed call travels between servers: one flat JSON body that grows a hop per relay.
+
+    {"error": {"type", "layer", "message", "hint", "row": {"task", "rollout", "attempt", "agent"},
+               "hops": [{"server", "url", "status", "body"}], "problems": [...]}}
+
+Text is never nested in text: a relaying server appends its hop to the list and leaves the
+message and the innermost body as they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from palestra.errors.layers import FailureKind, Layer
+from palestra.errors.tree import (
+    CallError,
+    CredentialsRejected,
+    DeadlineExceeded,
+    Evidence,
+    FieldProblem,
+    Hop,
+    InfraError,
+    JudgeFailure,
+    ModelError,
+    ModelRejectedRow,
+    RowError,
+    RowIdentity,
+    VerifierError,
+)
+
+BODY_EXCERPT_CHARS = 4000
+"""How much of a foreign body is kept: enough for a provider's error, never a trajectory."""
+
+_CLASSES: tuple[type[CallError], ...] = (
+    CredentialsRejected,
+    DeadlineExceeded,
+    InfraError,
+    JudgeFailure,
+    ModelError,
+    ModelRejectedRow,
+    RowError,
+    VerifierError,
+)
+
+
+def excerpt(body: bytes | str) -> str:
+    """The beginning of a body, as text, marked when it was cut."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    if len(text) <= BODY_EXCERPT_CHARS:
+        return text
+    return f"{text[:BODY_EXCERPT_CHARS]}… ({len(text)} characters in all)"
+
+
+def add_hop(error: CallError, hop: Hop) -> CallError:
+    """Record that `error` passed through one more server, outermost first."""
+    error.evidence = replace(error.evidence, hops=(hop, *error.evidence.hops))
+    return error
+
+
+def add_row(error: CallError, row: RowIdentity | None) -> CallError:
+    """Give the failure its row, unless an inner server already did."""
+    if row is not None and error.evidence.row is None:
+        error.evidence = replace(error.evidence, row=row)
+    return error
+
+
+def status_for(error: CallError) -> int:
+    """The HTTP status to answer with: 422 for a bad body, 504 for a deadline, else 500."""
+    if isinstance(error, RowError):
+        return 422
+    if isinstance(error, DeadlineExceeded):
+        return 504
+    return 500
+
+
+def to_body(error: CallError) -> dict[str, Any]:
+    """The JSON body that carries `error` to the caller."""
+    evidence = error.evidence
+    row = evidence.row
+    body: dict[str, Any] = {
+        "type": error.kind.value,
+        "layer": error.layer.value,
+        "message": error.message,
+        "hint": error.hint,
+        "retriable": error.retriable,
+        "row": None
+        if row is None
+        else {
+            "task": row.task,
+            "rollout": row.rollout,
+            "attempt": row.attempt,
+            "agent": row.agent,
+        },
+        "hops": [
+            {"server": hop.server, "url": hop.url, "status": hop.status, "body": hop.body}
+            for hop in evidence.hops
+        ],
+    }
+    if evidence.problems:
+        body["problems"] = [
+            {"pointer": problem.pointer, "expected": problem.expected}
+            for problem in evidence.problems
+        ]
+    if evidence.traceback:
+        body["traceback"] = evidence.traceback
+    return {"error": body}
+
+
+def from_body(body: object) -> CallError | None:
+    """Rebuild the error that a server of ours sent, or None when the body is not one."""
+    if not isinstance(body, Mapping):
+        return None
+    inner = body.get("error")
+    if not isinstance(inner, Mapping) or "layer" not in inner or "hops" not in inner:
+        return None
+    try:
+        kind = FailureKind(inner["type"])
+        layer = Layer(inner["layer"])
+    except ValueError:
+        return None
+    error = _class_for(kind, layer, retriable=bool(inner.get("retriable", True)))(
+        str(inner.get("message", "")),
+        hint=str(inner.get("hint") or ""),
+        evidence=Evidence(
+            hops=tuple(_hop(hop) for hop in inner["hops"]),
+            row=_row(inner.get("row")),
+            problems=tuple(
+                FieldProblem(str(p["pointer"]), str(p["expected"]))
+                for p in inner.get("problems") or ()
+            ),
+            traceback=str(inner.get("traceback") or ""),
+        ),
+    )
+    return error
+
+
+def _class_for(kind: FailureKind, layer: Layer, *, retriable: bool) -> type[CallError]:
+    same_kind = [cls for cls in _CLASSES if cls.kind is kind]
+    for cls in same_kind:
+        if cls.layer is layer and cls.retriable is retriable:
+            return cls
+    return same_kind[0] if same_kind else InfraError
+
+
+def _hop(raw: Mapping[str, Any]) -> Hop:
+    return Hop(
+        server=str(raw.get("server", "")),
+        url=str(raw.get("url", "")),
+        status=raw.get("status"),
+        body=str(raw.get("body", "")),
+    )
+
+
+def _row(raw: object) -> RowIdentity | None:
+    if not isinstance(raw, Mapping):
+        return None
+    return RowIdentity(
+        task=raw.get("task"),
+        rollout=raw.get("rollout"),
+        attempt=int(raw.get("attempt") or 1),
+        agent=str(raw.get("agent") or ""),
+    )

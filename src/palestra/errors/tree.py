@@ -1,0 +1,196 @@
+"""The exception tree.
+
+    PalestraError
+    ├── BadInput                  the user gave something unusable: exit 2, nothing written
+    │   ├── ConfigError           a setting, config file or reference
+    │   └── InputDataError        rows, files or outputs on disk
+    ├── RunFailed                 a run started and did not reach its end: exit 1
+    │   └── ServerDied            a server process of the fleet ended by itself
+    └── CallError                 one call, on behalf of one rollout, failed
+        ├── InfraError            connection refused, reset, process gone
+        ├── ModelError            the model endpoint answered with an error
+        ├── RowError              422: the body does not fit the request model
+        ├── VerifierError         the environment raised or gave no finite reward
+        ├── JudgeFailure          the judge failed or gave no readable verdict
+        ├── DeadlineExceeded      a deadline passed while something was awaited
+        └── CredentialsRejected   the endpoint rejected the key: no retry can help
+
+A caller picks the height at which to catch. `CallError` is what crosses the wire: see
+`palestra.errors.envelope`.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from palestra.errors.layers import FailureKind, Layer
+
+
+class PalestraError(Exception):
+    """Base of every error raised here; a subclass names the layer that failed.
+
+    `message` says what happened, with numbers; `hint` says what to try.
+    """
+
+    layer: ClassVar[Layer] = Layer.INFRA
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")
+
+
+class BadInput(PalestraError):
+    """What the user gave cannot be used; nothing was started and nothing written."""
+
+    layer = Layer.CONFIG
+    exit_code = 2
+
+
+class ConfigError(BadInput):
+    """A setting, a config file or a reference between servers is wrong."""
+
+    layer = Layer.CONFIG
+
+
+class InputDataError(BadInput):
+    """A file of rows or an output location is wrong."""
+
+    layer = Layer.DATA
+
+
+class RunFailed(PalestraError):
+    """Something that had started could not reach its end."""
+
+
+class ServerDied(RunFailed):
+    """A server process ended by itself, or never became ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowIdentity:
+    """Which rollout a call was made for. `task` and `rollout` are the row's two indices."""
+
+    task: int | str | None = None
+    rollout: int | None = None
+    attempt: int = 1
+    agent: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One server on the way to the failure, innermost last.
+
+    `body` is an excerpt of what that server answered; only the innermost hop has one.
+    """
+
+    server: str
+    url: str = ""
+    status: int | None = None
+    body: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One field of a request that its model rejects. `pointer` is a JSON pointer."""
+
+    pointer: str
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known about a failed call besides its message."""
+
+    hops: tuple[Hop, ...] = ()
+    row: RowIdentity | None = None
+    problems: tuple[FieldProblem, ...] = field(default=())
+    traceback: str = ""
+    """The last frames of the environment's own code, when it raised."""
+    retry_after_s: float | None = None
+    """How long the endpoint asked us to wait, when it did."""
+
+
+class CallError(PalestraError):
+    """One call failed; carries the chain of servers that led there.
+
+    `retriable` means another attempt at the whole rollout may succeed; whether one is
+    made is the collector's decision.
+    """
+
+    kind: ClassVar[FailureKind] = FailureKind.INFRA
+    retriable: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        evidence: Evidence | None = None,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.evidence = evidence or Evidence()
+        self.status = status
+
+
+class InfraError(CallError):
+    """A connection, process or disk failed underneath the call."""
+
+    layer = Layer.INFRA
+    kind = FailureKind.INFRA
+
+
+class ModelError(CallError):
+    """The model endpoint answered with an error of its own."""
+
+    layer = Layer.MODEL
+    kind = FailureKind.POLICY
+
+
+class ModelRejectedRow(ModelError):
+    """The model endpoint says this row can never be served (a tool schema, a parameter)."""
+
+    kind = FailureKind.DATA
+    retriable = False
+
+
+class RowError(CallError):
+    """A body does not fit the request model of the server that got it (HTTP 422)."""
+
+    layer = Layer.DATA
+    kind = FailureKind.DATA
+    retriable = False
+
+
+class VerifierError(CallError):
+    """The environment's own code raised, or returned no finite reward."""
+
+    layer = Layer.VERIFIER
+    kind = FailureKind.VERIFIER
+
+
+class JudgeFailure(CallError):
+    """The judge model failed, or its verdict cannot be read."""
+
+    layer = Layer.VERIFIER
+    kind = FailureKind.JUDGE
+
+
+class DeadlineExceeded(CallError):
+    """The rollout's deadline passed; the message names what was being awaited."""
+
+    layer = Layer.THROUGHPUT
+    kind = FailureKind.TIMEOUT
+
+
+class CredentialsRejected(CallError):
+    """The endpoint rejected the API key; every further call would fail the same way."""
+
+    layer = Layer.MODEL
+    kind = FailureKind.CONFIG
+    retriable = False
+    exit_code = 2
