@@ -1,0 +1,127 @@
+"""Chat Completions: the wire types most inference servers speak.
+
+Two halves. The pydantic models are for authors and for our own `/v1/chat/completions`
+endpoint; unknown fields are kept. The msgspec structs decode what an upstream answered: they
+name only the fields the conversion reads, and are several times cheaper.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from palestra.schema.items import WireModel
+
+
+class ChatMessage(WireModel):
+    """One message of a chat. `content` is None when an assistant message only calls tools."""
+
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+
+
+class ChatCreateParams(WireModel):
+    """What is asked of a Chat Completions endpoint, without streaming."""
+
+    messages: list[ChatMessage]
+    model: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stream: Literal[False] | None = None
+
+
+class ChatChoice(WireModel):
+    """One completion among `n`."""
+
+    index: int = 0
+    message: ChatMessage
+    finish_reason: str | None = None
+    logprobs: dict[str, Any] | None = None
+
+
+class ChatCompletion(WireModel):
+    """What a Chat Completions endpoint answers."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    object: Literal["chat.completion"] = "chat.completion"
+    usage: dict[str, Any] | None = None
+
+
+class UpstreamFunction(msgspec.Struct):
+    """The function part of a tool call. Some servers send arguments as an object, not text."""
+
+    name: str
+    arguments: Any = ""
+
+
+class UpstreamToolCall(msgspec.Struct):
+    """One tool call of an upstream message."""
+
+    function: UpstreamFunction
+    id: str | None = None
+
+
+class UpstreamMessage(msgspec.Struct):
+    """An upstream assistant message; both spellings of the reasoning field are in use."""
+
+    content: Any = None
+    tool_calls: list[UpstreamToolCall] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+
+
+class UpstreamChoice(msgspec.Struct):
+    """The first of the upstream's choices."""
+
+    message: UpstreamMessage
+    finish_reason: str | None = None
+    logprobs: Any = None
+
+
+class UpstreamPromptDetails(msgspec.Struct):
+    """Part of the upstream's usage."""
+
+    cached_tokens: int | None = None
+
+
+class UpstreamCompletionDetails(msgspec.Struct):
+    """Part of the upstream's usage."""
+
+    reasoning_tokens: int | None = None
+
+
+class UpstreamUsage(msgspec.Struct):
+    """Token counts as Chat Completions names them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    prompt_tokens_details: UpstreamPromptDetails | None = None
+    completion_tokens_details: UpstreamCompletionDetails | None = None
+
+
+class UpstreamCompletion(msgspec.Struct):
+    """A chat completion as an upstream sent it, reduced to what the conversion reads."""
+
+    choices: list[UpstreamChoice]
+    model: str = ""
+    id: str = ""
+    created: float = 0
+    usage: UpstreamUsage | None = None
+
+
+def decode_completion(body: bytes) -> UpstreamCompletion:
+    """Decode an upstream's chat completion. Raises `msgspec.DecodeError` when it is not one."""
+    return msgspec.json.decode(body, type=UpstreamCompletion)

@@ -1,0 +1,33 @@
+"""Encoding what we send and store: objects of the schema, plain JSON, or a mix of both."""
+
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        # Fields that nobody set are not invented on the wire.
+        return value.model_dump(mode="json", exclude_unset=True)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def encode_json(value: Any) -> bytes:
+    """JSON bytes of schema objects, plain values, or mappings that hold both.
+
+    Not-a-number becomes null, as JSON has no such value; a reward is therefore checked to be
+    finite before it is encoded.
+    """
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+
+
+def to_plain(value: Any) -> Any:
+    """The same value as plain dicts, lists and scalars, without a detour through text."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, dict):
+        return {key: to_plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(inner) for inner in value]
+    return value

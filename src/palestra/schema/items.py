@@ -1,0 +1,215 @@
+"""Items of a Responses API conversation: what a model reads and what it writes.
+
+Unknown fields are kept on every object, and an item of a type not listed here passes through
+as `UnknownItem`, so that a newer endpoint or an environment's own item is never lost.
+
+Items that a model under training produced may carry `prompt_token_ids`,
+`generation_token_ids` and `generation_log_probs` (one list each, the last two of equal
+length). They are long and already checked where they were made, so they are not re-validated
+hop by hop.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, SkipValidation, Tag
+
+
+class WireModel(BaseModel):
+    """A JSON object of the protocol; fields it does not know are kept."""
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+
+class Item(WireModel):
+    """What every conversation item may carry."""
+
+    prompt_token_ids: SkipValidation[list[int] | None] = None
+    generation_token_ids: SkipValidation[list[int] | None] = None
+    generation_log_probs: SkipValidation[list[float] | None] = None
+
+
+class InputText(WireModel):
+    """Text given to the model."""
+
+    text: str
+    type: Literal["input_text"] = "input_text"
+
+
+class InputImage(WireModel):
+    """An image given to the model, by URL or data URL."""
+
+    type: Literal["input_image"] = "input_image"
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: str | None = None
+
+
+class OutputText(WireModel):
+    """Text written by the model."""
+
+    text: str
+    type: Literal["output_text"] = "output_text"
+    annotations: list[Any] = Field(default_factory=list)
+    logprobs: Any = None
+
+
+class Refusal(WireModel):
+    """The model declined; `refusal` is its explanation."""
+
+    refusal: str
+    type: Literal["refusal"] = "refusal"
+
+
+class UnknownPart(WireModel):
+    """A content part of a type not listed here, kept as it came."""
+
+    type: str
+
+
+def _type_of(value: Any) -> str | None:
+    if isinstance(value, Mapping):
+        kind = value.get("type")
+        return kind if isinstance(kind, str) else None
+    return getattr(value, "type", None)
+
+
+_PART_TYPES = frozenset({"input_text", "input_image", "output_text", "refusal"})
+
+
+def _part_tag(value: Any) -> str | None:
+    kind = _type_of(value)
+    return kind if kind is None or kind in _PART_TYPES else "unknown"
+
+
+ContentPart = Annotated[
+    Annotated[InputText, Tag("input_text")]
+    | Annotated[InputImage, Tag("input_image")]
+    | Annotated[OutputText, Tag("output_text")]
+    | Annotated[Refusal, Tag("refusal")]
+    | Annotated[UnknownPart, Tag("unknown")],
+    Discriminator(_part_tag),
+]
+
+
+class Message(Item):
+    """A message in the model's input: plain text or content parts."""
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[ContentPart]
+    type: Literal["message"] = "message"
+
+    @property
+    def text(self) -> str:
+        """All text of the message, parts joined."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(
+            part.text for part in self.content if isinstance(part, InputText | OutputText)
+        )
+
+
+class OutputMessage(Message):
+    """A message that the model wrote."""
+
+    id: str | None = None
+    role: Literal["assistant"] = "assistant"
+    content: list[ContentPart]
+    status: str | None = None
+
+
+class FunctionCall(Item):
+    """The model asks for a tool; `arguments` is the JSON text exactly as it wrote it."""
+
+    name: str
+    arguments: str
+    call_id: str
+    type: Literal["function_call"] = "function_call"
+    id: str | None = None
+    status: str | None = None
+
+
+class FunctionCallOutput(Item):
+    """What the tool answered, as text."""
+
+    call_id: str
+    output: str | list[Any]
+    type: Literal["function_call_output"] = "function_call_output"
+    id: str | None = None
+    status: str | None = None
+
+
+class SummaryText(WireModel):
+    """One block of a reasoning item."""
+
+    text: str
+    type: Literal["summary_text"] = "summary_text"
+
+
+class Reasoning(Item):
+    """What the model thought before it answered, one summary part per block."""
+
+    id: str | None = None
+    summary: list[SummaryText] = Field(default_factory=list)
+    type: Literal["reasoning"] = "reasoning"
+    content: list[Any] | None = None
+    encrypted_content: str | None = None
+    status: str | None = None
+
+
+class UnknownItem(Item):
+    """An item of a type not listed here, kept as it came."""
+
+    type: str
+
+
+_ITEM_TYPES = frozenset({"message", "function_call", "function_call_output", "reasoning"})
+
+
+def _item_tag(value: Any) -> str | None:
+    kind = _type_of(value)
+    if kind is None:
+        # "Easy" messages carry a role and no type.
+        has_role = "role" in value if isinstance(value, Mapping) else hasattr(value, "role")
+        return "message" if has_role else None
+    return kind if kind in _ITEM_TYPES else "unknown"
+
+
+InputItem = Annotated[
+    Annotated[Message, Tag("message")]
+    | Annotated[FunctionCall, Tag("function_call")]
+    | Annotated[FunctionCallOutput, Tag("function_call_output")]
+    | Annotated[Reasoning, Tag("reasoning")]
+    | Annotated[UnknownItem, Tag("unknown")],
+    Discriminator(
+        _item_tag,
+        custom_error_type="item_without_type",
+        custom_error_message="an input item needs a `type`, or a `role` if it is a message",
+    ),
+]
+
+
+def _output_tag(value: Any) -> str | None:
+    tag = _item_tag(value)
+    if tag != "message":
+        return tag
+    # A trajectory may hold turns that an environment spoke, as easy messages.
+    role = value.get("role") if isinstance(value, Mapping) else value.role
+    content = value.get("content") if isinstance(value, Mapping) else value.content
+    spoken_by_model = role in {None, "assistant"} and not isinstance(content, str)
+    return "message" if spoken_by_model else "other_message"
+
+
+OutputItem = Annotated[
+    Annotated[OutputMessage, Tag("message")]
+    | Annotated[Message, Tag("other_message")]
+    | Annotated[FunctionCall, Tag("function_call")]
+    | Annotated[FunctionCallOutput, Tag("function_call_output")]
+    | Annotated[Reasoning, Tag("reasoning")]
+    | Annotated[UnknownItem, Tag("unknown")],
+    Discriminator(
+        _output_tag,
+        custom_error_type="item_without_type",
+        custom_error_message="an output item needs a `type`",
+    ),
+]

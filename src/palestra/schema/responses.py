@@ -1,0 +1,160 @@
+"""The Responses API: what is asked of a model and what it answers."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from palestra.schema.items import InputItem, OutputItem, OutputMessage, WireModel
+
+
+class FunctionTool(WireModel):
+    """A tool that the model may call; `parameters` is a JSON Schema."""
+
+    name: str
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    type: Literal["function"] = "function"
+    description: str | None = None
+
+
+class HostedTool(WireModel):
+    """A tool that the provider runs itself; passed through as it came."""
+
+    type: str
+
+
+def _tool_tag(value: Any) -> str | None:
+    kind = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
+    if kind is None:
+        return None
+    return "function" if kind == "function" else "hosted"
+
+
+Tool = Annotated[
+    Annotated[FunctionTool, Tag("function")] | Annotated[HostedTool, Tag("hosted")],
+    Discriminator(
+        _tool_tag,
+        custom_error_type="tool_without_type",
+        custom_error_message='a tool needs a `type`, "function" for one of your own',
+    ),
+]
+
+
+class ResponseCreateParams(WireModel):
+    """What a task asks of the model, without streaming.
+
+    `metadata` values are strings; `metadata.extra_body` and `metadata.chat_template_kwargs`
+    hold JSON text that the model server merges into its request.
+    """
+
+    input: str | list[InputItem]
+    instructions: str | None = None
+    model: str | None = None
+    tools: list[Tool] = Field(default_factory=list)
+    tool_choice: str | dict[str, Any] | None = "auto"
+    parallel_tool_calls: bool | None = True
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_logprobs: int | None = None
+    metadata: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
+    text: dict[str, Any] | None = None
+    include: list[str] | None = None
+    background: bool | None = None
+    previous_response_id: str | None = None
+    prompt: dict[str, Any] | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+    truncation: str | None = None
+    user: str | None = None
+    stream: Literal[False] | None = None
+
+
+class InputTokensDetails(WireModel):
+    """How many input tokens came from the provider's cache."""
+
+    cached_tokens: int = 0
+
+
+class OutputTokensDetails(WireModel):
+    """How many output tokens were reasoning."""
+
+    reasoning_tokens: int = 0
+
+
+class Usage(WireModel):
+    """Tokens read and written; over several turns, their sum."""
+
+    input_tokens: int
+    input_tokens_details: InputTokensDetails = Field(default_factory=InputTokensDetails)
+    output_tokens: int
+    output_tokens_details: OutputTokensDetails = Field(default_factory=OutputTokensDetails)
+    total_tokens: int
+
+
+class IncompleteDetails(WireModel):
+    """Why the model stopped before it was done: `max_output_tokens` or `content_filter`."""
+
+    reason: str | None = None
+
+
+class Response(WireModel):
+    """One answer of a model; of an agent, its whole trajectory in `output`."""
+
+    id: str
+    created_at: float
+    model: str
+    object: Literal["response"] = "response"
+    output: list[OutputItem]
+    usage: Usage | None = None
+    incomplete_details: IncompleteDetails | None = None
+    error: Any = None
+    status: str | None = None
+    instructions: Any = None
+    metadata: dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = True
+    temperature: float | None = None
+    tool_choice: str | dict[str, Any] | None = "auto"
+    tools: list[Tool] = Field(default_factory=list)
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    previous_response_id: str | None = None
+    reasoning: Any = None
+    text: Any = None
+    truncation: str | None = None
+    user: str | None = None
+
+    @property
+    def output_text(self) -> str:
+        """The text of all messages in the output, joined; empty when there is none."""
+        return "".join(item.text for item in self.output if isinstance(item, OutputMessage))
+
+    @property
+    def final_text(self) -> str:
+        """The text of the last message: the answer, after any tool calls."""
+        for item in reversed(self.output):
+            if isinstance(item, OutputMessage):
+                return item.text
+        return ""
+
+
+def add_usage(total: Usage | None, turn: Usage | None) -> Usage | None:
+    """The sum of two turns' usage; None only when neither is known."""
+    if total is None or turn is None:
+        return turn if total is None else total
+    return Usage(
+        input_tokens=total.input_tokens + turn.input_tokens,
+        input_tokens_details=InputTokensDetails(
+            cached_tokens=total.input_tokens_details.cached_tokens
+            + turn.input_tokens_details.cached_tokens
+        ),
+        output_tokens=total.output_tokens + turn.output_tokens,
+        output_tokens_details=OutputTokensDetails(
+            reasoning_tokens=total.output_tokens_details.reasoning_tokens
+            + turn.output_tokens_details.reasoning_tokens
+        ),
+        total_tokens=total.total_tokens + turn.total_tokens,
+    )

@@ -1,0 +1,90 @@
+"""`Agent`: runs the loop of model calls and tool calls for one rollout."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import Request
+from starlette.responses import Response as HttpResponse
+
+from palestra.schema import (
+    AggregateMetrics,
+    AggregateMetricsRequest,
+    Response,
+    ResponseCreateParams,
+    RunRequest,
+    VerifyResponse,
+    encode_json,
+)
+from palestra.serving.endpoints import JSON_TYPE, Endpoint
+from palestra.serving.server import Server, ServerConfig
+from palestra.transport import Peer
+
+
+class ServerReference(BaseModel):
+    """Another instance of the fleet, by type and name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    name: str
+
+
+class AgentConfig(ServerConfig):
+    """Settings of an agent."""
+
+
+class Agent(Server):
+    """Subclass this and write `respond`; `run` wraps it in seed and verify."""
+
+    config: AgentConfig
+
+    @abstractmethod
+    async def respond(
+        self, params: ResponseCreateParams, *, environment: Peer, model: Peer
+    ) -> Response:
+        """Work on the task until it ends; the response's output is the whole trajectory."""
+
+    @abstractmethod
+    def environment_name(self) -> str:
+        """The instance that holds the tools and verifies."""
+
+    @abstractmethod
+    def model_name(self) -> str:
+        """The instance that answers as the policy."""
+
+    async def run(self, body: RunRequest) -> VerifyResponse:
+        """One rollout: seed, respond, verify."""
+        environment = self.server_client.peer(self.environment_name())
+        model = self.server_client.peer(self.model_name())
+        row = {**body.__dict__, **(body.model_extra or {})}
+        await environment.notify("/seed_session", row)
+        response = await self.respond(
+            body.responses_create_params, environment=environment, model=model
+        )
+        return await environment.call("/verify", {**row, "response": response}, VerifyResponse)
+
+    async def responses(self, request: Request) -> HttpResponse:
+        """`POST /v1/responses`: the loop alone, inside a session the caller has seeded."""
+        params = ResponseCreateParams.model_validate_json(await request.body())
+        environment = self.server_client.peer(self.environment_name(), cookies=request.cookies)
+        model = self.server_client.peer(self.model_name(), cookies=request.cookies)
+        response = await self.respond(params, environment=environment, model=model)
+        answer = HttpResponse(encode_json(response), media_type=JSON_TYPE)
+        cookies: Mapping[str, str] = {**model.cookies, **environment.cookies}
+        for name, value in cookies.items():
+            answer.set_cookie(name, value)
+        return answer
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """Metrics over many rollouts, as the environment behind this agent reports them."""
+        environment = self.server_client.peer(self.environment_name())
+        return await environment.call("/aggregate_metrics", body, AggregateMetrics)
+
+    def routes(self) -> list[Endpoint]:
+        """Run, respond, aggregate."""
+        return [
+            self.endpoint(self.run, "/run"),
+            self.endpoint(self.responses, "/v1/responses"),
+            self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),
+        ]

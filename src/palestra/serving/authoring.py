@@ -1,0 +1,124 @@
+"""The smallest environment: one verify function with its data, in one file.
+
+@environment(data=[{"question": "2 + 2 = ?", "expected_answer": "4"}], prompt="{question}")
+def verify(answer: str, expected_answer: str) -> float:
+    return float(answer.strip() == expected_answer)
+"""
+
+import inspect
+import string
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.errors import ConfigError, InputDataError
+from palestra.schema import CREATE_PARAMS, VerifyRequest, VerifyResponse
+from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
+
+ANSWER = "answer"
+RESPONSE = "response"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What `@environment` makes of a function: its rows and its verifier.
+
+    Calling it calls the function, so that it can be tested like one.
+    """
+
+    name: str
+    verify: Callable[..., float]
+    data: tuple[Mapping[str, Any], ...]
+    prompt: str
+    system: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> float:
+        return self.verify(*args, **kwargs)
+
+    def rows(self) -> Iterable[dict[str, Any]]:
+        """Task rows. Raises InputDataError naming each row that lacks a field of the prompt."""
+        wanted = [name for _, name, _, _ in string.Formatter().parse(self.prompt) if name]
+        bad = [
+            f"row {number}: no field {name!r}"
+            for number, row in enumerate(self.data)
+            for name in wanted
+            if name not in row
+        ]
+        if bad:
+            raise InputDataError(
+                f"the prompt of {self.name} cannot be filled: " + "; ".join(bad[:10])
+            )
+        for row in self.data:
+            messages = [{"role": "user", "content": self.prompt.format(**row)}]
+            if self.system:
+                messages.insert(0, {"role": "system", "content": self.system})
+            yield {CREATE_PARAMS: {"input": messages}, **row}
+
+
+def environment(
+    *,
+    data: Iterable[Mapping[str, Any]],
+    prompt: str,
+    system: str = "",
+    name: str = "",
+) -> Callable[[Callable[..., float]], Environment]:
+    """Make an environment of a function.
+
+    `data`: one mapping per task. `prompt`: the user message, with `{field}` placeholders.
+    The function gets `answer`, the text of the model's last message, and any fields of the row
+    it names; `response` gives it the whole trajectory. It returns the reward.
+    """
+
+    def decorate(function: Callable[..., float]) -> Environment:
+        label = name or getattr(function, "__name__", "environment")
+        return Environment(label, function, tuple(data), prompt, system)
+
+    return decorate
+
+
+class FunctionServer(ResourcesServer):
+    """The resources server of an `Environment`; `of` binds one to a class."""
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        """Call the author's function with what it asks for."""
+        made = self.made_environment()
+        offered: dict[str, Any] = {
+            **(body.model_extra or {}),
+            ANSWER: body.response.final_text,
+            RESPONSE: body.response,
+        }
+        reward = made.verify(**_wanted(made, offered))
+        return self.reply(body, float(reward), extracted_answer=offered[ANSWER])
+
+    def made_environment(self) -> Environment:
+        """The environment that this class serves."""
+        raise NotImplementedError
+
+
+def server_class_of(made: Environment) -> type[FunctionServer]:
+    """A server class for one environment."""
+
+    class BoundFunctionServer(FunctionServer):
+        config: ResourcesServerConfig
+
+        def made_environment(self) -> Environment:
+            return made
+
+    return BoundFunctionServer
+
+
+def _wanted(made: Environment, offered: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(made.verify).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return dict(offered)
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if name not in offered and parameter.default is inspect.Parameter.empty
+    ]
+    if missing:
+        raise ConfigError(
+            f"{made.name} asks for {', '.join(missing)}, which the row does not have",
+            hint=f"this row has: {', '.join(sorted(offered))}",
+        )
+    return {name: offered[name] for name in parameters if name in offered}

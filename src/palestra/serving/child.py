@@ -1,0 +1,146 @@
+"""One server process: started, watched, and never left behind.
+
+The child gets its work order on standard input and keeps that pipe open: when the parent is
+gone, however it went, the pipe ends and the child stops.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from palestra.errors import ServerDied
+
+LAST_LINES = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a child process ended."""
+
+    name: str
+    returncode: int
+    last_lines: tuple[str, ...]
+
+    @property
+    def how(self) -> str:
+        """`signal SIGKILL` or `exit code 3`."""
+        if self.returncode < 0:
+            return f"signal {signal.Signals(-self.returncode).name}"
+        return f"exit code {self.returncode}"
+
+    def as_error(self, *, before_ready: bool = False) -> ServerDied:
+        """The error that stops the fleet."""
+        when = " before it was ready" if before_ready else ""
+        lines = "".join(f"\n  | {line}" for line in self.last_lines) or " (it printed nothing)"
+        hint = (
+            "killed from outside: look for the kernel's out-of-memory message (dmesg)"
+            if self.returncode == -signal.SIGKILL
+            else "its last lines are above"
+        )
+        return ServerDied(
+            f"server {self.name} ended with {self.how}{when}; its last lines:{lines}", hint=hint
+        )
+
+
+@final
+class Child:
+    """A child process with the last lines it printed."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
+        self.name = name
+        self.pid = process.pid
+        self.started = time.time()
+        self._process = process
+        self._lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._reader: asyncio.Task[None] | None = None
+        self.stopping = False
+
+    @classmethod
+    async def spawn(
+        cls,
+        name: str,
+        command: list[str],
+        *,
+        order: bytes,
+        on_line: Callable[[str, str], None],
+        pass_fds: tuple[int, ...] = (),
+        cwd: Path | None = None,
+        log_path: Path | None = None,
+    ) -> "Child":
+        """Start `command`, write `order` to its standard input and leave that open."""
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            pass_fds=pass_fds,
+            cwd=cwd,
+            # A group of its own: Ctrl-C reaches the parent alone, which stops the rest in order.
+            start_new_session=True,
+            limit=2**20,
+        )
+        child = cls(name, process)
+        child._reader = asyncio.create_task(child._read(on_line, log_path), name=f"log of {name}")
+        if process.stdin is not None:
+            with contextlib.suppress(ConnectionError):
+                process.stdin.write(order + b"\n")
+                await process.stdin.drain()
+        return child
+
+    async def _read(self, on_line: Callable[[str, str], None], log_path: Path | None) -> None:
+        stream = self._process.stdout
+        if stream is None:
+            return
+        with log_path.open("a") if log_path is not None else contextlib.nullcontext() as log:
+            while True:
+                try:
+                    raw = await stream.readline()
+                except ValueError:  # a line beyond the limit: dropped, the rest still read
+                    continue
+                if not raw:
+                    return
+                line = raw.decode("utf-8", "replace").rstrip()
+                self._lines.append(line)
+                on_line(self.name, line)
+                if log is not None:
+                    log.write(line + "\n")
+                    log.flush()
+
+    async def ended(self) -> Ending:
+        """Wait for the process's end and the rest of its output."""
+        code = await self._process.wait()
+        if self._reader is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await asyncio.shield(self._reader)
+        return Ending(self.name, code, tuple(self._lines))
+
+    async def stop(self, *, grace_s: float = 3.0) -> None:
+        """Ask the whole group to end, then make it."""
+        self.stopping = True
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._process.wait()
+        except TimeoutError:
+            pass
+        # Also after a clean end: a grandchild may still be there.
+        self._signal(signal.SIGKILL)
+        await self._process.wait()
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)

@@ -1,0 +1,217 @@
+"""Endpoints: one method of a server, callable with objects in-process and with JSON over HTTP.
+
+The method's signature says what it wants: a body (any pydantic model), a `Session`, or the
+HTTP `Request` itself. A method that wants the request is only reachable through the app.
+"""
+
+import inspect
+import logging
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal, final, get_type_hints
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response as HttpResponse
+
+from palestra.errors import (
+    CallError,
+    Evidence,
+    FieldProblem,
+    RowError,
+    excerpt,
+)
+from palestra.schema import encode_json
+from palestra.serving.sessions import SESSION_ID_KEY, Session, SessionStore
+from palestra.serving.tools import arguments_model
+
+logger = logging.getLogger("palestra.serving")
+
+JSON_TYPE = "application/json"
+
+
+def field_problems(error: ValidationError) -> tuple[FieldProblem, ...]:
+    """Every field a request model rejected, as JSON pointers."""
+    return tuple(
+        FieldProblem(
+            "/" + "/".join(str(part) for part in problem["loc"]),
+            f"{problem['msg']}, got {excerpt(repr(problem.get('input')))[:120]}",
+        )
+        for problem in error.errors(include_url=False, include_context=False)
+    )
+
+
+def row_error(server: str, path: str, error: ValidationError) -> RowError:
+    """The 422 of a body that does not fit, naming every offending field."""
+    problems = field_problems(error)
+    listed = "; ".join(f"{p.pointer}: {p.expected}" for p in problems[:5])
+    more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
+    return RowError(
+        f"{server}{path} rejects the body: {listed}{more}", evidence=Evidence(problems=problems)
+    )
+
+
+def own_frames(error: BaseException, limit: int = 4) -> str:
+    """The last frames of a traceback, ours left out unless there are no others."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = str(Path(__file__).parent)
+    theirs = [frame for frame in frames if not frame.filename.startswith(here)] or frames
+    lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in theirs[-limit:]]
+    return "\n".join(lines)
+
+
+@final
+class Endpoint:
+    """One method of one server.
+
+    `on_error` turns an exception of the method into the right `CallError` for this kind of
+    server; a `CallError` raised inside passes through unchanged. `check` looks at every result
+    and raises when it must not leave.
+    """
+
+    __slots__ = (
+        "_body_model",
+        "_body_name",
+        "_check",
+        "_is_async",
+        "_method",
+        "_on_error",
+        "_session_name",
+        "_sessions",
+        "ends_session",
+        "path",
+        "server",
+        "wants_request",
+    )
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        *,
+        path: str,
+        server: str,
+        sessions: SessionStore,
+        on_error: Callable[[str, Exception], CallError],
+        body: Literal["model", "arguments"] = "model",
+        ends_session: bool = False,
+        check: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.path = path
+        self.server = server
+        self.ends_session = ends_session
+        self._check = check
+        self._method = method
+        self._sessions = sessions
+        self._on_error = on_error
+        self._is_async = inspect.iscoroutinefunction(method)
+        self._session_name = ""
+        self._body_name = ""
+        self.wants_request = False
+        self._body_model: type[BaseModel] | None = None
+        hints = get_type_hints(method, include_extras=False)
+        for name in inspect.signature(method).parameters:
+            kind = hints.get(name)
+            if kind is Session:
+                self._session_name = name
+            elif kind is Request:
+                self.wants_request = True
+            elif body == "model" and isinstance(kind, type) and issubclass(kind, BaseModel):
+                self._body_name = name
+                self._body_model = kind
+        if body == "arguments":
+            self._body_model = arguments_model(method)
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether the body is the tool's arguments, spread over its parameters."""
+        return self._body_model is not None and not self._body_name
+
+    def body_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the body, or None when the method takes none."""
+        return None if self._body_model is None else self._body_model.model_json_schema()
+
+    async def invoke(self, body: Any, /, *, session_id: str) -> Any:
+        """Run the method. Raises `RowError` for a body that does not fit, else `CallError`."""
+        if self.is_tool:
+            return await self._invoke_tool(body, session_id)
+        return await self._run(self._parse(body), session_id)
+
+    async def _invoke_tool(self, arguments: Any, session_id: str) -> str:
+        try:
+            parsed = self._parse(arguments)
+        except RowError as error:
+            # The arguments are the model's own words: it gets to read what was wrong.
+            return tool_error(error.message)
+        try:
+            result = await self._run(parsed, session_id)
+        except CallError as error:
+            if error.__cause__ is None:
+                raise
+            return tool_error(f"{type(error.__cause__).__name__}: {error.__cause__}")
+        return result if isinstance(result, str) else encode_json(result).decode()
+
+    def _parse(self, body: Any) -> Any:
+        model = self._body_model
+        if model is None or type(body) is model:
+            return body
+        try:
+            if isinstance(body, BaseModel):
+                # Its fields are objects already; only the shell differs.
+                body = body.__dict__ | (body.model_extra or {})
+            return model.model_validate(body)
+        except ValidationError as error:
+            raise row_error(self.server, self.path, error) from None
+
+    async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
+        wanted: dict[str, Any] = {}
+        if self._session_name:
+            wanted[self._session_name] = self._sessions.open(session_id)
+        if request is not None and self.wants_request:
+            wanted["request"] = request
+        if self._body_name:
+            wanted[self._body_name] = body
+        elif self._body_model is not None:
+            wanted |= {name: getattr(body, name) for name in type(body).model_fields}
+        try:
+            result = self._method(**wanted)
+            if self._is_async or isinstance(result, Awaitable):
+                result = await result
+        except CallError:
+            raise
+        except Exception as error:
+            raise self._on_error(self.path, error) from error
+        if self._check is not None:
+            self._check(result)
+        if self.ends_session:
+            self._sessions.close(session_id)
+        return result
+
+    async def __call__(self, request: Request) -> HttpResponse:
+        """Answer one HTTP request; failures are raised for the boundary to render."""
+        session_id: str = request.session[SESSION_ID_KEY]
+        raw = await request.body()
+        try:
+            body: Any = orjson.loads(raw) if raw else {}
+        except orjson.JSONDecodeError as error:
+            raise RowError(f"{self.server}{self.path}: the body is not JSON ({error})") from None
+        if self.is_tool:
+            text = await self._invoke_tool(body, session_id)
+            return HttpResponse(text, media_type="text/plain; charset=utf-8")
+        result = await self._run(self._parse(body), session_id, request)
+        if isinstance(result, HttpResponse):
+            return result
+        return HttpResponse(encode_json(result), media_type=JSON_TYPE)
+
+
+def tool_error(message: str) -> str:
+    """What the model reads when its tool call failed."""
+    return encode_json({"error": message}).decode()
+
+
+def log_own_error(server: str, path: str, error: Exception) -> None:
+    """Say once, with the author's frames, that a method raised."""
+    logger.error(
+        "%s%s raised %s: %s\n%s", server, path, type(error).__name__, error, own_frames(error)
+    )

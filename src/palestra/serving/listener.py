@@ -1,0 +1,42 @@
+"""Serving an ASGI app on an already listening socket, on the running event loop."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import uvicorn
+
+from palestra.transport import ASGIApp
+
+
+class _QuietServer(uvicorn.Server):
+    """uvicorn without its own signal handlers: the fleet decides when to stop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[None]:
+    """Serve `app` on `sock` while the body runs; then close, in-flight requests cut after 2 s."""
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        # Longer than our client keeps a connection, so that the client is the one to close it.
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+        ws="none",
+        server_header=False,
+        date_header=False,
+    )
+    server = _QuietServer(config)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(server.serve(sockets=[sock]), name="listener")
+        try:
+            yield
+        finally:
+            server.should_exit = True

@@ -1,0 +1,113 @@
+"""From an implementation's folder and entrypoint to its server class."""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from palestra.errors import ConfigError
+from palestra.serving.authoring import Environment, server_class_of
+from palestra.serving.server import Server
+
+PACKAGE_ROOT = Path(__file__).resolve().parent.parent
+
+
+def load_module(path: Path) -> ModuleType:
+    """Import the file at `path`: by its package name when it is one of ours.
+
+    Raises ConfigError, with the author's error and line, when importing it raises.
+    """
+    path = path.resolve()
+    try:
+        if path.is_relative_to(PACKAGE_ROOT):
+            relative = path.relative_to(PACKAGE_ROOT).with_suffix("")
+            return importlib.import_module(".".join(("palestra", *relative.parts)))
+        return _load_foreign(path)
+    except ConfigError:
+        raise
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{path} needs the module {error.name!r}, which is not installed",
+            hint=f"install it, or list it in {path.parent / 'requirements.txt'}",
+        ) from error
+    except Exception as error:
+        line = _line_in(path, error)
+        raise ConfigError(
+            f"{path}{line} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def load_server_class(path: Path) -> type[Server]:
+    """The server class (or `@environment`) that the entrypoint `path` defines.
+
+    Raises ConfigError when there is none, or several that do not build on each other.
+    """
+    module = load_module(path)
+    environments = [value for value in vars(module).values() if isinstance(value, Environment)]
+    if len(environments) == 1:
+        return server_class_of(environments[0])
+    own = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value)
+        and issubclass(value, Server)
+        and value.__module__ == module.__name__
+        and not inspect.isabstract(value)
+    ]
+    last = [cls for cls in own if not any(cls in other.__mro__[1:] for other in own)]
+    if len(last) == 1:
+        return last[0]
+    found = ", ".join(cls.__name__ for cls in last) or "none"
+    raise ConfigError(
+        f"{path} must define exactly one server class or @environment; found: {found}",
+        hint="subclass ResourcesServer, Agent or ModelServer, or use @palestra.environment",
+    )
+
+
+def load_environment(path: Path) -> Environment:
+    """The one `@environment` of a file. Raises ConfigError when it has none or several."""
+    module = load_module(path)
+    found = [value for value in vars(module).values() if isinstance(value, Environment)]
+    if len(found) != 1:
+        names = ", ".join(made.name for made in found) or "none"
+        raise ConfigError(
+            f"{path} must define exactly one @environment; found: {names}",
+            hint="see `palestra init` for an environment that is a folder",
+        )
+    return found[0]
+
+
+def _load_foreign(path: Path) -> ModuleType:
+    """A user's file. Its project root is importable, as it is when they run their tests."""
+    root = path.parents[2] if len(path.parents) > 2 else path.parent
+    for entry in (str(path.parent), str(root)):
+        if entry not in sys.path:
+            sys.path.append(entry)
+    name = "palestra_user_" + "_".join(path.with_suffix("").parts[-3:]).replace("-", "_")
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _line_in(path: Path, error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f":{error.lineno}"
+    frame = error.__traceback__
+    line = ""
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == str(path):
+            line = f":{frame.tb_lineno}"
+        frame = frame.tb_next
+    return line

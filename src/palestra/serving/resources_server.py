@@ -1,0 +1,103 @@
+"""`ResourcesServer`: an environment. It holds state and tools, and verifies."""
+
+import inspect
+import math
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any
+
+from palestra.errors import VerifierError
+from palestra.profiling import aggregate_metrics
+from palestra.schema import (
+    AggregateMetrics,
+    AggregateMetricsRequest,
+    SeedSessionRequest,
+    SeedSessionResponse,
+    VerifyRequest,
+    VerifyResponse,
+)
+from palestra.serving.endpoints import Endpoint
+from palestra.serving.server import Server, ServerConfig
+from palestra.serving.tools import is_tool, tool_schema
+
+
+class ResourcesServerConfig(ServerConfig):
+    """Settings of an environment; add your own as fields of a subclass."""
+
+
+class ResourcesServer(Server):
+    """Subclass this: `verify` is required, `seed_session` and `@tool` methods as needed.
+
+    Any of them may take a parameter annotated with `Session` to keep state for the rollout.
+    """
+
+    config: ResourcesServerConfig
+
+    async def seed_session(self, body: SeedSessionRequest) -> SeedSessionResponse:
+        """Prepare the session from the task row, before the first model call."""
+        del body
+        return SeedSessionResponse()
+
+    @abstractmethod
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        """Score the trajectory in `body.response`. Never raise because of what a model wrote."""
+
+    def reply(self, body: VerifyRequest, reward: float, **reported: Any) -> VerifyResponse:
+        """The verify response for `body`: the same fields, the reward, and what you report."""
+        fields = {**body.__dict__, **(body.model_extra or {}), **reported, "reward": reward}
+        given = body.model_fields_set | reported.keys() | {"reward"}
+        return VerifyResponse.model_construct(
+            given, **{name: fields[name] for name in given if name in fields}
+        )
+
+    def tools(self) -> dict[str, dict[str, Any]]:
+        """The `@tool` methods as Responses API tool entries, by name."""
+        return {name: tool_schema(method) for name, method in self._tool_methods.items()}
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """Metrics over many rollouts; extend by overriding `compute_metrics`."""
+        return AggregateMetrics.model_validate(
+            aggregate_metrics(
+                body.verify_responses,
+                compute_metrics=self.compute_metrics,
+                get_key_metrics=self.get_key_metrics,
+            )
+        )
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """Metrics of your own over verify responses grouped by task; none by default."""
+        del tasks
+        return {}
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """The few metrics to show first: by default every mean."""
+        return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
+
+    @cached_property
+    def _tool_methods(self) -> dict[str, Any]:
+        names = [name for name, member in inspect.getmembers(type(self), is_tool)]
+        return {name: getattr(self, name) for name in names}
+
+    def routes(self) -> list[Endpoint]:
+        """Seed, verify, aggregate, and one endpoint per tool."""
+        return [
+            self.endpoint(self.seed_session, "/seed_session"),
+            self.endpoint(self.verify, "/verify", ends_session=True, check=self._check_reward),
+            self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),
+            *(
+                self.endpoint(method, f"/{name}", body="arguments")
+                for name, method in self._tool_methods.items()
+            ),
+        ]
+
+    def _check_reward(self, result: Any) -> None:
+        """A reward that is no finite number never leaves the environment."""
+        reward = (
+            result.get("reward") if isinstance(result, dict) else getattr(result, "reward", None)
+        )
+        if isinstance(reward, bool | int | float) and math.isfinite(reward):
+            return
+        raise VerifierError(
+            f"{self.name}/verify returned {reward!r}, which is no reward",
+            hint="verify must return a finite number as `reward`",
+        )

@@ -1,0 +1,87 @@
+"""Run files: how a command finds the fleet it belongs to, and never another one's.
+
+Each fleet writes `<port>.json` (readable by its user only) with its address, a nonce that its
+head server repeats, and the token for what the head does not tell everybody.
+"""
+
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """One running fleet. `started` is seconds since the epoch."""
+
+    host: str
+    port: int
+    nonce: str
+    token: str
+    pid: int
+    started: float
+
+    @property
+    def url(self) -> str:
+        """The head server's address."""
+        return f"http://{self.host}:{self.port}"
+
+    def alive(self) -> bool:
+        """Whether the process that wrote it still runs."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+
+def run_dir() -> Path:
+    """Where run files are: PALESTRA_RUN_DIR, else a folder of this user's."""
+    if given := os.environ.get("PALESTRA_RUN_DIR"):
+        return Path(given)
+    if base := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(base) / "palestra"
+    return Path(tempfile.gettempdir()) / f"palestra-{os.getuid()}"
+
+
+def write_run_file(run: RunFile) -> Path:
+    """Write it whole or not at all."""
+    folder = run_dir()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{run.port}.json"
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(orjson.dumps(asdict(run)))
+    beside.replace(path)
+    return path
+
+
+def read_run_file(port: int) -> RunFile | None:
+    """The run file of that head port, or None; one that cannot be read counts as none."""
+    return _read(run_dir() / f"{port}.json")
+
+
+def live_run_files() -> list[RunFile]:
+    """Every fleet of this user that still runs, newest first."""
+    found = [_read(path) for path in run_dir().glob("*.json")]
+    live = [run for run in found if run is not None and run.alive()]
+    return sorted(live, key=lambda run: -run.started)
+
+
+def remove_run_file(run: RunFile) -> None:
+    """Remove it, unless another fleet has taken the port since."""
+    current = read_run_file(run.port)
+    if current is not None and current.nonce == run.nonce:
+        (run_dir() / f"{run.port}.json").unlink(missing_ok=True)
+
+
+def _read(path: Path) -> RunFile | None:
+    try:
+        return RunFile(**orjson.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None

@@ -1,0 +1,165 @@
+"""`Server`: what model servers, agents and resources servers have in common."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from palestra.errors import CallError, Evidence, FieldProblem, RowError, VerifierError
+from palestra.serving.boundary import Boundary, SessionCookie
+from palestra.serving.endpoints import Endpoint, log_own_error, own_frames
+from palestra.serving.sessions import SessionStore
+from palestra.transport import ASGIApp, ServerClient, new_id
+
+
+class ServerConfig(BaseModel):
+    """Settings that every server has; a server's own settings are fields of a subclass.
+
+    `name` is the instance's name in the configs.
+    """
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    name: str = ""
+
+
+class Server(BaseModel):
+    """A server: typed async methods and an ASGI app over them.
+
+    Subclasses list their protocol methods in `routes()`. Where the server lives (in this
+    process, in one of its own, on another node) is the fleet's business and changes nothing
+    here.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    config: ServerConfig
+    server_client: ServerClient
+
+    _sessions: SessionStore = PrivateAttr(default_factory=SessionStore)
+    _secret: str = PrivateAttr(default_factory=new_id)
+    _token: str = PrivateAttr(default="")
+
+    @property
+    def name(self) -> str:
+        """The instance's name, or the class's when it has none."""
+        return self.config.name or type(self).__name__
+
+    async def start(self) -> None:
+        """Called once on the event loop before the first request; raise to refuse to start."""
+
+    async def stop(self) -> None:
+        """Called once after the last request."""
+
+    def routes(self) -> list[Endpoint]:
+        """The protocol endpoints of this kind of server."""
+        return []
+
+    def endpoint(self, method: Callable[..., Any], path: str, **kwargs: Any) -> Endpoint:
+        """An endpoint of this server over one of its methods."""
+        return Endpoint(
+            method,
+            path=path,
+            server=self.name,
+            sessions=self._sessions,
+            on_error=self.translate,
+            **kwargs,
+        )
+
+    def translate(self, path: str, error: Exception) -> CallError:
+        """What an exception of this server's own code means to the rollout."""
+        if isinstance(error, RequestValidationError):
+            return _request_error(self.name, path, error)
+        log_own_error(self.name, path, error)
+        message = f"{self.name}{path} raised {type(error).__name__}: {error}"
+        return self.own_failure(message, Evidence(traceback=own_frames(error)))
+
+    def own_failure(self, message: str, evidence: Evidence) -> CallError:
+        """The error class for a bug in this kind of server."""
+        return VerifierError(message, evidence=evidence)
+
+    @cached_property
+    def _endpoints(self) -> dict[str, Endpoint]:
+        return {endpoint.path: endpoint for endpoint in self.routes()}
+
+    def typed_endpoint(self, path: str, /) -> Endpoint | None:
+        """The endpoint at `path` for a caller in this process, if objects can be passed to it."""
+        endpoint = self._endpoints.get(path)
+        return None if endpoint is None or endpoint.wants_request else endpoint
+
+    def setup_webserver(self) -> FastAPI:
+        """The app with the protocol's endpoints; override to add routes of your own."""
+        app = FastAPI(title=self.name)
+        for endpoint in self._endpoints.values():
+            app.add_route(endpoint.path, endpoint, methods=["POST"])
+        app.add_api_route("/", _status, methods=["GET"])
+        self._publish_schemas(app)
+        return app
+
+    def _publish_schemas(self, app: FastAPI) -> None:
+        def openapi() -> dict[str, Any]:
+            document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            for endpoint in self._endpoints.values():
+                schema = endpoint.body_schema()
+                content = {"application/json": {"schema": schema or {"type": "object"}}}
+                document["paths"].setdefault(
+                    endpoint.path,
+                    {
+                        "post": {
+                            "requestBody": {"content": content},
+                            "responses": {"200": {"description": "OK"}},
+                        }
+                    },
+                )
+            return document
+
+        app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
+
+    def secure(self, *, secret: str = "", token: str = "") -> None:
+        """Share the fleet's cookie secret and token; call before the first request."""
+        self._secret = secret or self._secret
+        self._token = token
+
+    @cached_property
+    def _app(self) -> ASGIApp:
+        cookie = SessionCookie(f"{type(self).__name__}___{self.name}", self._secret)
+        app = self.setup_webserver()
+        app.add_exception_handler(RequestValidationError, _reraise)
+        app.add_middleware(
+            Boundary,
+            server=self.name,
+            cookie=cookie,
+            on_error=self.translate,
+            token=self._token,
+        )
+        return app
+
+    def asgi_app(self) -> ASGIApp:
+        """The app behind the boundary that adds sessions and renders failures."""
+        return self._app
+
+
+async def _status() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+async def _reraise(_request: Any, error: Exception) -> Any:
+    raise error
+
+
+def _request_error(server: str, path: str, error: RequestValidationError) -> RowError:
+    problems = tuple(
+        FieldProblem("/" + "/".join(str(part) for part in p["loc"][1:]), str(p["msg"]))
+        for p in error.errors()
+    )
+    listed = "; ".join(f"{p.pointer}: {p.expected}" for p in problems)
+    return RowError(
+        f"{server}{path} rejects the body: {listed}", evidence=Evidence(problems=problems)
+    )
+
+
+__all__ = ["Server", "ServerConfig"]

@@ -1,0 +1,55 @@
+"""Sessions: what one rollout keeps on one server.
+
+A session is known by its id, which travels in a signed cookie named
+`{ClassName}___{instance}`. Its state lives in the server's memory from the first call to the
+last (`verify`), and no longer than `idle_limit_s` after a rollout that never came back.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, final
+
+SESSION_ID_KEY = "session_id"
+
+
+@dataclass(slots=True)
+class Session:
+    """One rollout's state on one server. `state` is the environment's to fill."""
+
+    id: str
+    state: dict[str, Any] = field(default_factory=dict)
+    last_used: float = field(default_factory=time.monotonic)
+
+
+@final
+class SessionStore:
+    """The live sessions of one server process."""
+
+    def __init__(self, *, idle_limit_s: float = 3600.0) -> None:
+        self._sessions: dict[str, Session] = {}
+        self._idle_limit_s = idle_limit_s
+        self._next_sweep = time.monotonic() + idle_limit_s
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, session_id: str) -> Session:
+        """The session of that id, made on its first use."""
+        now = time.monotonic()
+        session = self._sessions.get(session_id)
+        if session is None:
+            if now > self._next_sweep:
+                self._sweep(now)
+            session = self._sessions[session_id] = Session(session_id)
+        session.last_used = now
+        return session
+
+    def close(self, session_id: str) -> None:
+        """Forget a session; unknown ids are fine."""
+        self._sessions.pop(session_id, None)
+
+    def _sweep(self, now: float) -> None:
+        oldest = now - self._idle_limit_s
+        for session in [s for s in self._sessions.values() if s.last_used < oldest]:
+            del self._sessions[session.id]
+        self._next_sweep = now + self._idle_limit_s / 4

@@ -1,0 +1,86 @@
+"""Listening sockets: bound by the parent and handed to whoever serves, so no port is ever lost
+between choosing it and using it; and a way to say who holds a busy one.
+"""
+
+import random
+import resource
+import socket
+from collections.abc import Collection
+from pathlib import Path
+
+from palestra.errors import ConfigError
+
+BACKLOG = 4096
+"""Connections waiting to be accepted; a burst of thousands must not be refused."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Port 0 takes any free one. Raises OSError when it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        raise
+    sock.listen(BACKLOG)
+    sock.setblocking(False)
+    return sock
+
+
+def listen_in_range(host: str, low: int, high: int, taken: Collection[int]) -> socket.socket:
+    """A listening socket on a free port in `low..high`, avoiding `taken`.
+
+    Raises ConfigError when the range has no free port.
+    """
+    ports = [port for port in range(low, high + 1) if port not in taken]
+    random.shuffle(ports)
+    for port in ports:
+        try:
+            return listen(host, port)
+        except OSError:
+            continue
+    raise ConfigError(
+        f"no port between {low} and {high} is free on {host}",
+        hint="widen port_range_low..port_range_high",
+    )
+
+
+def holder_of(port: int) -> str:
+    """Which process listens on `port`, in words; empty when that cannot be told."""
+    inodes = _listening_inodes(port)
+    if not inodes:
+        return ""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            fds = list((process / "fd").iterdir())
+            held = {str(fd.readlink()) for fd in fds}
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        except OSError:
+            continue
+        if held & inodes:
+            return f"process {process.name} ({command[:120]})"
+    return ""
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes: set[str] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            columns = line.split()
+            if columns[3] == "0A" and int(columns[1].rsplit(":", 1)[1], 16) == port:
+                inodes.add(f"socket:[{columns[9]}]")
+    return inodes
+
+
+def raise_descriptor_limit() -> int:
+    """Raise this process's open-file limit as far as it may; the limit now in force."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

@@ -1,0 +1,65 @@
+"""How parts of a fleet call each other: in-process or over HTTP, behind one `ServerClient`.
+
+Every call carries its rollout's identity and deadline; every failure comes back as one of the
+errors of `palestra.errors`, with the servers that it passed through.
+"""
+
+from palestra.transport.client import BodyReader, Peer, ServerClient, ServerReply, Target
+from palestra.transport.context import (
+    Activity,
+    CallContext,
+    calling,
+    context_from_headers,
+    context_headers,
+    current_call,
+)
+from palestra.transport.http import (
+    AiohttpTransport,
+    ConnectionFailed,
+    HttpReply,
+    HttpTransport,
+)
+from palestra.transport.ids import new_id
+from palestra.transport.local import (
+    SESSION_SCOPE_KEY,
+    ASGIApp,
+    LocalEndpoint,
+    LocalServer,
+    call_asgi,
+)
+from palestra.transport.retry import (
+    BUSY_STATUSES,
+    WITHIN_FLEET,
+    RetryCount,
+    RetryPolicy,
+    with_retries,
+)
+
+__all__ = [
+    "BUSY_STATUSES",
+    "SESSION_SCOPE_KEY",
+    "WITHIN_FLEET",
+    "ASGIApp",
+    "Activity",
+    "AiohttpTransport",
+    "BodyReader",
+    "CallContext",
+    "ConnectionFailed",
+    "HttpReply",
+    "HttpTransport",
+    "LocalEndpoint",
+    "LocalServer",
+    "Peer",
+    "RetryCount",
+    "RetryPolicy",
+    "ServerClient",
+    "ServerReply",
+    "Target",
+    "call_asgi",
+    "calling",
+    "context_from_headers",
+    "context_headers",
+    "current_call",
+    "new_id",
+    "with_retries",
+]

@@ -1,0 +1,106 @@
+"""What every call carries: the rollout it is for and the moment by which it must be done.
+
+Both travel in a context variable inside a process and in two headers between processes, so
+that code which never heard of them (a user's own agent) passes them on all the same.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+import orjson
+
+from palestra.errors import RowIdentity
+
+ROLLOUT_HEADER = "x-palestra-rollout"
+TIMEOUT_HEADER = "x-palestra-timeout"
+
+
+@dataclass(slots=True)
+class Activity:
+    """What one rollout is doing right now, for the live view and for timeouts.
+
+    The one object here that changes: only the rollout's own calls write it.
+    """
+
+    phase: str = "queued"
+    awaiting: str = ""
+    since: float = field(default_factory=time.monotonic)
+    """`time.monotonic()` of the last change."""
+
+    def now(self, phase: str, awaiting: str) -> None:
+        """Note that the rollout entered `phase` and waits for `awaiting`."""
+        self.phase = phase
+        self.awaiting = awaiting
+        self.since = time.monotonic()
+
+    def describe(self) -> str:
+        """For a message: what is awaited, and for how long already."""
+        waited = time.monotonic() - self.since
+        return f"{self.awaiting or self.phase} for {waited:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """The rollout a call belongs to. `deadline` is a `time.monotonic()` value."""
+
+    row: RowIdentity | None = None
+    deadline: float | None = None
+    activity: Activity | None = None
+
+    def remaining_s(self) -> float | None:
+        """Seconds left, never negative; None when there is no deadline."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+
+_NOWHERE = CallContext()
+_current: ContextVar[CallContext] = ContextVar("palestra_call", default=_NOWHERE)
+
+
+def current_call() -> CallContext:
+    """The context of the call being served; an empty one outside of any rollout."""
+    return _current.get()
+
+
+@contextmanager
+def calling(context: CallContext) -> Iterator[CallContext]:
+    """Run the body on behalf of `context`."""
+    token = _current.set(context)
+    try:
+        yield context
+    finally:
+        _current.reset(token)
+
+
+def context_headers(context: CallContext) -> dict[str, str]:
+    """The headers that carry `context` to another process."""
+    headers: dict[str, str] = {}
+    row = context.row
+    if row is not None:
+        headers[ROLLOUT_HEADER] = orjson.dumps(
+            [row.run, row.task, row.rollout, row.attempt, row.agent]
+        ).decode()
+    remaining = context.remaining_s()
+    if remaining is not None:
+        headers[TIMEOUT_HEADER] = f"{remaining:.3f}"
+    return headers
+
+
+def context_from_headers(headers: Mapping[str, str]) -> CallContext:
+    """Rebuild a context from a request's headers; what cannot be read is taken as absent."""
+    row = None
+    if (raw := headers.get(ROLLOUT_HEADER)) is not None:
+        try:
+            run, task, rollout, attempt, agent = orjson.loads(raw)
+            row = RowIdentity(task=task, rollout=rollout, attempt=attempt, agent=agent, run=run)
+        except ValueError:
+            row = None
+    deadline = None
+    if (raw := headers.get(TIMEOUT_HEADER)) is not None:
+        try:
+            deadline = time.monotonic() + float(raw)
+        except ValueError:
+            deadline = None
+    return CallContext(row=row, deadline=deadline)

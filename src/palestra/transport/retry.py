@@ -1,0 +1,121 @@
+"""Trying again: exponential back-off with full jitter, inside the rollout's deadline.
+
+What may be tried again is the caller's knowledge. A request that never left is always safe; one
+that may have been acted on is repeated only when the caller says that it is stateless, as a
+model call is and a tool call is not.
+
+Source of the back-off: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from palestra.errors import CallError, DeadlineExceeded
+from palestra.transport.context import current_call
+from palestra.transport.http import ConnectionFailed, HttpReply
+
+logger = logging.getLogger("palestra.transport")
+
+BUSY_STATUSES = frozenset({429, 502, 503, 504, 520})
+"""The endpoint is overloaded or restarting: worth waiting for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long and how often to try. `give_up_after_s` bounds a call that has no deadline."""
+
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 30.0
+    give_up_after_s: float = 600.0
+    busy: frozenset[int] = BUSY_STATUSES
+    server_errors: int = 3
+    """How many answers of status 500 are tolerated: they are often not transient."""
+
+
+WITHIN_FLEET = RetryPolicy(busy=frozenset(), server_errors=1)
+"""Between our own servers only a lost connection is tried again: the server that talks to the
+outside has already retried what was worth retrying."""
+
+
+@dataclass(slots=True)
+class RetryCount:
+    """How many requests were sent again, for the accounting at the end."""
+
+    retries: int = 0
+    last_reason: str = ""
+    last_notice: float = field(default=0.0)
+
+
+async def with_retries(
+    send: Callable[[float | None], Awaitable[HttpReply]],
+    *,
+    what: str,
+    stateless: bool,
+    policy: RetryPolicy,
+    count: RetryCount,
+) -> HttpReply:
+    """Send until an answer comes that is worth having, and return it.
+
+    `send` gets the seconds left. Raises what the last try raised, or `DeadlineExceeded` naming
+    the reason of the retries.
+    """
+    context = current_call()
+    started = time.monotonic()
+    wait_s = policy.first_wait_s
+    server_errors = 0
+    while True:
+        remaining = context.remaining_s()
+        asked_wait: float | None = None
+        try:
+            reply = await send(remaining)
+        except ConnectionFailed as error:
+            if error.sent and not stateless:
+                raise
+            failure: CallError | None = error
+            reason = error.message
+        else:
+            server_errors += reply.status == 500
+            again = stateless and (
+                reply.status in policy.busy
+                or (reply.status == 500 and server_errors < policy.server_errors)
+            )
+            if not again:
+                return reply
+            failure = None
+            reason = f"{what} answered {reply.status}"
+            asked_wait = _retry_after(reply)
+        pause = asked_wait if asked_wait is not None else random.uniform(0.5, 1.0) * wait_s
+        left = context.remaining_s()
+        spent = time.monotonic() - started
+        if (left is not None and left <= pause) or spent + pause > policy.give_up_after_s:
+            if failure is not None:
+                raise failure
+            if left is not None:
+                raise DeadlineExceeded(f"{reason}; the deadline leaves no time for another try")
+            return reply
+        _notice(count, reason, pause)
+        await asyncio.sleep(pause)
+        wait_s = min(policy.longest_wait_s, wait_s * 2)
+
+
+def _notice(count: RetryCount, reason: str, pause: float) -> None:
+    count.retries += 1
+    count.last_reason = reason
+    now = time.monotonic()
+    # The first one is said at once; under load one line per few seconds is enough.
+    if count.retries == 1 or now - count.last_notice > 5.0:
+        count.last_notice = now
+        logger.warning(
+            "%s; trying again in %.1f s (%d retries so far)", reason, pause, count.retries
+        )
+
+
+def _retry_after(reply: HttpReply) -> float | None:
+    try:
+        return max(0.0, float(reply.headers.get("retry-after", "")))
+    except ValueError:
+        return None
