@@ -14,7 +14,7 @@ from palestra.schema.chat import (
     UpstreamUsage,
     decode_completion,
 )
-from palestra.schema.encoding import encode_json, to_plain
+from palestra.schema.encoding import encode_json, fields_of, to_plain
 from palestra.schema.items import (
     ContentPart,
     FunctionCall,
@@ -124,6 +124,7 @@ __all__ = [
     "add_usage",
     "decode_completion",
     "encode_json",
+    "fields_of",
     "key_of",
     "read_jsonl",
     "to_plain",

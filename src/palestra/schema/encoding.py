@@ -13,6 +13,21 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
+def fields_of(model: BaseModel) -> dict[str, Any]:
+    """The top level of a model as a mapping, its values left as objects.
+
+    Holds every field that was set, and defaults that say something: an author's
+    `accuracy: bool = False` is an answer, an absent optional is not.
+    """
+    given = model.model_fields_set
+    declared = {
+        name: value
+        for name, value in model.__dict__.items()
+        if name in given or (value is not None and name in type(model).model_fields)
+    }
+    return {**declared, **(model.model_extra or {})}
+
+
 def encode_json(value: Any) -> bytes:
     """JSON bytes of schema objects, plain values, or mappings that hold both.
 

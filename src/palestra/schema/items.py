@@ -98,6 +98,8 @@ class Message(Item):
     role: Literal["user", "assistant", "system", "developer"]
     content: str | list[ContentPart]
     type: Literal["message"] = "message"
+    id: str | None = None
+    status: str | None = None
 
     @property
     def text(self) -> str:
@@ -112,10 +114,8 @@ class Message(Item):
 class OutputMessage(Message):
     """A message that the model wrote."""
 
-    id: str | None = None
     role: Literal["assistant"] = "assistant"
     content: list[ContentPart]
-    status: str | None = None
 
 
 class FunctionCall(Item):

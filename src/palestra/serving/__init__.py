@@ -5,31 +5,56 @@ A server is an object with typed async methods and an ASGI app over them; where 
 """
 
 from palestra.serving.agent import Agent, AgentConfig, ServerReference
+from palestra.serving.attach import AttachedFleet, HeadAddress, NoFleet, attach
 from palestra.serving.authoring import Environment, environment
+from palestra.serving.build import http_transport, server_client
+from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
+from palestra.serving.head import check_head_port, head_server
+from palestra.serving.instance import RunningInstance, State
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
+from palestra.serving.sockets import raise_descriptor_limit
+from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
 
 __all__ = [
+    "EMBEDDED",
+    "PROCESS",
+    "REMOTE",
     "SESSION_ID_KEY",
     "Agent",
     "AgentConfig",
+    "AttachedFleet",
     "Environment",
+    "Fleet",
+    "HeadAddress",
     "ModelServer",
     "ModelServerConfig",
+    "NoFleet",
     "ResourcesServer",
     "ResourcesServerConfig",
+    "RunningInstance",
     "Server",
     "ServerConfig",
     "ServerReference",
+    "ServerStatus",
     "Session",
+    "State",
+    "attach",
+    "check_head_port",
     "environment",
+    "head_server",
+    "http_transport",
     "load_environment",
     "load_module",
     "load_server_class",
+    "probe",
+    "raise_descriptor_limit",
+    "server_client",
+    "summary_line",
     "tool",
     "tool_schema",
 ]

@@ -23,7 +23,7 @@ from palestra.errors import (
     RowError,
     excerpt,
 )
-from palestra.schema import encode_json
+from palestra.schema import encode_json, fields_of
 from palestra.serving.sessions import SESSION_ID_KEY, Session, SessionStore
 from palestra.serving.tools import arguments_model
 
@@ -202,6 +202,8 @@ class Endpoint:
         result = await self._run(self._parse(body), session_id, request)
         if isinstance(result, HttpResponse):
             return result
+        if isinstance(result, BaseModel):
+            result = fields_of(result)
         return HttpResponse(encode_json(result), media_type=JSON_TYPE)
 
 

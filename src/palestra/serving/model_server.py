@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 from fastapi import FastAPI
+from pydantic import PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
@@ -16,7 +17,7 @@ from palestra.schema import (
 )
 from palestra.serving.endpoints import JSON_TYPE, Endpoint
 from palestra.serving.server import Server, ServerConfig
-from palestra.serving.sessions import Session
+from palestra.serving.sessions import Session, SessionStore
 
 
 class ModelServerConfig(ServerConfig):
@@ -27,6 +28,8 @@ class ModelServer(Server):
     """Subclass this and write `responses`; `chat_completions` where the endpoint has it."""
 
     config: ModelServerConfig
+
+    _sessions: SessionStore = PrivateAttr(default_factory=lambda: SessionStore(keep=False))
 
     @abstractmethod
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:

@@ -1,7 +1,7 @@
 """Run files: how a command finds the fleet it belongs to, and never another one's.
 
-Each fleet writes `<port>.json` (readable by its user only) with its address, a nonce that its
-head server repeats, and the token for what the head does not tell everybody.
+Each fleet writes `<port>.json` (readable by its user only) with its address, and a nonce that its
+head server repeats.
 """
 
 import os
@@ -19,7 +19,6 @@ class RunFile:
     host: str
     port: int
     nonce: str
-    token: str
     pid: int
     started: float
 

@@ -95,7 +95,7 @@ class Server(BaseModel):
         """The app with the protocol's endpoints; override to add routes of your own."""
         app = FastAPI(title=self.name)
         for endpoint in self._endpoints.values():
-            app.add_route(endpoint.path, endpoint, methods=["POST"])
+            app.add_route(endpoint.path, endpoint.__call__, methods=["POST"])
         app.add_api_route("/", _status, methods=["GET"])
         self._publish_schemas(app)
         return app

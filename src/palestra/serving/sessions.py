@@ -23,9 +23,14 @@ class Session:
 
 @final
 class SessionStore:
-    """The live sessions of one server process."""
+    """The live sessions of one server process.
 
-    def __init__(self, *, idle_limit_s: float = 3600.0) -> None:
+    With `keep=False` nothing is remembered: a model server only needs to know which
+    conversation a request belongs to.
+    """
+
+    def __init__(self, *, keep: bool = True, idle_limit_s: float = 3600.0) -> None:
+        self._keep = keep
         self._sessions: dict[str, Session] = {}
         self._idle_limit_s = idle_limit_s
         self._next_sweep = time.monotonic() + idle_limit_s
@@ -35,6 +40,8 @@ class SessionStore:
 
     def open(self, session_id: str) -> Session:
         """The session of that id, made on its first use."""
+        if not self._keep:
+            return Session(session_id)
         now = time.monotonic()
         session = self._sessions.get(session_id)
         if session is None:

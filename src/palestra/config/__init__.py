@@ -1,0 +1,51 @@
+"""Configuration: find, merge, override, resolve, validate, redact and dump.
+
+`load_config` is the whole journey, from what the user typed to a `ResolvedConfig`. It reads
+files and decides; it prints nothing and changes nothing outside its own values.
+
+    config_paths files < env.yaml < extra < overrides     (merge, later wins)
+    -> inherit_from, copy, _delete_key                     (compose)
+    -> ${interpolation}                                    (resolve)
+    -> server instances, references, ports                 (validate)
+
+Whatever a user can get wrong is a `palestra.errors.ConfigError` that lists every problem of
+its step at once. No error, dump or repr made here holds a secret.
+
+Importing this package is cheap: Hydra, OmegaConf, pydantic, YAML and the rarely used parts of
+the standard library are imported by the functions that need them.
+"""
+
+from palestra.config.dump import dump_yaml
+from palestra.config.keys import RESERVED_KEYS
+from palestra.config.load import config_from_tree, load_config
+from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
+from palestra.config.paths import resolve_path
+from palestra.config.ports import allocate_ports
+from palestra.config.redact import MASK, Redactor, find_secrets, is_secret_name, redact
+from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerRef, ServerType
+from palestra.config.settings import settings_from
+from palestra.config.spelling import nearest
+
+__all__ = [
+    "MASK",
+    "RESERVED_KEYS",
+    "Action",
+    "InstanceConfig",
+    "Override",
+    "Redactor",
+    "ResolvedConfig",
+    "ServerRef",
+    "ServerType",
+    "allocate_ports",
+    "apply_overrides",
+    "config_from_tree",
+    "dump_yaml",
+    "find_secrets",
+    "is_secret_name",
+    "load_config",
+    "nearest",
+    "parse_overrides",
+    "redact",
+    "resolve_path",
+    "settings_from",
+]

@@ -1,0 +1,152 @@
+"""Carry out the composition directives (see `directives` for how they are written).
+
+Every source is read from the tree as written, so order does not matter and two blocks may
+inherit from one. Only then are the moved sources removed, with parents they leave empty.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from palestra.config.directives import (
+    COPY,
+    DELETE,
+    MOVE,
+    inherits,
+    opened,
+    string_directive,
+)
+from palestra.config.spelling import did_you_mean
+from palestra.config.tree import ABSENT, Steps, children, dotted, merge, step_in
+from palestra.errors import ConfigError
+
+
+def compose(tree: Mapping[Any, Any]) -> tuple[dict[Any, Any], tuple[str, ...]]:
+    """The tree without directives, and warnings.
+
+    Errors: a source that does not exist, a cycle, a directive that is not a path, siblings
+    of a source that is no mapping.
+    """
+    composer = _Composer(tree)
+    composed = composer.evaluate((), tree)
+    return _without(composed, composer.moved), tuple(composer.warnings)
+
+
+class _Composer:
+    def __init__(self, root: Mapping[Any, Any]) -> None:
+        self._root = root
+        self._active: list[Steps] = []
+        self._done: dict[Steps, Any] = {}
+        self.moved: set[Steps] = set()
+        self.warnings: list[str] = []
+
+    def evaluate(self, steps: Steps, node: Any) -> Any:
+        """The value at `steps`, whose text is `node`, with all directives below carried out."""
+        if steps in self._done:
+            return self._done[steps]
+        if steps in self._active:
+            circle = [*self._active[self._active.index(steps) :], steps]
+            raise ConfigError(
+                "inherit_from and copy go in a circle: "
+                + " -> ".join(dotted(at) or "the whole config" for at in circle)
+            )
+        self._active.append(steps)
+        self._done[steps] = value = self._fresh(steps, node)
+        self._active.pop()
+        return value
+
+    def _fresh(self, steps: Steps, node: Any) -> Any:
+        if string_directive(node):
+            node = opened(node)
+        if isinstance(node, Mapping):
+            return self._mapping(steps, node)
+        if isinstance(node, list):
+            return [self.evaluate((*steps, index), item) for index, item in enumerate(node)]
+        return node
+
+    def _mapping(self, steps: Steps, node: Mapping[Any, Any]) -> Any:
+        own = {
+            key: self.evaluate((*steps, key), item)
+            for key, item in node.items()
+            if key not in (MOVE, COPY, DELETE)
+        }
+        value = self._with_source(steps, node, own)
+        if DELETE in node:
+            value = self._without_deleted(steps, node[DELETE], value)
+        return value
+
+    def _with_source(self, steps: Steps, node: Mapping[Any, Any], own: dict[Any, Any]) -> Any:
+        directives = [key for key in (MOVE, COPY) if key in node]
+        if not directives:
+            return own
+        if len(directives) > 1:
+            raise ConfigError(f"{dotted(steps)} has both {MOVE} and {COPY}; it can have one")
+        source = self._source(steps, directives[0], node[directives[0]])
+        if own and not isinstance(source, Mapping):
+            raise ConfigError(
+                f"{dotted(steps)}.{directives[0]}: {node[directives[0]]} is not a mapping, "
+                f"so nothing can be set beside it: {', '.join(map(str, own))}"
+            )
+        return merge(source, own) if own else source
+
+    def _source(self, steps: Steps, directive: str, path: Any) -> Any:
+        if not isinstance(path, str) or not path.strip():
+            raise ConfigError(f"{dotted(steps)}.{directive} must be the path of a block, as a.b.c")
+        found = tuple(path.strip().split("."))
+        value, at = self._look_up(found, wanted_by=f"{dotted(steps)}.{directive}")
+        if directive == MOVE:
+            self.moved.add(at)
+        return copy.deepcopy(value)
+
+    def _look_up(self, path: Steps, *, wanted_by: str) -> tuple[Any, Steps]:
+        """The evaluated value at a path and its real steps (numbers as numbers)."""
+        node: Any = self._root
+        at: Steps = ()
+        evaluated = False
+        for step in path:
+            if not evaluated and inherits(node):
+                node, evaluated = self.evaluate(at, node), True
+            key = step_in(node, step)
+            if key is ABSENT:
+                names = [str(name) for name, _ in children(node)]
+                raise ConfigError(
+                    f"{wanted_by}: there is no {dotted(path)} in the config"
+                    + did_you_mean(str(step), names)
+                )
+            node, at = node[key], (*at, key)
+        return (node if evaluated else self.evaluate(at, node)), at
+
+    def _without_deleted(self, steps: Steps, names: Any, value: Any) -> Any:
+        wanted = names.split(",") if isinstance(names, str) else names
+        if not isinstance(wanted, list) or not isinstance(value, Mapping):
+            raise ConfigError(
+                f"{dotted(steps)}.{DELETE} must be a list of keys of a mapping",
+                hint=f'for example {DELETE}: "key_a, key_b"',
+            )
+        kept = dict(value)
+        for name in wanted:
+            key = step_in(kept, name.strip() if isinstance(name, str) else name)
+            if key is ABSENT:
+                self.warnings.append(
+                    f"{dotted(steps)}.{DELETE} names {str(name).strip()!r}, which is not there"
+                    + did_you_mean(str(name).strip(), map(str, kept))
+                )
+            else:
+                del kept[key]
+        return kept
+
+
+def _without(tree: Any, moved: set[Steps], steps: Steps = ()) -> Any:
+    """The tree without the moved paths and without containers that became empty by it."""
+    if not any(path[: len(steps)] == steps for path in moved):
+        return tree
+    kept = []
+    for step, item in children(tree):
+        below = (*steps, step)
+        if below in moved:
+            continue
+        rest = _without(item, moved, below)
+        if item and not rest and isinstance(rest, dict | list):
+            continue
+        kept.append((step, rest))
+    return [item for _, item in kept] if isinstance(tree, list) else dict(kept)

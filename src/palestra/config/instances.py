@@ -1,0 +1,252 @@
+"""Find the server instances in a resolved tree.
+
+    <instance>: {<server type>: {<implementation>: {...}}}
+
+A block that looks like one and is not is an error: otherwise its server would silently be
+missing from the fleet.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from palestra.config.keys import DEFAULT_HOST, FLEET_KEYS, PLACEMENTS, RESERVED_KEYS
+from palestra.config.paths import Places
+from palestra.config.ports import port_problem
+from palestra.config.problems import raise_problems
+from palestra.config.references import find_references
+from palestra.config.resolved import InstanceConfig, ServerType
+from palestra.config.spelling import did_you_mean, nearest
+from palestra.config.tree import children
+
+_TYPES = frozenset(server_type.value for server_type in ServerType)
+_SURELY_MEANT = 0.8
+"""Likeness from which a key is a misspelt server type and not just another word."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The parts of a well-shaped instance, not yet validated."""
+
+    name: str
+    type: ServerType
+    implementation: str
+    inner: Mapping[Any, Any] = field(repr=False)
+
+
+def find_instances(
+    tree: Mapping[Any, Any], places: Places
+) -> tuple[dict[str, InstanceConfig], tuple[str, ...]]:
+    """All instances in order, and warnings.
+
+    Everything wrong with any of them is listed in one error. With
+    `error_on_almost_servers: false`, misshapen blocks are warnings and are left out.
+    """
+    blocks: list[Block] = []
+    misshapen: list[str] = []
+    for name, value in tree.items():
+        found = _inspect(name, value)
+        if isinstance(found, str):
+            misshapen.append(found)
+        elif found is not None:
+            blocks.append(found)
+    tolerant = tree.get("error_on_almost_servers") is False
+    problems = [] if tolerant else list(misshapen)
+    instances: dict[str, InstanceConfig] = {}
+    for block in blocks:
+        reader = _BlockReader(block, default_host(tree), places)
+        instances[block.name] = reader.read()
+        problems.extend(reader.problems)
+    raise_problems(problems)
+    return instances, tuple(misshapen) if tolerant else ()
+
+
+def default_host(tree: Mapping[Any, Any]) -> str:
+    host = tree.get("default_host")
+    return host if isinstance(host, str) and host else DEFAULT_HOST
+
+
+def _inspect(name: Any, value: Any) -> Block | str | None:
+    """The instance that a top-level entry is, what keeps it from being one, or None."""
+    if name in RESERVED_KEYS or not isinstance(value, Mapping):
+        return None
+    types = [key for key in value if key in _TYPES]
+    if len(types) > 1:
+        return f"{name} has several server types ({', '.join(types)}); one instance has one"
+    if not types:
+        return _misspelt_type(name, value)
+    others = [str(key) for key in value if key not in _TYPES]
+    if others:
+        return (
+            f"{name} has {', '.join(others)} beside {types[0]}; "
+            f"settings belong below {name}.{types[0]}.<implementation>"
+        )
+    return _implementation(str(name), ServerType(types[0]), value[types[0]])
+
+
+def _misspelt_type(name: Any, value: Mapping[Any, Any]) -> str | None:
+    if len(value) != 1:
+        return None
+    key, inner = next(iter(value.items()))
+    near = nearest(str(key), _TYPES, cutoff=_SURELY_MEANT)
+    if near is None or not any(isinstance(item, Mapping) for _, item in children(inner)):
+        return None
+    return f"{name}: {key!r} is not a server type; did you mean {near!r}?"
+
+
+def _implementation(name: str, server_type: ServerType, value: Any) -> Block | str:
+    where = f"{name}.{server_type}"
+    if not isinstance(value, Mapping) or not value:
+        return f"{where} must hold one implementation and its settings, as {where}.<folder name>"
+    if len(value) > 1:
+        return (
+            f"{where} has several implementations ({', '.join(map(str, value))}); it can have one"
+        )
+    implementation, inner = next(iter(value.items()))
+    if not isinstance(inner, Mapping):
+        return (
+            f"{where}.{implementation} is {type(inner).__name__}, not a mapping of settings; "
+            f"without settings, write {implementation}: {{}}"
+        )
+    return Block(name, server_type, str(implementation), inner)
+
+
+class _BlockReader:
+    """Reads one block, collecting all its problems; what is wrong reads as its default."""
+
+    def __init__(self, block: Block, host: str, places: Places) -> None:
+        self._block = block
+        self._default_host = host
+        self._places = places
+        self._where = f"{block.name}.{block.type}.{block.implementation}"
+        self.problems: list[str] = []
+
+    def read(self) -> InstanceConfig:
+        block = self._block
+        settings = {key: item for key, item in block.inner.items() if key not in FLEET_KEYS}
+        placement = self._placement()
+        entrypoint = self._entrypoint()
+        return InstanceConfig(
+            name=block.name,
+            type=block.type,
+            implementation=block.implementation,
+            settings=settings,
+            host=self._text("host") or self._default_host,
+            port=self._port(placement),
+            entrypoint=entrypoint,
+            num_workers=self._num_workers(),
+            domain=self._text("domain"),
+            description=self._text("description"),
+            verified=self._verified(),
+            value=self._text("value"),
+            datasets=self._datasets(),
+            placement=placement,
+            refs=find_references(settings),
+            folder=None if placement == "remote" else self._folder(entrypoint),
+        )
+
+    def _given(self, key: str) -> Any:
+        """None also for an empty string: data commands fill unknown settings with those."""
+        value = self._block.inner.get(key)
+        return None if value == "" else value
+
+    def _wrong(self, key: str, expected: str) -> None:
+        self.problems.append(f"{self._where}.{key} must be {expected}")
+
+    def _text(self, key: str) -> str | None:
+        value = self._given(key)
+        if value is None or isinstance(value, str):
+            return value
+        self._wrong(key, f"text, not {type(value).__name__}")
+        return None
+
+    def _port(self, placement: str | None) -> int | None:
+        port = self._given("port")
+        if port is None:
+            if placement == "remote":
+                self._wrong("port", "given, because the instance is remote")
+            return None
+        problem = port_problem(port)
+        if problem:
+            self.problems.append(f"{self._where}.port {problem}")
+            return None
+        return int(port)
+
+    def _num_workers(self) -> int:
+        workers = self._given("num_workers")
+        if workers is None:
+            return 1
+        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+            self._wrong("num_workers", f"a whole number from 1, not {workers!r}")
+            return 1
+        return workers
+
+    def _verified(self) -> bool:
+        verified = self._given("verified")
+        if verified is not None and not isinstance(verified, bool):
+            self._wrong("verified", f"true or false, not {verified!r}")
+        return verified is True
+
+    def _datasets(self) -> tuple[Mapping[str, Any], ...]:
+        datasets = self._given("datasets")
+        if datasets is None:
+            return ()
+        if isinstance(datasets, list) and all(isinstance(item, Mapping) for item in datasets):
+            return tuple(datasets)
+        self._wrong("datasets", "a list of mappings")
+        return ()
+
+    def _placement(self) -> str | None:
+        placement: str | None = self._given("placement")
+        if placement is None or placement in PLACEMENTS:
+            return placement
+        near = did_you_mean(str(placement), PLACEMENTS)
+        self._wrong("placement", f"one of {', '.join(PLACEMENTS)}, not {placement!r}{near}")
+        return None
+
+    def _entrypoint(self) -> str:
+        entrypoint = self._given("entrypoint")
+        if entrypoint is None:
+            return "app.py"
+        if not isinstance(entrypoint, str):
+            self._wrong("entrypoint", f"a file name such as app.py, not {entrypoint!r}")
+            return "app.py"
+        if not _inside(entrypoint):
+            self._wrong("entrypoint", f"a path inside the server's folder, not {entrypoint!r}")
+            return "app.py"
+        return entrypoint
+
+    def _folder(self, entrypoint: str) -> Path | None:
+        block = self._block
+        relative = f"{block.type}/{block.implementation}"
+        if not _inside(relative):
+            self.problems.append(f"{self._where}: {block.implementation!r} is not a folder name")
+            return None
+        folders = self._places.candidates(relative)
+        found = next((f for f in folders if (f / entrypoint).is_file()), None)
+        if found is None:
+            self.problems.append(self._no_folder(folders, entrypoint))
+        return found
+
+    def _no_folder(self, folders: tuple[Path, ...], entrypoint: str) -> str:
+        bare = next((folder for folder in folders if folder.is_dir()), None)
+        if bare is not None:
+            return f"{self._where}: the folder {bare} has no {entrypoint}"
+        import difflib
+
+        names = sorted({name for folder in folders for name in _servers_beside(folder)})
+        close = difflib.get_close_matches(self._block.implementation, names, n=3)
+        known = f"nearest: {', '.join(close)}" if close else f"existing: {', '.join(names)}"
+        looked = " nor ".join(str(folder / entrypoint) for folder in folders)
+        return f"{self._where}: there is neither {looked}" + (f"; {known}" if names else "")
+
+
+def _inside(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return bool(parts) and parts[0] != "/" and ".." not in parts
+
+
+def _servers_beside(folder: Path) -> Iterator[str]:
+    if folder.parent.is_dir():
+        yield from (path.name for path in folder.parent.iterdir() if any(path.glob("*.py")))

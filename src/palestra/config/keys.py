@@ -1,0 +1,65 @@
+"""The key names that the system itself gives a meaning to."""
+
+from typing import Final
+
+RESERVED_KEYS: Final = frozenset(
+    {
+        # as in the field
+        "config_paths",
+        "default_host",
+        "disallowed_ports",
+        "dry_run",
+        "entrypoint",
+        "head_server",
+        "head_server_deps",
+        "hf_token",
+        "nemo_gym_log_dir",
+        "pip_install_verbose",
+        "port_range_high",
+        "port_range_low",
+        "python_version",
+        "ray_head_node_address",
+        "skip_venv_if_present",
+        "use_absolute_ip",
+        "uv_cache_dir",
+        "uv_pip_set_python",
+        "uv_venv_dir",
+        # ours, or read by ours
+        "allow_unsafe_bind",
+        "error_on_almost_servers",
+        "fleet_token",
+        "global_aiohttp_client_request_debug",
+        "global_aiohttp_connector_limit",
+        "global_aiohttp_connector_limit_per_host",
+        "policy_api_key",
+        "policy_base_url",
+        "policy_model_name",
+        "profiling_enabled",
+        "profiling_results_dirpath",
+        "start_timeout",
+    }
+)
+"""Top-level keys that are settings of the whole fleet, never a server instance."""
+
+FLEET_KEYS: Final = frozenset(
+    {
+        "datasets",
+        "description",
+        "domain",
+        "entrypoint",
+        "host",
+        "num_workers",
+        "placement",
+        "port",
+        "value",
+        "verified",
+    }
+)
+"""Keys inside an instance that say how and why it runs; the rest is the server's own."""
+
+PLACEMENTS: Final = ("embedded", "process", "remote")
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_HEAD_PORT: Final = 11000
+DEFAULT_PORT_RANGE: Final = (10001, 20000)
+"""First and last port given to servers that name none; both may be used."""

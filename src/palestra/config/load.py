@@ -1,0 +1,150 @@
+"""From what the user typed to a `ResolvedConfig`."""
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from palestra.config.compose import compose
+from palestra.config.instances import find_instances
+from palestra.config.known import unknown_overrides
+from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
+from palestra.config.paths import PACKAGE_ROOT, Places
+from palestra.config.ports import check_ports
+from palestra.config.references import check_references
+from palestra.config.resolve import resolve
+from palestra.config.resolved import ResolvedConfig
+from palestra.config.sources import (
+    CONFIG_PATHS,
+    Environment,
+    paths_in,
+    read_environment,
+    read_sources,
+    take_config_paths,
+)
+from palestra.config.tree import ABSENT, merge, plain
+from palestra.errors import ConfigError
+
+
+def load_config(
+    *,
+    overrides: Sequence[str] = (),
+    config_paths: Sequence[str] = (),
+    extra: Mapping[str, Any] | None = None,
+    cwd: Path | None = None,
+    package_root: Path | None = None,
+    require_all: bool = True,
+    use_env_yaml: bool = True,
+    strict_add: bool = False,
+    known: Collection[str] = (),
+) -> ResolvedConfig:
+    """Read, merge, compose, resolve and validate a configuration.
+
+    Precedence, later wins: the config files, `env.yaml`, `extra`, `overrides`. Config files
+    are asked for by `env.yaml`, `extra`, `config_paths` and overrides, in this order.
+
+    `require_all=False` makes settings without a value empty strings, for commands that
+    start no server. `strict_add` refuses `k=v` for new keys, as Hydra and thus the `ng_*`
+    commands do. `known` are top-level settings of the calling command: other unknown
+    overrides become warnings. Whatever is wrong raises `ConfigError`.
+    """
+    places = _places(cwd, package_root)
+    parsed = parse_overrides(overrides)
+    environment = read_environment(places) if use_env_yaml else None
+    given = plain(extra or {}, where="extra")
+    wanted = (*config_paths, *_paths_of(parsed, strict_add=strict_add))
+    merged = _merge_sources(environment, given, wanted, places)
+    effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
+    overridden = apply_overrides(merged.tree, effective, strict_add=strict_add)
+    composed, compose_warnings = compose(overridden)
+    tree = resolve(composed, require_all=require_all)
+    config = config_from_tree(tree, cwd=places.cwd, package_root=places.package_root)
+    unknown = unknown_overrides(
+        effective,
+        before=merged.tree,
+        after=overridden,
+        instances=config.instances,
+        known=known,
+    )
+    return ResolvedConfig(
+        tree=config.tree,
+        instances=config.instances,
+        sources=merged.files,
+        warnings=(
+            *merged.warnings,
+            *compose_warnings,
+            *config.warnings,
+            *unknown,
+            *_ignored(parsed),
+        ),
+    )
+
+
+def _ignored(overrides: Sequence[Override]) -> tuple[str, ...]:
+    return tuple(
+        f"override {o.key!r} has no effect: Hydra does not run here"
+        for o in overrides
+        if o.steps[0] == "hydra"
+    )
+
+
+def config_from_tree(
+    tree: Mapping[str, Any], *, cwd: Path | None = None, package_root: Path | None = None
+) -> ResolvedConfig:
+    """Validate a tree that is already resolved, as a server process gets it from its fleet.
+
+    Nothing is read, merged or interpolated again: a literal `${` stays one.
+    """
+    places = _places(cwd, package_root)
+    resolved = plain(tree, where="the resolved config")
+    instances, warnings = find_instances(resolved, places)
+    check_references(instances)
+    check_ports(resolved, instances)
+    return ResolvedConfig(tree=resolved, instances=instances, warnings=warnings)
+
+
+def _places(cwd: Path | None, package_root: Path | None) -> Places:
+    return Places(cwd or Path.cwd(), package_root or PACKAGE_ROOT)
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """All sources but the overrides, in one tree."""
+
+    tree: dict[Any, Any]
+    files: tuple[Path, ...]
+    warnings: tuple[str, ...]
+
+
+def _merge_sources(
+    environment: Environment | None,
+    extra: dict[Any, Any],
+    config_paths: tuple[str, ...],
+    places: Places,
+) -> _Merged:
+    requests = [
+        *((path, "from env.yaml") for path in (environment.config_paths if environment else ())),
+        *((path, "from the caller") for path in take_config_paths(extra, where="extra")),
+        *((path, "asked for") for path in config_paths),
+    ]
+    sources, warnings = read_sources(requests, places)
+    layers = [*sources, *([environment.source] if environment else ())]
+    tree: dict[Any, Any] = functools.reduce(merge, (*(layer.tree for layer in layers), extra), {})
+    if requests:
+        # As a dump in the field shows it: what was asked for, not what those files include.
+        tree = {CONFIG_PATHS: [path for path, _ in requests], **tree}
+    return _Merged(tree, tuple(layer.path for layer in layers), warnings)
+
+
+def _paths_of(overrides: Sequence[Override], *, strict_add: bool) -> tuple[str, ...]:
+    paths: tuple[str, ...] = ()
+    for override in overrides:
+        if override.steps != (CONFIG_PATHS,):
+            continue
+        if override.value is ABSENT:
+            raise ConfigError("~config_paths: leave files out by not naming them")
+        if strict_add and override.action is Action.CHANGE:
+            raise ConfigError('config_paths=… needs a plus: "+config_paths=[a.yaml,b.yaml]"')
+        paths += paths_in(override.value, where="override config_paths")
+    return paths

@@ -1,0 +1,170 @@
+"""Command-line overrides, in Hydra's grammar.
+
+    k=v     change          +k=v    add          ++k=v   add or change
+    ~k      delete          ~k=v    delete if it is v
+
+Values are Hydra's too: lists, dicts, quoted strings, null, `${interpolation}`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from palestra.config.problems import raise_problems
+from palestra.config.redact import is_secret_name, mask_line
+from palestra.config.spelling import did_you_mean
+from palestra.config.tree import ABSENT, assign, dotted, plain, remove, value_at
+from palestra.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override as HydraOverride
+
+
+class Action(StrEnum):
+    """What an override does; the value is the prefix it is written with."""
+
+    CHANGE = ""
+    ADD = "+"
+    FORCE_ADD = "++"
+    DELETE = "~"
+
+
+@dataclass(frozen=True)
+class Override:
+    """One parsed override. `value` is ABSENT for a bare `~k`."""
+
+    action: Action
+    steps: tuple[str, ...]
+    value: Any = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        """The dotted path as typed."""
+        return dotted(self.steps)
+
+
+def parse_overrides(args: Iterable[str]) -> tuple[Override, ...]:
+    """Parse every argument; all that cannot be parsed are listed in one error."""
+    texts = list(args)
+    if not texts:
+        return ()  # spares commands without overrides the import of Hydra's grammar
+    parsed: list[Override] = []
+    problems: list[str] = []
+    for text, result in zip(texts, _hydra_parse(texts), strict=True):
+        override = result if isinstance(result, str) else _from_hydra(text, result)
+        if isinstance(override, str):
+            problems.append(override)
+        else:
+            parsed.append(override)
+    raise_problems(problems, hint="an override is key=value; quote values with , = or spaces")
+    return tuple(parsed)
+
+
+def _hydra_parse(texts: Sequence[str]) -> "Iterator[HydraOverride | str]":
+    """Hydra's reading of each text, or the sentence that says why there is none."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser = OverridesParser.create()
+    for text in texts:
+        try:
+            yield parser.parse_override(text)
+        except HydraException as failure:
+            yield _grammar_problem(text, str(failure))
+
+
+def _grammar_problem(text: str, reason: str) -> str:
+    key, equals, value = text.partition("=")
+    name = key.lstrip("+~")
+    shown = mask_line(text)
+    if not equals:
+        return f"override {shown!r} has no '='; write {name}=<value>, or ~{name} to delete it"
+    if "=" in value:
+        return f"override {shown!r}: a value with '=' needs quotes inside: '{key}=\"<value>\"'"
+    if is_secret_name(name.rpartition(".")[2]):
+        return f"override {shown!r} cannot be parsed"  # the reason quotes the value
+    return f"override {shown!r} cannot be parsed: {reason.splitlines()[0]}"
+
+
+def _from_hydra(text: str, parsed: "HydraOverride") -> Override | str:
+    from hydra.core.override_parser.types import OverrideType
+
+    actions = {
+        OverrideType.CHANGE: Action.CHANGE,
+        OverrideType.ADD: Action.ADD,
+        OverrideType.FORCE_ADD: Action.FORCE_ADD,
+        OverrideType.DEL: Action.DELETE,
+    }
+    key = parsed.key_or_group
+    if is_hydra_key(key):
+        return Override(actions[parsed.type], ("hydra", key[6:]), None)
+    steps = tuple(key.split("."))
+    if parsed.package is not None or "/" in key or not all(steps):
+        return f"override {mask_line(text)!r}: {key!r} is not a dotted path such as a.b.c"
+    if parsed.is_sweep_override():
+        return (
+            f"override {mask_line(text)!r} is a sweep, which means nothing here; "
+            f"write a list as {key}=[a,b], or quote the text: '{key}=\"a,b\"'"
+        )
+    bare = parsed.value_type is None
+    value = ABSENT if bare else plain(parsed.value(), where=f"override {key}")
+    return Override(actions[parsed.type], steps, value)
+
+
+def is_hydra_key(key: str) -> bool:
+    """Settings of Hydra itself, such as `hydra.run.dir`, which have no effect here."""
+    return key.startswith(("hydra.", "hydra/"))
+
+
+def apply_overrides(
+    tree: Mapping[Any, Any], overrides: Iterable[Override], *, strict_add: bool = False
+) -> dict[Any, Any]:
+    """A tree with the overrides applied in order; values that are mappings merge.
+
+    `strict_add` makes `k=v` for a key that does not exist an error, as Hydra has it; without
+    it, `k=v` adds. Deleting what does not exist, or is not the given value, is an error.
+    """
+    result: Any = tree
+    problems: list[str] = []
+    for override in overrides:
+        try:
+            result = _apply(result, override, strict_add=strict_add)
+        except ConfigError as failure:
+            problems.append(failure.message)
+    raise_problems(problems)
+    return dict(result)
+
+
+def _apply(tree: Any, override: Override, *, strict_add: bool) -> Any:
+    current = value_at(tree, override.steps)
+    if override.action is Action.DELETE:
+        return _delete(tree, override, current)
+    if strict_add and override.action is Action.CHANGE and current is ABSENT:
+        raise ConfigError(
+            f"{override.key}=… changes a key that is not in the config{_near(tree, override)}; "
+            f"to add it, write +{override.key}=…"
+        )
+    try:
+        return assign(tree, override.steps, override.value)
+    except IndexError as failure:
+        raise ConfigError(
+            f"override {override.key}: the list has no item {failure}; lists do not grow by index"
+        ) from failure
+
+
+def _delete(tree: Any, override: Override, current: Any) -> Any:
+    if current is ABSENT:
+        raise ConfigError(
+            f"~{override.key} deletes a key that is not in the config{_near(tree, override)}"
+        )
+    if override.value is not ABSENT and override.value != current:
+        raise ConfigError(
+            f"~{override.key}=… deletes a value only if it is the given one; it is another"
+        )
+    return remove(tree, override.steps)
+
+
+def _near(tree: Any, override: Override) -> str:
+    siblings = value_at(tree, override.steps[:-1])
+    return did_you_mean(override.steps[-1], siblings if isinstance(siblings, Mapping) else ())

@@ -1,0 +1,169 @@
+"""Check the ports that are given and find free ones for the rest."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.config.keys import DEFAULT_HEAD_PORT, DEFAULT_HOST, DEFAULT_PORT_RANGE
+from palestra.config.problems import raise_problems
+from palestra.config.resolved import InstanceConfig, ResolvedConfig
+from palestra.config.tree import ABSENT
+from palestra.errors import ConfigError
+
+_HEAD = "the head server"
+_EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """An address that somebody was explicitly given."""
+
+    owner: str
+    host: str
+    port: int
+    ours: bool
+    """We bind it on this machine; a remote server does not."""
+
+    def clashes(self, other: "_Claim") -> bool:
+        if self.port != other.port:
+            return False
+        wildcard = not _EVERY_ADDRESS.isdisjoint((self.host, other.host))
+        return self.host == other.host or (wildcard and self.ours and other.ours)
+
+
+def port_problem(port: Any) -> str | None:
+    """Why a value is not a port, to be appended to its name; None when it is."""
+    if isinstance(port, str) and port.isdecimal():
+        return f"must be a number, not the text {port!r}; use ${{oc.decode:…}} around oc.env"
+    if isinstance(port, bool) or not isinstance(port, int):
+        return f"must be a whole number from 1 to 65535, not {port!r}"
+    return None if 1 <= port <= 65535 else f"must be from 1 to 65535, not {port}"
+
+
+def check_ports(tree: Mapping[Any, Any], instances: Mapping[str, InstanceConfig]) -> None:
+    """Raise one error listing clashes, disallowed ports and wrong port settings."""
+    disallowed, problems = _disallowed(tree)
+    claims = list(_claims(tree, instances, problems))
+    problems += [
+        f"{a.owner} and {b.owner} both want {b.host}:{b.port}"
+        for index, b in enumerate(claims)
+        for a in claims[:index]
+        if a.clashes(b)
+    ]
+    problems += [
+        f"{claim.owner} wants port {claim.port}, which is in disallowed_ports"
+        for claim in claims
+        if claim.ours and claim.owner != _HEAD and claim.port in disallowed
+    ]
+    raise_problems(problems)
+
+
+def _claims(
+    tree: Mapping[Any, Any], instances: Mapping[str, InstanceConfig], problems: list[str]
+) -> Iterator[_Claim]:
+    host, port = _head_address(tree, problems)
+    if port:
+        yield _Claim(_HEAD, _canonical(host), port, ours=True)
+    for name, instance in instances.items():
+        if instance.port is not None:
+            ours = instance.placement != "remote"
+            yield _Claim(name, _canonical(instance.host), instance.port, ours)
+
+
+def _canonical(host: str) -> str:
+    return DEFAULT_HOST if host.lower() == "localhost" else host
+
+
+def _head_address(tree: Mapping[Any, Any], problems: list[str]) -> tuple[str, int]:
+    """Host and port of the head server; port 0 asks for any free one."""
+    head = tree.get("head_server") or {}
+    if not isinstance(head, Mapping):
+        problems.append("head_server must be a mapping with host and port")
+        head = {}
+    host = head.get("host") or tree.get("default_host") or DEFAULT_HOST
+    port = head.get("port", DEFAULT_HEAD_PORT)
+    port = DEFAULT_HEAD_PORT if port is None or port == "" else port
+    problem = None if port == 0 and port is not False else port_problem(port)
+    if problem:
+        problems.append(f"head_server.port {problem} (or 0 for any free port)")
+        port = 0
+    return str(host), int(port)
+
+
+def _disallowed(tree: Mapping[Any, Any]) -> tuple[frozenset[int], list[str]]:
+    ports = tree.get("disallowed_ports") or []
+    if not isinstance(ports, list) or not all(type(port) is int for port in ports):
+        return frozenset(), ["disallowed_ports must be a list of numbers"]
+    return frozenset(ports), []
+
+
+def can_bind(host: str, port: int) -> bool:
+    """Whether the port is free on that address now. An unknown host counts as not free."""
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # As servers do: a port that only waits out an old connection is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def allocate_ports(
+    config: ResolvedConfig,
+    names: Iterable[str] | None = None,
+    *,
+    is_free: Callable[[str, int], bool] = can_bind,
+    start: int | None = None,
+) -> dict[str, int]:
+    """The port of each named instance (default: all): the explicit one, or a free one.
+
+    Free ports lie in `port_range_low..port_range_high`, both included, and are neither
+    disallowed, nor explicit elsewhere, nor the head server's. The search begins at `start`
+    (default: anywhere, so that fleets started together rarely meet). A port is only
+    tested, not held: bind soon, and allocate again if somebody was faster.
+    """
+    import random
+
+    low, high = _port_range(config.tree)
+    wanted = [config.instance(n) for n in (config.instances if names is None else names)]
+    begin = random.randrange(high - low + 1) if start is None else start - low
+    ring = iter([low + (begin + i) % (high - low + 1) for i in range(high - low + 1)])
+    taken = _taken(config)
+    ports: dict[str, int] = {}
+    for instance in wanted:
+        port = instance.port
+        if port is None:
+            port = next((p for p in ring if p not in taken and is_free(instance.host, p)), None)
+        if port is None:
+            raise ConfigError(
+                f"no free port for {instance.name} on {instance.host} in {low} to {high}",
+                hint="widen port_range_low and port_range_high, or stop other servers",
+            )
+        ports[instance.name] = port
+    return ports
+
+
+def _taken(config: ResolvedConfig) -> frozenset[int]:
+    explicit = {i.port for i in config.instances.values() if i.port is not None}
+    _, head = _head_address(config.tree, [])
+    return _disallowed(config.tree)[0] | explicit | {head}
+
+
+def _port_range(tree: Mapping[Any, Any]) -> tuple[int, int]:
+    bounds = []
+    names = ("port_range_low", "port_range_high")
+    for name, default in zip(names, DEFAULT_PORT_RANGE, strict=True):
+        given = tree.get(name, ABSENT)
+        value = default if given in (ABSENT, None, "") else given
+        problem = port_problem(value)
+        if problem:
+            raise ConfigError(f"{name} {problem}")
+        bounds.append(value)
+    low, high = bounds
+    if low > high:
+        raise ConfigError(f"port_range_low {low} is above port_range_high {high}")
+    return low, high

@@ -1,0 +1,184 @@
+"""Keep secrets out of whatever a person or a log can read.
+
+A secret is known by name: a string below a key in which one of the words `key`, `token`,
+`password`, `secret` (or `authorization`, `apikey`) stands alone: `hf_token`, `apiKey`, but
+not `max_output_tokens`. A secret's value is then masked wherever else it turns up.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+MASK: Final = "****"
+
+MIN_VALUE_LENGTH: Final = 4
+"""Shorter secrets are masked by name only: their values turn up in ordinary words."""
+
+MIN_LENGTH_IN_KEYS: Final = 8
+"""A mapping key is masked only for a secret this long, so that `name` stays a key."""
+
+_SECRET_WORDS = frozenset({"key", "token", "password", "secret", "authorization", "apikey"})
+_NUMBERS_TOO = frozenset({"password", "secret"})
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+_KEY_METRICS = re.compile(r"key[_\-. ]?metrics?", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_NAMED_VALUE = re.compile(r"""([\w.\-]+)(["']?\s*[:=]\s*)(\S.*)""")
+# What people write where a key is demanded but none is needed.
+_PLACEHOLDERS = frozenset({"auto", "dummy", "empty", "false", "none", "null", "true", "???"})
+
+
+def is_secret_name(name: object) -> bool:
+    """Whether strings below this key are secrets. Any type is fine: 3 is not."""
+    return not _SECRET_WORDS.isdisjoint(_words(name))
+
+
+def _words(name: object) -> set[str]:
+    if not isinstance(name, str):
+        return set()
+    # `key metrics` are the metrics that matter: no lock, no key.
+    return {word.lower() for word in _WORD.findall(_KEY_METRICS.sub("", name))}
+
+
+def find_secrets(tree: Any) -> frozenset[str]:
+    """The secret values in a tree that are long enough to be masked wherever they turn up.
+
+    Besides values with a secret name: the bare token of an `Authorization` value, and the
+    password of a URL.
+    """
+    return frozenset(
+        secret
+        for value in _secret_values(tree, hidden=False, numbers=False)
+        for secret in _parts(value)
+        if _maskable(secret)
+    )
+
+
+def _secret_values(value: Any, *, hidden: bool, numbers: bool) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            below = hidden or is_secret_name(key)
+            counts = numbers or not _NUMBERS_TOO.isdisjoint(_words(key))
+            yield from _secret_values(item, hidden=below, numbers=counts)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _secret_values(item, hidden=hidden, numbers=numbers)
+    elif isinstance(value, str):
+        yield from [value] if hidden else _URL_PASSWORD.findall(value)
+    elif numbers and _is_number(value):
+        yield str(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _parts(secret: str) -> Iterator[str]:
+    """The value itself and, of `Bearer abc`, the `abc`."""
+    yield secret
+    yield secret.strip()
+    scheme, _, token = secret.strip().partition(" ")
+    if token and " " not in token and scheme.isalpha():
+        yield token
+
+
+def _maskable(secret: str) -> bool:
+    return (
+        len(secret) >= MIN_VALUE_LENGTH
+        and secret.lower() not in _PLACEHOLDERS
+        and not set(secret) <= {"*"}
+        and not (secret.startswith("${") and secret.endswith("}"))
+        and not secret.isspace()
+    )
+
+
+class Redactor:
+    """Masks secret values in text: log lines, errors, answers. Cheap to call, safe to share."""
+
+    def __init__(self, secrets: Collection[str]) -> None:
+        spellings = {text for secret in secrets if _maskable(secret) for text in _spellings(secret)}
+        self._pattern = _any_of(spellings)
+
+    def __call__(self, text: str) -> str:
+        """`text` with each secret replaced by `****`, also where JSON or a URL escapes it."""
+        return self._pattern.sub(MASK, text) if self._pattern else text
+
+
+def _spellings(secret: str) -> Iterable[str]:
+    import json
+    from urllib.parse import quote
+
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield repr(secret)[1:-1]
+    yield quote(secret)
+    yield quote(secret, safe="")
+
+
+def _any_of(texts: Collection[str]) -> re.Pattern[str] | None:
+    if not texts:
+        return None
+    # Longest first: a secret that begins another must not leave the other's tail behind.
+    return re.compile("|".join(re.escape(t) for t in sorted(texts, key=len, reverse=True)))
+
+
+def redact(value: Any, secrets: Collection[str] = ()) -> Any:
+    """A copy of any nested structure in which secrets are masked, by name and by value.
+
+    `secrets` are values known from elsewhere; those that `value` itself names are added.
+    """
+    known = find_secrets(value) | frozenset(secrets)
+    in_keys = Redactor([secret for secret in known if len(secret) >= MIN_LENGTH_IN_KEYS])
+    return _Masking(Redactor(known), in_keys).mask(value, hidden=False, numbers=False)
+
+
+class _Masking:
+    def __init__(self, values: Redactor, keys: Redactor) -> None:
+        self._values = values
+        self._keys = keys
+
+    def mask(self, value: Any, *, hidden: bool, numbers: bool) -> Any:
+        if isinstance(value, Mapping):
+            return self._mapping(value, hidden=hidden, numbers=numbers)
+        if isinstance(value, list | tuple | set | frozenset):
+            items = [self.mask(item, hidden=hidden, numbers=numbers) for item in value]
+            return items if type(value) is list else _like(value, items)
+        if isinstance(value, str):
+            return MASK if hidden and value else self._values(value)
+        if isinstance(value, bytes):
+            return MASK.encode() if hidden and value else self._bytes(value)
+        return MASK if numbers and _is_number(value) else value
+
+    def _mapping(self, value: Mapping[Any, Any], *, hidden: bool, numbers: bool) -> dict[Any, Any]:
+        masked: dict[Any, Any] = {}
+        for key, item in value.items():
+            shown = self._keys(key) if isinstance(key, str) else key
+            if shown != key and shown in masked:
+                shown = f"{shown}#{len(masked)}"
+            masked[shown] = self.mask(
+                item,
+                hidden=hidden or is_secret_name(key),
+                numbers=numbers or not _NUMBERS_TOO.isdisjoint(_words(key)),
+            )
+        return masked
+
+    def _bytes(self, value: bytes) -> bytes:
+        # surrogateescape carries bytes that are not UTF-8 through unchanged
+        text = value.decode("utf-8", "surrogateescape")
+        return self._values(text).encode("utf-8", "surrogateescape")
+
+
+def _like(value: Any, items: list[Any]) -> Any:
+    kinds: tuple[type[Any], ...] = (tuple, frozenset, set)
+    return next((kind(items) for kind in kinds if isinstance(value, kind)), items)
+
+
+def mask_line(line: str) -> str:
+    """One line of config text with the value of a secret name masked, for error messages.
+
+    For text that cannot be parsed: everything after `api_key:` or `token=` is masked.
+    """
+    for found in _NAMED_VALUE.finditer(line):
+        if is_secret_name(found[1]):
+            return f"{line[: found.start(3)]}{MASK}"
+    return line

@@ -1,0 +1,69 @@
+"""References between servers: `{type: <server type>, name: <instance>}` in settings."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from palestra.config.problems import raise_problems
+from palestra.config.resolved import InstanceConfig, ServerRef, ServerType
+from palestra.config.spelling import nearest
+from palestra.config.tree import Steps, children, dotted
+
+_TYPES = frozenset(server_type.value for server_type in ServerType)
+_SURELY_MEANT = 0.8
+
+
+def find_references(settings: Any) -> tuple[ServerRef, ...]:
+    """Every reference in the settings, however deep, each once, in order."""
+    found = (_as_reference(node) for _, node in _candidates(settings))
+    return tuple(dict.fromkeys(ref for ref in found if ref is not None))
+
+
+def check_references(instances: Mapping[str, InstanceConfig]) -> None:
+    """Raise one error that lists every reference naming no instance of its type."""
+    problems = [
+        f"{instance.name}: {dotted(steps) or 'settings'} {problem}"
+        for instance in instances.values()
+        for steps, node in _candidates(instance.settings)
+        if (problem := _problem(node, instances))
+    ]
+    raise_problems(problems)
+
+
+def _candidates(node: Any, steps: Steps = ()) -> Iterator[tuple[Steps, Mapping[Any, Any]]]:
+    """Every mapping with exactly the keys `type` and `name`."""
+    if isinstance(node, Mapping) and set(node) == {"type", "name"}:
+        yield steps, node
+    for step, item in children(node):
+        yield from _candidates(item, (*steps, step))
+
+
+def _as_reference(node: Mapping[Any, Any]) -> ServerRef | None:
+    if node["type"] not in _TYPES or not isinstance(node["name"], str):
+        return None
+    return ServerRef(node["type"], node["name"])
+
+
+def _problem(node: Mapping[Any, Any], instances: Mapping[str, InstanceConfig]) -> str | None:
+    kind, name = node["type"], node["name"]
+    if not isinstance(kind, str):
+        return None
+    if kind not in _TYPES:
+        near = nearest(kind, _TYPES, cutoff=_SURELY_MEANT)
+        return f"refers to type {kind!r}; did you mean {near!r}?" if near else None
+    found = instances.get(name) if isinstance(name, str) else None
+    if found is not None and found.type == kind:
+        return None
+    return f"refers to {kind} {name!r}, {_why_not(kind, name, found, instances)}"
+
+
+def _why_not(
+    kind: str, name: Any, found: InstanceConfig | None, instances: Mapping[str, InstanceConfig]
+) -> str:
+    if found is not None:
+        return f"but {name!r} is one of the {found.type}"
+    known = [instance.name for instance in instances.values() if instance.type == kind]
+    if not known:
+        return f"and the configuration has no {kind}"
+    near = nearest(str(name), known)
+    meant = f"did you mean {near!r}? " if near else ""
+    return f"which does not exist; {meant}{kind}: {', '.join(known)}"

@@ -1,0 +1,200 @@
+"""Resolve `${interpolations}` through OmegaConf and find settings without a value."""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from palestra.config.problems import raise_problems
+from palestra.config.redact import Redactor, find_secrets
+from palestra.config.tree import Steps, dotted, leaves
+from palestra.errors import ConfigError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+MISSING = "???"
+
+# OmegaConf says which key was missing only in its messages.
+_KEY_NOT_FOUND = re.compile(r"Interpolation key '([^']*)' not found")
+_MANDATORY = re.compile(r"Missing mandatory value: (\S+)")
+_NOT_A_CONTAINER = re.compile(r"Error trying to access (\S+): node")
+_ENVIRONMENT = re.compile(r"Environment variable '([^']*)' not found")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A setting without a value: the one at `path` needs `key` (itself, for `???`)."""
+
+    path: str
+    key: str
+    environment: bool = False
+    """`key` is an environment variable, not a setting."""
+
+    def __str__(self) -> str:
+        if self.environment:
+            return f"{self.path} needs the environment variable {self.key}: export {self.key}=…"
+        needs = "has no value" if self.key == self.path else f"needs {self.key}"
+        return f"{self.path} {needs}: ++{self.key}=<value>"
+
+
+def resolve(tree: Mapping[Any, Any], *, require_all: bool = True) -> dict[Any, Any]:
+    """The tree with every interpolation replaced by its value, in plain Python.
+
+    Settings without a value are listed in one error; with `require_all=False` they become
+    empty strings. Cycles, unknown resolvers and malformed `${` are errors in any case.
+    """
+    resolver = _Resolver(tree)
+    resolved: dict[Any, Any] = resolver.walk(tree, ())
+    raise_problems(resolver.problems)
+    if require_all and resolver.missing:
+        raise _nothing_given(resolver.missing)
+    return resolved
+
+
+def _nothing_given(missing: list[Missing]) -> ConfigError:
+    listed = "\n".join(f"  {one}" for one in missing)
+    settings = [one.key for one in missing if not one.environment]
+    hint = (
+        f"give each on the command line, ++{settings[0]}=<value>, "
+        f"or as a line of env.yaml, {settings[0]}: <value>"
+        if settings
+        else ""
+    )
+    count = "1 setting has" if len(missing) == 1 else f"{len(missing)} settings have"
+    return ConfigError(f"{count} no value:\n{listed}", hint=hint)
+
+
+class _Resolver:
+    def __init__(self, tree: Mapping[Any, Any]) -> None:
+        self._tree = tree
+        self._redactor = Redactor(find_secrets(tree))
+        self._config_cache: DictConfig | None = None
+        self.missing: list[Missing] = []
+        self.problems: list[str] = []
+
+    @property
+    def _config(self) -> "DictConfig":
+        """Made when the first interpolation is met: many trees have none."""
+        if self._config_cache is None:
+            self._config_cache = _omegaconf(self._tree)
+        return self._config_cache
+
+    def walk(self, node: Any, steps: Steps) -> Any:
+        if isinstance(node, Mapping):
+            return {key: self.walk(item, (*steps, key)) for key, item in node.items()}
+        if isinstance(node, list):
+            return [self.walk(item, (*steps, index)) for index, item in enumerate(node)]
+        if node == MISSING:
+            self.missing.append(Missing(dotted(steps), dotted(steps)))
+            return ""
+        if isinstance(node, str) and "${" in node:
+            return self._interpolate(node, steps)
+        return node
+
+    def _interpolate(self, text: str, steps: Steps) -> Any:
+        from omegaconf.errors import OmegaConfBaseException
+
+        parent: Any = self._config
+        for step in steps[:-1]:
+            parent = parent[step]
+        try:
+            return _plain_value(parent, steps[-1])
+        except OmegaConfBaseException as failure:
+            found = self._missing_from(failure, text, steps)
+            if found is None:
+                self._add_problem(steps, failure)
+                return ""
+            self.missing.append(found)
+            self._find_more(parent, text, steps, found)
+            return ""
+        except RecursionError:
+            self.problems.append(f"{dotted(steps)}: the interpolation goes in a circle")
+            return ""
+
+    def _missing_from(self, failure: Exception, text: str, steps: Steps) -> Missing | None:
+        message = str(failure)
+        path = dotted(steps)
+        if found := _ENVIRONMENT.search(message):
+            return Missing(path, found[1], environment=True)
+        if found := _KEY_NOT_FOUND.search(message):
+            return Missing(path, _absolute(found[1], text, steps))
+        found = _MANDATORY.search(message) or _NOT_A_CONTAINER.search(message)
+        return Missing(path, found[1]) if found else None
+
+    def _find_more(self, parent: Any, text: str, steps: Steps, first: Missing) -> None:
+        """List the other missing keys of a text such as `${a}/${b}`; OmegaConf names one."""
+        from omegaconf.errors import OmegaConfBaseException
+
+        one = first
+        while (rest := _without_reference(text, one.key)) != text:
+            text = rest
+            try:
+                parent[steps[-1]] = text
+                _ = parent[steps[-1]]
+                break
+            except OmegaConfBaseException as failure:
+                found = self._missing_from(failure, text, steps)
+                if found is None or found in self.missing:
+                    break
+                self.missing.append(found)
+                one = found
+        self._restore(parent, steps)
+
+    def _restore(self, parent: Any, steps: Steps) -> None:
+        node: Any = self._tree
+        for step in steps:
+            node = node[step]
+        parent[steps[-1]] = node
+
+    def _add_problem(self, steps: Steps, failure: Exception) -> None:
+        reason = self._redactor(str(failure).splitlines()[0])
+        if "Recursive interpolation" in reason:
+            reason = "the interpolation goes in a circle"
+        self.problems.append(f"{dotted(steps)}: {reason}")
+
+
+def _absolute(key: str, text: str, steps: Steps) -> str:
+    """The path from the root of `key`, which `text` may write as `${..key}`."""
+    relative = re.search(r"\$\{\s*(\.+)\s*" + re.escape(key) + r"\s*\}", text)
+    if relative is None:
+        return key
+    return dotted((*steps[: -len(relative[1])], key))
+
+
+def _without_reference(text: str, key: str) -> str:
+    last = re.escape(key.rpartition(".")[2])
+    return re.sub(r"\$\{\s*(?:oc\.env:\s*)?[^${}:]*\b" + last + r"\s*\}", "", text, count=1)
+
+
+def _plain_value(parent: Any, key: Any) -> Any:
+    from omegaconf import OmegaConf
+
+    value = parent[key]
+    if OmegaConf.is_config(value):
+        return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
+    return value
+
+
+def _omegaconf(tree: Mapping[Any, Any]) -> "DictConfig":
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    with contextlib.suppress(OmegaConfBaseException):
+        return OmegaConf.create(dict(tree))
+    # Said out here, in our words: OmegaConf's error quotes the text, which may be a secret.
+    raise_problems([p for steps, leaf in leaves(tree) if (p := _malformed(steps, leaf))])
+    raise ConfigError("the configuration holds a key or value that OmegaConf does not accept")
+
+
+def _malformed(steps: Steps, leaf: Any) -> str | None:
+    """What is wrong with one text that OmegaConf cannot parse."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        OmegaConf.create([leaf])
+    except OmegaConfBaseException:
+        return f"{dotted(steps)}: malformed interpolation; write a literal ${{ as \\${{"
+    return None

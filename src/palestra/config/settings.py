@@ -1,0 +1,116 @@
+"""Validate an instance's settings with the pydantic model of its server."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from palestra.config.problems import raise_problems
+from palestra.config.redact import Redactor, find_secrets
+from palestra.config.resolved import InstanceConfig
+from palestra.config.spelling import did_you_mean
+from palestra.config.tree import dotted
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
+
+    # Pydantic takes longer to import than all of this package, which needs it only here.
+    ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def settings_from(
+    model: "type[ModelT]", instance: InstanceConfig, *, extra: Mapping[str, Any] | None = None
+) -> "ModelT":
+    """The instance's settings as `model`.
+
+    `extra` are values that the caller has besides the settings, such as name, host and port;
+    those that the model has no field for are left out, and settings win over them. All
+    unknown, missing and invalid settings are listed in one `ConfigError`, with the nearest
+    spelling and the valid names for unknown ones. Unknown keys are fine for a model that
+    says `extra="allow"`.
+    """
+    from pydantic import ValidationError
+
+    names = _input_names(model)
+    given = {key: value for key, value in (extra or {}).items() if key in names}
+    values = {**given, **instance.settings}
+    unknown = [] if model.model_config.get("extra") == "allow" else _unknown(model, values)
+    problems = [_unknown_problem(instance, (key,), names) for key in unknown]
+    settings: ModelT | None = None
+    try:
+        settings = model.model_validate({k: v for k, v in values.items() if k not in unknown})
+    except ValidationError as failure:
+        shown = Redactor(find_secrets(values))
+        problems += [shown(_problem(instance, model, e)) for e in failure.errors(include_url=False)]
+    # Raised out here: as the cause, pydantic's error would show the input, secrets included.
+    raise_problems(problems)
+    assert settings is not None  # noqa: S101 - a validation error is a problem
+    return settings
+
+
+def _unknown(model: "type[BaseModel]", values: Mapping[str, Any]) -> list[str]:
+    names = _input_names(model)
+    return [key for key in values if key not in names]
+
+
+def _input_names(model: "type[BaseModel]") -> frozenset[str]:
+    """The keys that the model reads, by name or by alias."""
+    return frozenset(name for field in model.model_fields for name in _names_of(model, field))
+
+
+def _names_of(model: "type[BaseModel]", field: str) -> Iterator[str]:
+    alias = model.model_fields[field].validation_alias
+    by_name = model.model_config.get("populate_by_name") or model.model_config.get(
+        "validate_by_name"
+    )
+    if alias is None or by_name:
+        yield field
+    for choice in getattr(alias, "choices", [alias]):
+        first = getattr(choice, "path", [choice])[0]
+        if isinstance(first, str):
+            yield first
+
+
+def _unknown_problem(instance: InstanceConfig, steps: Sequence[Any], names: frozenset[str]) -> str:
+    return (
+        f"{_where(instance, steps)} is not a setting{did_you_mean(str(steps[-1]), names)} "
+        f"(valid: {', '.join(sorted(names)) or 'none'})"
+    )
+
+
+def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDetails") -> str:
+    steps = error["loc"]
+    if error["type"] == "missing":
+        return f"{_where(instance, steps)} is required: ++{_path(instance, steps)}=<value>"
+    if error["type"] == "extra_forbidden":
+        inner = _model_at(model, steps[:-1])
+        return _unknown_problem(instance, steps, _input_names(inner) if inner else frozenset())
+    return f"{_where(instance, steps)}: {error['msg']}"
+
+
+def _where(instance: InstanceConfig, steps: Sequence[Any]) -> str:
+    return f"{instance.name}: {dotted(steps) or 'settings'}"
+
+
+def _path(instance: InstanceConfig, steps: Sequence[Any]) -> str:
+    return dotted((instance.name, instance.type, instance.implementation, *steps))
+
+
+def _model_at(model: "type[BaseModel]", steps: Sequence[Any]) -> "type[BaseModel] | None":
+    """The model nested in `model` at an error's location, when it can be told."""
+    here: type[BaseModel] | None = model
+    for step in steps:
+        if here is None:
+            return None
+        if isinstance(step, int):
+            continue  # an item of a list, whose model was found with the list
+        field = here.model_fields.get(step)
+        here = _model_in(field.annotation) if field else None
+    return here
+
+
+def _model_in(annotation: Any) -> "type[BaseModel] | None":
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((m for arg in get_args(annotation) if (m := _model_in(arg))), None)

@@ -1,0 +1,91 @@
+"""Find and read config files, in order of precedence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from palestra.config.paths import Places
+from palestra.config.yaml_text import read_yaml
+from palestra.errors import ConfigError
+
+CONFIG_PATHS = "config_paths"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file that was read; `tree` is its content without `config_paths`."""
+
+    path: Path
+    tree: dict[Any, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """`env.yaml`: what holds on this machine. `config_paths` are the files it asks for."""
+
+    source: Source
+    config_paths: tuple[str, ...]
+
+
+def read_sources(
+    requests: Sequence[tuple[str, str]], places: Places
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """The files requested and all they include, lowest precedence first, and warnings.
+
+    `requests` are pairs of a path and who wants it. A file comes after the files it
+    includes, since it overrides them. Each file is read once; a repeat is a warning.
+    """
+    reader = _Reader(places)
+    for path, wanted_by in requests:
+        reader.read(path, wanted_by)
+    return tuple(reader.sources), tuple(reader.warnings)
+
+
+class _Reader:
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._wanted_by: dict[Path, str] = {}
+        self.sources: list[Source] = []
+        self.warnings: list[str] = []
+
+    def read(self, path: str, wanted_by: str) -> None:
+        found = self._places.find_file(path, wanted_by=wanted_by)
+        real = found.resolve()
+        first = self._wanted_by.get(real)
+        if first is not None:
+            self.warnings.append(
+                f"config_paths: {path} ({wanted_by}) was already read ({first}); it counts once"
+            )
+            return
+        self._wanted_by[real] = wanted_by
+        tree = read_yaml(found)
+        for included in take_config_paths(tree, where=str(found)):
+            self.read(included, f"included by {found}")
+        self.sources.append(Source(found, tree))
+
+
+def read_environment(places: Places) -> Environment | None:
+    """`env.yaml` of the working directory, else of the package, else None."""
+    path = places.resolve("env.yaml")
+    if not path.is_file():
+        return None
+    tree = read_yaml(path)
+    return Environment(Source(path, tree), take_config_paths(tree, where=str(path)))
+
+
+def take_config_paths(tree: dict[Any, Any], *, where: str) -> tuple[str, ...]:
+    """Remove `config_paths` from a tree and return it as a tuple; one string is one path."""
+    return paths_in(tree.pop(CONFIG_PATHS, None), where=where)
+
+
+def paths_in(value: Any, *, where: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    paths = [value] if isinstance(value, str) else value
+    if not isinstance(paths, list) or not all(isinstance(p, str) and p for p in paths):
+        raise ConfigError(
+            f"{where}: config_paths must be a list of paths",
+            hint='for example "+config_paths=[a.yaml,b.yaml]"',
+        )
+    return tuple(paths)

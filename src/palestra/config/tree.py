@@ -1,0 +1,154 @@
+"""Configuration trees: nested dicts and lists of YAML values, and paths into them.
+
+A path is a tuple of steps; a step is a mapping key or a list index. Functions here never
+change their arguments.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Final
+
+from palestra.config.directives import opened
+from palestra.errors import ConfigError
+
+type_of_scalars = (bool, int, float, type(None))
+
+Steps = tuple[Any, ...]
+
+ABSENT: Final = object()
+"""Stands for `nothing here` where None is a value."""
+
+
+def dotted(steps: Sequence[Any]) -> str:
+    """`a.b.0`, the spelling of a path in files, overrides and messages."""
+    return ".".join(str(step) for step in steps)
+
+
+def plain(value: Any, *, where: str, steps: Steps = (), above: tuple[int, ...] = ()) -> Any:
+    """A copy of `value` in plain dicts, lists, strings, numbers, booleans and None.
+
+    `where` names the source in errors: a value or key that YAML configs cannot hold, or a
+    YAML alias that contains itself.
+    """
+    if isinstance(value, str | PurePath):
+        return str(value)
+    if isinstance(value, type_of_scalars):
+        return value
+    if id(value) in above:
+        raise ConfigError(f"{where}: {dotted(steps)} contains itself")
+    inner = (*above, id(value))
+    if isinstance(value, Mapping):
+        return {
+            _plain_key(key, where, steps): plain(
+                item, where=where, steps=(*steps, key), above=inner
+            )
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [
+            plain(item, where=where, steps=(*steps, index), above=inner)
+            for index, item in enumerate(value)
+        ]
+    raise ConfigError(
+        f"{where}: {dotted(steps) or 'the config'} is a {type(value).__name__}, "
+        "which a config cannot hold",
+        hint="use strings, numbers, booleans, lists and mappings",
+    )
+
+
+def _plain_key(key: Any, where: str, steps: Steps) -> Any:
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, bool | int | float):
+        return key
+    raise ConfigError(
+        f"{where}: a key of {dotted(steps) or 'the config'} is {key!r}; "
+        "keys are strings, numbers or booleans"
+    )
+
+
+def merge(base: Any, over: Any) -> Any:
+    """`over` on top of `base`: mappings merge key by key, anything else is replaced.
+
+    A mapping merged over `${copy:x}` becomes its siblings, which override what it copies.
+    """
+    if base is ABSENT or not isinstance(over, Mapping):
+        return over
+    base = opened(base)
+    if not isinstance(base, Mapping):
+        return over
+    merged = dict(base)
+    for key, value in over.items():
+        merged[key] = merge(base.get(key, ABSENT), value)
+    return merged
+
+
+def leaves(value: Any, steps: Steps = ()) -> Iterator[tuple[Steps, Any]]:
+    """Every scalar of the tree with its path, in order."""
+    for step, item in children(value):
+        if isinstance(item, Mapping | list | tuple):
+            yield from leaves(item, (*steps, step))
+        else:
+            yield (*steps, step), item
+
+
+def children(value: Any) -> Iterator[tuple[Any, Any]]:
+    """The steps and values directly below `value`; nothing for a scalar."""
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, list | tuple):
+        yield from enumerate(value)
+
+
+def step_in(node: Any, step: Any) -> Any:
+    """The key or index that the text `step` means in `node`, or ABSENT.
+
+    `1` in a path may be the string "1", the number 1, or an index of a list.
+    """
+    if isinstance(node, Mapping):
+        return next((key for key in node if key == step or str(key) == str(step)), ABSENT)
+    if isinstance(node, list) and str(step).isdecimal() and int(step) < len(node):
+        return int(step)
+    return ABSENT
+
+
+def value_at(tree: Any, steps: Sequence[Any]) -> Any:
+    """The value at a path, or ABSENT."""
+    node = tree
+    for step in steps:
+        found = step_in(node, step)
+        if found is ABSENT:
+            return ABSENT
+        node = node[found]
+    return node
+
+
+def assign(tree: Any, steps: Sequence[Any], value: Any) -> Any:
+    """A tree with `value` merged in at a path; mappings on the way are made.
+
+    Raises IndexError for an index beyond the end of a list.
+    """
+    if not steps:
+        return merge(tree, value)
+    step, rest = steps[0], steps[1:]
+    node = opened(tree)
+    found = step_in(node, step)
+    if isinstance(node, list):
+        if found is ABSENT:
+            raise IndexError(step)
+        return [assign(v, rest, value) if i == found else v for i, v in enumerate(node)]
+    kept = node if isinstance(node, Mapping) else {}
+    key = step if found is ABSENT else found
+    return {**kept, key: assign(kept.get(key, ABSENT), rest, value)}
+
+
+def remove(tree: Any, steps: Sequence[Any]) -> Any:
+    """A tree without the value at a path, which must exist."""
+    found = step_in(tree, steps[0])
+    rest = steps[1:]
+    kept: list[tuple[Any, Any]] = [
+        (step, remove(item, rest) if step == found else item)
+        for step, item in children(tree)
+        if step != found or rest
+    ]
+    return [item for _, item in kept] if isinstance(tree, list) else dict(kept)

@@ -1,0 +1,147 @@
+"""YAML in and out, read as OmegaConf reads it.
+
+`1e-3` is a number, dates stay strings, a key given twice is an error. The dumper quotes
+whatever this loader would otherwise not read back as a string.
+"""
+
+import functools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palestra.config.redact import mask_line
+from palestra.config.tree import plain
+from palestra.errors import ConfigError
+
+if TYPE_CHECKING:
+    import yaml
+
+_FLOAT_TAG = "tag:yaml.org,2002:float"
+_TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
+# YAML 1.1 asks for a dot in 1.0e-3; people write 1e-3 and mean the number.
+_EXPONENT_WITHOUT_DOT = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
+_UNICODE_BREAK = re.compile("[\x85\u2028\u2029]")
+
+
+def read_yaml(path: Path) -> dict[Any, Any]:
+    """The mapping in a file; an empty file is an empty mapping.
+
+    Errors: the file cannot be read, is not YAML (with line and column), gives a key twice,
+    or is not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as failure:
+        raise ConfigError(f"cannot read {path}: {failure}") from failure
+    return parse_yaml(text, where=str(path))
+
+
+def parse_yaml(text: str, *, where: str) -> dict[Any, Any]:
+    """As `read_yaml`, from text; `where` names it in errors."""
+    import yaml
+
+    try:
+        value = yaml.load(text, Loader=_loader())  # noqa: S506 - a subclass of SafeLoader
+    except yaml.YAMLError as failure:
+        raise _syntax_error(failure, text, where) from failure
+    except RecursionError as failure:
+        raise ConfigError(f"{where}: nested too deeply to be a config") from failure
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f"{where} holds a {type(value).__name__}, not a mapping",
+            hint="a config file is lines of `key: value`",
+        )
+    tree: dict[Any, Any] = plain(value, where=where)
+    return tree
+
+
+def write_yaml(tree: Any) -> str:
+    """Block-style YAML in the tree's own order, which `parse_yaml` reads back unchanged."""
+    import yaml
+
+    return yaml.dump(
+        tree,
+        Dumper=_dumper(),
+        default_flow_style=False,
+        allow_unicode=True,
+        sort_keys=False,
+        width=1_000_000,
+    )
+
+
+def _syntax_error(failure: "yaml.YAMLError", text: str, where: str) -> ConfigError:
+    mark = getattr(failure, "problem_mark", None)
+    problem = getattr(failure, "problem", None) or getattr(failure, "reason", None) or failure
+    if mark is None:
+        return ConfigError(f"{where} is not YAML: {problem}")
+    lines = text.splitlines()
+    # The parser points past the end when a bracket or quote stays open.
+    line = min(mark.line, max(len(lines) - 1, 0))
+    shown = mask_line(lines[line].strip()) if lines else ""
+    return ConfigError(
+        f"{where}, line {mark.line + 1}, column {mark.column + 1}: {problem}\n    {shown}"
+    )
+
+
+@functools.cache
+def _loader() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            _refuse_repeated_keys(node)
+            return super().construct_mapping(node, deep=deep)
+
+    _read_as_omegaconf(Loader)
+    return Loader
+
+
+@functools.cache
+def _dumper() -> Any:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+            return True
+
+        def represent_str(self, data: str) -> Any:
+            # PyYAML folds Unicode's line breaks away unless they are escaped.
+            style = '"' if _UNICODE_BREAK.search(data) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+    Dumper.add_representer(str, Dumper.represent_str)
+
+    # Only the number: a date in quotes is still read as a string.
+    Dumper.add_implicit_resolver(_FLOAT_TAG, _EXPONENT_WITHOUT_DOT, list("-+0123456789"))
+    return Dumper
+
+
+def _read_as_omegaconf(loader: Any) -> None:
+    loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP_TAG]
+        for first, resolvers in loader.yaml_implicit_resolvers.items()
+    }
+    loader.add_implicit_resolver(_FLOAT_TAG, _EXPONENT_WITHOUT_DOT, list("-+0123456789"))
+
+
+def _refuse_repeated_keys(node: Any) -> None:
+    """Called before merge keys (`<<`) are expanded, which may repeat a key rightly."""
+    import yaml
+
+    seen: dict[tuple[str, str], int] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+            continue
+        spelling = (key.tag, key.value)
+        if spelling in seen:
+            raise yaml.constructor.ConstructorError(
+                None,
+                None,
+                f"key {key.value!r} is given twice, first in line {seen[spelling]}",
+                key.start_mark,
+            )
+        seen[spelling] = key.start_mark.line + 1

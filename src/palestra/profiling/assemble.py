@@ -1,0 +1,160 @@
+"""Joins the scanned files of a run into a frame, refusing what does not fit. Pure."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from palestra.errors import InputDataError
+from palestra.profiling.columns import IntArray
+from palestra.profiling.frame import (
+    NO_OUTCOME,
+    SCORED,
+    SCORED_CODE,
+    Labels,
+    Requests,
+    Rollouts,
+    RunFrame,
+    TaskIndex,
+    task_order,
+)
+from palestra.profiling.join import Keys, first_duplicate, positions
+from palestra.profiling.tables import KeyTable, Scanned, integers
+
+KEYS_SHOWN = 10
+PARTIAL = "++allow_partial_rollouts=True"
+
+
+def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
+    """The frame of a run, in key order whatever the order of rows."""
+    tasks, rank = _ranked(scanned.tasks.names)
+    for table in (scanned.inputs, scanned.rollouts):
+        _refuse_duplicates(table, table.keys(rank), tasks)
+    join = _Join.of(scanned, rank)
+    _refuse_orphans(scanned, tasks, join)
+    if not allow_partial:
+        _refuse_missing(scanned, tasks, join)
+    requests, unmatched = _requests(scanned, tasks, rank, join)
+    by_key = join.rollouts.order()
+    families = None
+    if scanned.families is not None:
+        codes = join.labels(scanned.inputs.family, scanned.rollouts.family)
+        families = Labels(scanned.families.names, codes)
+    return RunFrame(
+        inputs_path=scanned.inputs.path,
+        requests=requests,
+        rollouts=Rollouts.of_sorted(
+            tasks, join.rollouts.take(by_key), scanned.columns.take(by_key)
+        ),
+        agents=Labels(
+            scanned.agents.names, join.labels(scanned.inputs.agent, scanned.rollouts.agent)
+        ),
+        families=families,
+        notices=scanned.notices + unmatched,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """Inputs in key order; for each rollout, in file order, the input it belongs to."""
+
+    order: IntArray
+    inputs: Keys
+    rollouts: Keys
+    input_of: IntArray
+    """-1 for a rollout that no input asked for."""
+
+    @classmethod
+    def of(cls, scanned: Scanned, rank: IntArray) -> "_Join":
+        inputs, rollouts = scanned.inputs.keys(rank), scanned.rollouts.keys(rank)
+        order = inputs.order()
+        ordered = inputs.take(order)
+        return cls(order, ordered, rollouts, positions(rollouts, ordered))
+
+    def outcome(self) -> IntArray:
+        """Per input, whether it was scored."""
+        outcome = np.full(len(self.inputs), NO_OUTCOME)
+        outcome[self.input_of] = SCORED_CODE
+        return outcome
+
+    def labels(self, of_inputs: "array[int]", of_rollouts: "array[int]") -> IntArray:
+        """Per input, what its rollout says, else what the input says."""
+        codes, said = integers(of_inputs)[self.order], integers(of_rollouts)
+        codes[self.input_of] = np.where(said >= 0, said, codes[self.input_of])
+        return codes
+
+
+def _ranked(names: Sequence[TaskIndex]) -> tuple[list[TaskIndex], IntArray]:
+    """The tasks in order, and for each code its place in that order."""
+    order = sorted(range(len(names)), key=lambda code: task_order(names[code]))
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[order] = np.arange(len(names))
+    return [names[code] for code in order], rank
+
+
+def _requests(
+    scanned: Scanned, tasks: Sequence[TaskIndex], rank: IntArray, join: _Join
+) -> tuple[Requests, tuple[str, ...]]:
+    """The requests with their outcomes; a failure counts only where no attempt was scored."""
+    outcome = join.outcome()
+    known = [key for key in scanned.failures if scanned.tasks.find(key[0]) is not None]
+    codes = [scanned.tasks.find(task) for task, _ in known]
+    failed = Keys(
+        rank[np.array(codes, dtype=np.int64)],
+        np.array([rollout for _, rollout in known], dtype=np.int64),
+    )
+    at = positions(failed, join.inputs)
+    classes = [scanned.failures[key].failure_class for key in known]
+    names = (SCORED, *sorted(set(classes) - {SCORED}))
+    for place, failure_class in zip(at.tolist(), classes, strict=True):
+        if place >= 0 and outcome[place] == NO_OUTCOME:
+            outcome[place] = names.index(failure_class)
+    unmatched = len(scanned.failures) - int(np.sum(at >= 0))
+    notices = (
+        (f"{unmatched} keys of the failures file have no materialized row and do not count",)
+        if unmatched
+        else ()
+    )
+    offset = integers(scanned.inputs.offset)[join.order]
+    return Requests(tasks, join.inputs, offset, outcome, names), notices
+
+
+def _refuse_duplicates(table: KeyTable, keys: Keys, tasks: Sequence[TaskIndex]) -> None:
+    repeated = first_duplicate(keys)
+    if repeated is None:
+        return
+    first, again = repeated
+    raise InputDataError(
+        f"{table.path}: task {tasks[keys.task[first]]}, rollout {keys.rollout[first]} occurs "
+        f"twice, on lines {table.line[first]} and {table.line[again]}",
+        hint="files of several runs must not be put together without new indices",
+    )
+
+
+def _refuse_orphans(scanned: Scanned, tasks: Sequence[TaskIndex], join: _Join) -> None:
+    orphans = join.rollouts.take(np.flatnonzero(join.input_of < 0))
+    if len(orphans):
+        raise InputDataError(
+            f"{len(orphans)} of {len(join.rollouts)} rollouts in {scanned.rollouts.path} have no "
+            f"materialized row in {scanned.inputs.path}: {_shown(orphans, tasks)}",
+            hint="give the materialized inputs of the same run",
+        )
+
+
+def _refuse_missing(scanned: Scanned, tasks: Sequence[TaskIndex], join: _Join) -> None:
+    missing = join.inputs.take(np.flatnonzero(join.outcome() == NO_OUTCOME))
+    if len(missing):
+        raise InputDataError(
+            f"{len(missing)} of {len(join.inputs)} rollouts are missing from "
+            f"{scanned.rollouts.path}: {_shown(missing, tasks)}",
+            hint=f"resume the run to collect them, or profile what is there with {PARTIAL}",
+        )
+
+
+def _shown(keys: Keys, tasks: Sequence[TaskIndex]) -> str:
+    """The first ten keys, in key order, as task:rollout."""
+    first = keys.take(keys.order()[:KEYS_SHOWN])
+    pairs = zip(first.task.tolist(), first.rollout.tolist(), strict=True)
+    listed = ", ".join(f"{tasks[task]}:{rollout}" for task, rollout in pairs)
+    return listed + (", …" if len(keys) > KEYS_SHOWN else "")

@@ -1,0 +1,178 @@
+"""A run in numpy columns: what was requested, how each request ended, what was measured.
+
+Glossary: a *request* is one materialized row, known by its key (task, rollout). A *rollout* is a
+request that was scored. Requests and rollouts are both kept in key order, so rollout i is the
+i-th scored request, whatever the order of rows in the files.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from palestra.profiling.columns import REWARD, BoolArray, Columns, FloatArray, IntArray
+from palestra.profiling.join import Keys
+from palestra.profiling.statistics import group_of_rows, starts_of_sorted
+
+TaskIndex = int | str
+
+SCORED = "scored"
+SCORED_CODE = 0
+NO_OUTCOME = -1
+"""A request that no file mentions: it was in flight when the run was killed, or never started."""
+
+T = TypeVar("T")
+
+
+def task_order(task: TaskIndex) -> tuple[bool, TaskIndex]:
+    """Sorting key of tasks: numbers by value, then names."""
+    return isinstance(task, str), task
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AgentName:
+    """An agent as rows refer to it."""
+
+    name: str
+    type: str = ""
+
+    def as_ref(self) -> dict[str, str]:
+        """The `agent_ref` of a row."""
+        return {"type": self.type, "name": self.name} if self.type else {"name": self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class Labels(Generic[T]):
+    """One of a few values per request; `codes` number them, -1 where a request has none."""
+
+    names: Sequence[T]
+    codes: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """Scored rollouts, grouped by task. `starts` is as in `palestra.profiling.statistics`."""
+
+    tasks: Sequence[TaskIndex]
+    starts: IntArray
+    rollout_index: IntArray
+    columns: Columns
+
+    @classmethod
+    def of_sorted(cls, tasks: Sequence[TaskIndex], keys: Keys, columns: Columns) -> "Rollouts":
+        """Group rows that are in key order; `keys.task` are positions in `tasks`."""
+        starts = starts_of_sorted(keys.task)
+        held = [tasks[rank] for rank in keys.task[starts[:-1]].tolist()]
+        return cls(held, starts, keys.rollout, columns)
+
+    def __len__(self) -> int:
+        return len(self.rollout_index)
+
+    @property
+    def reward(self) -> FloatArray:
+        return self.columns.values[REWARD]
+
+    @property
+    def per_task(self) -> IntArray:
+        """Rollouts of each task."""
+        return np.diff(self.starts)
+
+    def select(self, rows: BoolArray) -> "Rollouts":
+        """Some of the rollouts, at least one; tasks left with none go."""
+        keys = Keys(group_of_rows(self.starts)[rows], self.rollout_index[rows])
+        return Rollouts.of_sorted(self.tasks, keys, self.columns.take(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Every materialized row: its key, where it is in the file, and how it ended."""
+
+    tasks: Sequence[TaskIndex]
+    keys: Keys
+    """`keys.task` are positions in `tasks`."""
+    offset: IntArray
+    outcome: IntArray
+    """Positions in `outcome_names`, or NO_OUTCOME."""
+    outcome_names: Sequence[str]
+    """`scored`, then the failure classes by name."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def scored(self) -> BoolArray:
+        return np.asarray(self.outcome == SCORED_CODE)
+
+    @property
+    def starts(self) -> IntArray:
+        """The first request of each task; every task has one."""
+        return starts_of_sorted(self.keys.task)
+
+    def outcomes_by_task(self) -> IntArray:
+        """Counts by task and outcome; requests without an outcome are in none."""
+        width = len(self.outcome_names)
+        known = self.outcome != NO_OUTCOME
+        cells = self.keys.task[known] * width + self.outcome[known]
+        return np.bincount(cells, minlength=len(self.tasks) * width).reshape(-1, width)
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """How much of what was requested is there."""
+
+    completed_rollouts: int
+    expected_rollouts: int
+    complete_tasks: int
+    partial_tasks: int
+    dropped_tasks: int
+    """Tasks without a single scored rollout; they have no profile."""
+
+    @property
+    def completed_pct(self) -> float:
+        return 100 * self.completed_rollouts / self.expected_rollouts
+
+    def __str__(self) -> str:
+        return (
+            f"rollouts: {self.completed_rollouts} of {self.expected_rollouts} completed "
+            f"({self.completed_pct:.1f} %); tasks: {self.complete_tasks} complete, "
+            f"{self.partial_tasks} partial, {self.dropped_tasks} dropped"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunFrame:
+    """A run, loaded: everything profiling needs except the materialized rows themselves."""
+
+    inputs_path: Path
+    requests: Requests
+    rollouts: Rollouts
+    agents: Labels[AgentName]
+    families: Labels[str] | None
+    """Per request, the value of the field that `load_run` was told to group by."""
+    notices: Sequence[str]
+    """What a reader should know about the files, one sentence each."""
+
+    @property
+    def profiled(self) -> IntArray:
+        """Positions in `requests.tasks` of the tasks that have a scored rollout."""
+        return np.unique(self.requests.keys.task[self.requests.scored])
+
+    @property
+    def completeness(self) -> Completeness:
+        expected = np.diff(self.requests.starts)
+        scored = self.requests.outcomes_by_task()[:, SCORED_CODE]
+        return Completeness(
+            completed_rollouts=int(scored.sum()),
+            expected_rollouts=len(self.requests),
+            complete_tasks=int(np.sum(scored == expected)),
+            partial_tasks=int(np.sum((scored > 0) & (scored < expected))),
+            dropped_tasks=int(np.sum(scored == 0)),
+        )
+
+
+def counts_by_name(names: Sequence[str], codes: IntArray) -> Mapping[str, int]:
+    """How often each name occurs; names that never do are left out."""
+    counts = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
+    return {name: count for name, count in zip(names, counts, strict=True) if count}

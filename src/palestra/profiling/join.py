@@ -1,0 +1,53 @@
+"""Matches rows by key (task, rollout), on columns. Pure: arrays in, arrays out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from palestra.profiling.columns import IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The key of each row: rank of its task, and its rollout index."""
+
+    task: IntArray
+    rollout: IntArray
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def order(self) -> IntArray:
+        """The rows by task, then rollout; rows with one key stay in file order."""
+        return np.lexsort((self.rollout, self.task))
+
+    def take(self, rows: IntArray) -> "Keys":
+        return Keys(self.task[rows], self.rollout[rows])
+
+
+def first_duplicate(keys: Keys) -> tuple[int, int] | None:
+    """The earliest row that repeats a key, after the row it repeats; None when all differ."""
+    order = keys.order()
+    ordered = keys.take(order)
+    repeats = np.flatnonzero(
+        (ordered.task[1:] == ordered.task[:-1]) & (ordered.rollout[1:] == ordered.rollout[:-1])
+    )
+    if not len(repeats):
+        return None
+    at = repeats[np.argmin(order[repeats + 1])]
+    return int(order[at]), int(order[at + 1])
+
+
+def positions(wanted: Keys, among: Keys) -> IntArray:
+    """Where each wanted key stands in `among`, whose keys ascend without repeats; -1: nowhere."""
+    source = np.repeat([0, 1], [len(among), len(wanted)])
+    rollout = np.concatenate([among.rollout, wanted.rollout])
+    task = np.concatenate([among.task, wanted.task])
+    order = np.lexsort((source, rollout, task))
+    last_seen = np.cumsum(source[order] == 0) - 1
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = last_seen
+    candidate = found[len(among) :]
+    near = among.take(np.maximum(candidate, 0))
+    same = (near.task == wanted.task) & (near.rollout == wanted.rollout)
+    return np.where(same & (candidate >= 0), candidate, -1)

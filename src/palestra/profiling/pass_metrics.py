@@ -1,0 +1,172 @@
+"""The metrics of repeated attempts, as environments report them: percent, under the field's keys.
+
+Every metric of k attempts is over the tasks that have at least k rollouts. `no_answer` is a
+score of its own where answers are extracted: 1 for a rollout without one.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from palestra.errors import InputDataError
+from palestra.profiling.columns import REWARD, FloatArray, as_number
+from palestra.profiling.majority import majority_at_k
+from palestra.profiling.passk import expected_max_at_k
+
+VerifyResponse = Mapping[str, Any]
+Task = Sequence[VerifyResponse]
+"""The rollouts of one task, in order of rollout index."""
+
+NO_ANSWER = "no_answer"
+AVERAGE = "pass@1[avg-of-{k}]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """One score of every rollout, by task; answers beside them where they are extracted."""
+
+    name: str
+    scores: Sequence[FloatArray]
+    answers: Sequence[Sequence[str | None]] | None
+
+    def with_at_least(self, k: int) -> "_Scored":
+        held = [place for place, scores in enumerate(self.scores) if len(scores) >= k]
+        answers = None if self.answers is None else [self.answers[place] for place in held]
+        return _Scored(self.name, [self.scores[place] for place in held], answers)
+
+
+def compute_pass_majority_metrics(
+    tasks: Sequence[Task],
+    *,
+    score_names: Sequence[str] = (REWARD,),
+    answer_key: str = "extracted_answer",
+) -> dict[str, Any]:
+    """pass@k, pass@1[avg-of-k] and, where answers are extracted, majority@k, for every k.
+
+    `pass@{k}/{name}`: expected best score among k of a task's rollouts, which for 0/1 scores is
+    the unbiased pass@k. The field takes the maximum of the *first* k for other scores; this is
+    the same on average, and does not depend on order.
+    `pass@1[avg-of-{k}]/{name}`: mean score of the first k rollouts; with `/std_dev_across_runs`
+    and `/std_err_across_runs` over the k runs (run i is every task's i-th rollout) and
+    `/avg_sample_std_dev`, the mean over tasks of the deviation within a task.
+    `majority@{k}/{name}`: score of the answer the first k vote for; see `majority_at_k`.
+    `per_sample_aggregate`: by score, the mean of every run.
+    """
+    tasks = [task for task in tasks if task]
+    metrics: dict[str, Any] = {}
+    runs: dict[str, list[float]] = {}
+    for scored in _scores(tasks, score_names, answer_key):
+        most = max((len(scores) for scores in scored.scores), default=0)
+        for k in range(1, most + 1):
+            metrics.update(_at_k(scored.with_at_least(k), k))
+        runs[scored.name] = [
+            100 * _mean([float(scores[k - 1]) for scores in scored.with_at_least(k).scores])
+            for k in range(1, most + 1)
+        ]
+    if tasks:
+        metrics["per_sample_aggregate"] = runs
+    return metrics
+
+
+def compute_subset_metrics(
+    tasks: Sequence[Task],
+    subset_key: str,
+    *,
+    score_names: Sequence[str] = (REWARD,),
+    answer_key: str = "extracted_answer",
+) -> dict[str, Any]:
+    """The same metrics for each value of a field, under `{value}/…`; a task's first row decides.
+
+    Tasks without the field are in no subset.
+    """
+    subsets: dict[str, list[Task]] = {}
+    for task in tasks:
+        if task and task[0].get(subset_key) is not None:
+            subsets.setdefault(str(task[0][subset_key]), []).append(task)
+    return {
+        f"{subset}/{name}": value
+        for subset in sorted(subsets)
+        for name, value in compute_pass_majority_metrics(
+            subsets[subset], score_names=score_names, answer_key=answer_key
+        ).items()
+    }
+
+
+def highest_k_metrics(
+    metrics: Mapping[str, Any],
+    pattern: str = AVERAGE,
+    *,
+    score_names: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """The metrics `pattern/{name}` at the largest k there is; `{k}` stands for k in the pattern.
+
+    Without `score_names`, all scores; what follows a second slash (spreads) is left out.
+    """
+    matcher = re.compile(re.escape(pattern).replace(r"\{k\}", r"(\d+)") + r"/([^/]+)")
+    matches = [match for match in map(matcher.fullmatch, metrics) if match]
+    largest = max((int(match[1]) for match in matches), default=0)
+    return {
+        match[0]: metrics[match[0]]
+        for match in matches
+        if int(match[1]) == largest and (score_names is None or match[2] in score_names)
+    }
+
+
+def _scores(tasks: Sequence[Task], names: Sequence[str], answer_key: str) -> Iterator[_Scored]:
+    answers: list[list[str | None]] | None = None
+    if any(answer_key in row for task in tasks for row in task):
+        answers = [[_answer(row.get(answer_key)) for row in task] for task in tasks]
+    for name in names:
+        scores = [np.array([_score(row, name) for row in task]) for task in tasks]
+        yield _Scored(name, scores, answers)
+    if answers is not None:
+        absent = [np.array([float(answer is None) for answer in task]) for task in answers]
+        yield _Scored(NO_ANSWER, absent, answers)
+
+
+def _at_k(scored: _Scored, k: int) -> Iterator[tuple[str, float]]:
+    name = scored.name
+    best = [expected_max_at_k(scores, k) for scores in scored.scores]
+    yield f"pass@{k}/{name}", 100 * _mean(best)
+    average = f"{AVERAGE.format(k=k)}/{name}"
+    first = np.array([scores[:k] for scores in scored.scores])
+    yield average, 100 * float(first.mean())
+    if k > 1:
+        across = 100 * float(first.mean(axis=0).std(ddof=1))
+        yield f"{average}/std_dev_across_runs", across
+        yield f"{average}/std_err_across_runs", across / k**0.5
+        yield f"{average}/avg_sample_std_dev", 100 * float(first.std(axis=1, ddof=1).mean())
+    if scored.answers is not None:
+        yield f"majority@{k}/{name}", 100 * _mean(_majorities(scored, scored.answers, k))
+
+
+def _majorities(scored: _Scored, answers: Sequence[Sequence[str | None]], k: int) -> list[float]:
+    if scored.name == NO_ANSWER:
+        # a vote has no answer only when nobody votes
+        return [float(all(answer is None for answer in task[:k])) for task in answers]
+    return [
+        majority_at_k(task, scores.tolist(), k)
+        for task, scores in zip(answers, scored.scores, strict=True)
+    ]
+
+
+def _score(row: VerifyResponse, name: str) -> float:
+    number = as_number(row.get(name))
+    if number is None or not np.isfinite(number.value):
+        raise InputDataError(
+            f"score {name!r} of a rollout is {row.get(name)!r}, not a finite number",
+            hint="every verify response must hold every score that is aggregated",
+        )
+    return number.value
+
+
+def _answer(value: object) -> str | None:
+    """Answers as text, so that any JSON value can be voted for."""
+    return value if value is None or isinstance(value, str) else repr(value)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,179 @@
+"""Statistics of groups of rows, vectorised over the groups.
+
+Rows come sorted by group. `starts` holds each group's first row, and the number of rows at the
+end, so group `g` is `values[starts[g] : starts[g + 1]]`; groups are never empty. A NaN is a row
+that lacks the value, and is left out.
+"""
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from palestra.profiling.columns import BoolArray, FloatArray, IntArray
+
+STATISTICS = ("mean", "max", "min", "median", "std")
+HISTOGRAM_BINS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One number per group and statistic; NaN for a group in which no row has the value."""
+
+    count: IntArray
+    mean: FloatArray
+    max: FloatArray
+    min: FloatArray
+    median: FloatArray
+    std: FloatArray
+    """Sample standard deviation (n - 1); 0 for a single value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    low: FloatArray
+    high: FloatArray
+
+
+def group_of_rows(starts: IntArray) -> IntArray:
+    """The group of each row."""
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def starts_of_sorted(group: IntArray) -> IntArray:
+    """`starts` of rows whose group numbers ascend (numbers may have gaps)."""
+    changes = np.flatnonzero(np.diff(group)) + 1
+    return np.concatenate([[0], changes, [len(group)]]).astype(np.int64)
+
+
+def sum_by_group(values: FloatArray, starts: IntArray) -> FloatArray:
+    return np.add.reduceat(values, starts[:-1])
+
+
+def mean_by_group(values: FloatArray, starts: IntArray) -> FloatArray:
+    return sum_by_group(values, starts) / np.diff(starts)
+
+
+def describe(values: FloatArray, starts: IntArray) -> Description:
+    """Mean, extremes, median and sample standard deviation of each group."""
+    present = ~np.isnan(values)
+    if present.all():
+        return _describe_dense(values, starts)
+    count = np.add.reduceat(present.astype(np.int64), starts[:-1])
+    held = np.flatnonzero(count)
+    if not len(held):
+        return _scattered(None, count, held)
+    dense_starts = np.concatenate([[0], np.cumsum(count[held])])
+    return _scattered(_describe_dense(values[present], dense_starts), count, held)
+
+
+def wilson_interval(successes: IntArray, trials: IntArray, *, confidence: float) -> Interval:
+    """Wilson's score interval for a proportion (Wilson 1927)."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    proportion = successes / trials
+    scale = 1 + z**2 / trials
+    center = (proportion + z**2 / (2 * trials)) / scale
+    spread = proportion * (1 - proportion) / trials + z**2 / (4 * trials**2)
+    half = z / scale * np.sqrt(spread)
+    return Interval(np.clip(center - half, 0, 1), np.clip(center + half, 0, 1))
+
+
+def learnability_interval(proportion: Interval) -> Interval:
+    """What p(1 - p) can be while p stays in its interval; its peak is 1/4, at p = 1/2."""
+    at_low = proportion.low * (1 - proportion.low)
+    at_high = proportion.high * (1 - proportion.high)
+    holds_peak = (proportion.low <= 0.5) & (proportion.high >= 0.5)
+    return Interval(
+        np.minimum(at_low, at_high), np.where(holds_peak, 0.25, np.maximum(at_low, at_high))
+    )
+
+
+def histogram_edges(values: FloatArray) -> FloatArray:
+    """Eleven edges of ten equal bins over all values; one unit wide in all if they are equal."""
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, HISTOGRAM_BINS + 1)
+
+
+def histogram_by_group(values: FloatArray, starts: IntArray, edges: FloatArray) -> IntArray:
+    """Counts per group and bin; a bin includes its lower edge, the last one both."""
+    bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, HISTOGRAM_BINS - 1)
+    cells = group_of_rows(starts) * HISTOGRAM_BINS + bins
+    counts = np.bincount(cells, minlength=(len(starts) - 1) * HISTOGRAM_BINS)
+    return counts.reshape(-1, HISTOGRAM_BINS)
+
+
+def correlation_by_group(left: FloatArray, right: FloatArray, starts: IntArray) -> FloatArray:
+    """Pearson's r of each group over rows that have both; NaN where either does not vary."""
+    both = ~(np.isnan(left) | np.isnan(right))
+    weight = both.astype(np.float64)
+    count = np.maximum(sum_by_group(weight, starts), 1)
+    left_off = _deviations(left, both, count, starts)
+    right_off = _deviations(right, both, count, starts)
+    product = sum_by_group(left_off * right_off, starts)
+    scale = np.sqrt(sum_by_group(left_off**2, starts)) * np.sqrt(sum_by_group(right_off**2, starts))
+    varies = _varies(left, both, starts) & _varies(right, both, starts) & (scale > 0)
+    r = np.full(len(starts) - 1, np.nan)
+    np.divide(product, scale, out=r, where=varies)
+    return np.asarray(np.clip(r, -1, 1), dtype=np.float64)
+
+
+def clustered_standard_error(values: FloatArray, starts: IntArray) -> float | None:
+    """Standard error of the mean of all values when those of one group are not independent.
+
+    sqrt(G / (G - 1) * sum over groups g of (sum over i in g of (y_i - mean))^2) / N, for N values
+    in G groups: the cluster-robust variance of a mean (Miller 2024, "Adding Error Bars to
+    Evals", section 2.2) with the usual correction for few clusters (Cameron and Miller 2015).
+    None for a single group, whose spread says nothing about other groups.
+    """
+    groups = len(starts) - 1
+    if groups < 2:
+        return None
+    totals = sum_by_group(values - values.mean(), starts)
+    variance = groups / (groups - 1) * float(np.sum(totals**2))
+    return float(np.sqrt(variance)) / len(values)
+
+
+def _describe_dense(values: FloatArray, starts: IntArray) -> Description:
+    count = np.diff(starts)
+    low = np.minimum.reduceat(values, starts[:-1])
+    high = np.maximum.reduceat(values, starts[:-1])
+    # rounding must not carry the mean of equal values away from them, nor give them a spread
+    mean = np.clip(mean_by_group(values, starts), low, high)
+    squares = sum_by_group((values - np.repeat(mean, count)) ** 2, starts)
+    std = np.where(low == high, 0.0, np.sqrt(squares / np.maximum(count - 1, 1)))
+    return Description(count, mean, high, low, _median(values, starts), std)
+
+
+def _median(values: FloatArray, starts: IntArray) -> FloatArray:
+    ordered = values[np.lexsort((values, group_of_rows(starts)))]
+    count = np.diff(starts)
+    lower = ordered[starts[:-1] + (count - 1) // 2]
+    upper = ordered[starts[:-1] + count // 2]
+    return np.asarray(np.where(lower == upper, lower, lower / 2 + upper / 2))
+
+
+def _scattered(dense: Description | None, count: IntArray, held: IntArray) -> Description:
+    def spread(name: str) -> FloatArray:
+        column = np.full(len(count), np.nan)
+        if dense is not None:
+            column[held] = getattr(dense, name)
+        return column
+
+    return Description(count, **{name: spread(name) for name in STATISTICS})
+
+
+def _deviations(
+    values: FloatArray, present: BoolArray, count: FloatArray, starts: IntArray
+) -> FloatArray:
+    filled = np.where(present, values, 0.0)
+    mean = sum_by_group(filled, starts) / count
+    return np.asarray(np.where(present, filled - np.repeat(mean, np.diff(starts)), 0.0))
+
+
+def _varies(values: FloatArray, present: BoolArray, starts: IntArray) -> BoolArray:
+    high = np.maximum.reduceat(np.where(present, values, -np.inf), starts[:-1])
+    low = np.minimum.reduceat(np.where(present, values, np.inf), starts[:-1])
+    varies: BoolArray = high > low
+    return varies

@@ -1,0 +1,176 @@
+"""One row per task: what its rollouts scored, and what that says about the task."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from palestra.profiling.columns import ROLLOUT_INDEX, TASK_INDEX, Columns, FloatArray, IntArray
+from palestra.profiling.frame import SCORED, SCORED_CODE, Rollouts, RunFrame, TaskIndex
+from palestra.profiling.samples import sample_reader
+from palestra.profiling.statistics import (
+    STATISTICS,
+    correlation_by_group,
+    describe,
+    histogram_by_group,
+    histogram_edges,
+    learnability_interval,
+    sum_by_group,
+    wilson_interval,
+)
+from palestra.profiling.writing import write_jsonl
+
+LEARNABILITY_CONFIDENCE = 0.9
+SOLVED_REWARD = 1.0
+"""From this reward on a rollout counts as solved; `pass_rate` is the share of such rollouts."""
+LENGTH_FIELD = "output_tokens"
+
+
+def write_reward_profiling(frame: RunFrame, path: Path | str) -> None:
+    """Write `profile_tasks`, one row per line."""
+    write_jsonl(Path(path), profile_tasks(frame))
+
+
+def profile_tasks(frame: RunFrame) -> Iterator[dict[str, Any]]:
+    """One row per task with a scored rollout, in task order; fields as in `spec/profiling.md`.
+
+    `pass_rate` p is the share of rollouts whose reward is at least 1. `learnability` is p(1 - p);
+    its interval is the range of p(1 - p) over the 90 % Wilson interval of p. The bins of
+    `reward_histogram` divide the range of rewards of the whole run. `reward_length_correlation`
+    is Pearson's r of reward and output tokens, null where either does not vary.
+    """
+    rollouts = frame.rollouts
+    statistics = statistics_rows(rollouts.columns, rollouts.starts)
+    infos = rollout_infos(rollouts)
+    judgements = _judgements(rollouts)
+    with sample_reader(frame.inputs_path) as samples:
+        for request, stats, rows, judged in zip(
+            _requested(frame), statistics, infos, judgements, strict=True
+        ):
+            yield {
+                TASK_INDEX: request.task,
+                "sample": samples.read(request.offset, request.task),
+                **request.counts(),
+                **stats,
+                "rollout_infos": rows,
+                "outcomes": request.outcomes,
+                **judged,
+            }
+
+
+def solved_by_task(rollouts: Rollouts) -> IntArray:
+    """How many rollouts of each task are solved."""
+    solved = (rollouts.reward >= SOLVED_REWARD).astype(np.float64)
+    return sum_by_group(solved, rollouts.starts).astype(np.int64)
+
+
+def statistics_rows(columns: Columns, starts: IntArray) -> Iterator[dict[str, float]]:
+    """Per group, `mean/f`, `max/f`, `min/f`, `median/f`, `std/f` of every field the group has."""
+    names: list[str] = []
+    values: list[list[float]] = []
+    for field, column in columns.values.items():
+        description = describe(column, starts)
+        for statistic in STATISTICS:
+            names.append(f"{statistic}/{field}")
+            values.append(getattr(description, statistic).tolist())
+    for row in zip(*values, strict=True):
+        # NaN marks a field that the group lacks
+        yield {name: value for name, value in zip(names, row, strict=True) if not isnan(value)}
+
+
+def rollout_infos(rollouts: Rollouts) -> Iterator[list[dict[str, Any]]]:
+    """Per task, its rollouts by index with every number they have."""
+    columns = rollouts.columns
+    fields = list(columns.values)
+    rows = zip(*(_plain(columns, field) for field in fields), strict=True)
+    sparse = any(np.isnan(column).any() for column in columns.values.values())
+    indices = rollouts.rollout_index.tolist()
+    for task, (start, end) in zip(rollouts.tasks, pairwise(rollouts.starts.tolist()), strict=True):
+        infos = []
+        for index, row in zip(indices[start:end], rows, strict=False):
+            numbers = zip(fields, row, strict=True)
+            info = {"rollout_id": f"{task}:{index}", TASK_INDEX: task, ROLLOUT_INDEX: index}
+            info.update((pair for pair in numbers if pair[1] is not None) if sparse else numbers)
+            infos.append(info)
+        yield infos
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked of one task and how it ended. `offset` is its first materialized row's."""
+
+    task: TaskIndex
+    offset: int
+    expected: int
+    outcomes: dict[str, int]
+
+    def counts(self) -> dict[str, Any]:
+        scored = self.outcomes[SCORED]
+        return {
+            "num_rollouts": scored,
+            "expected_num_rollouts": self.expected,
+            "missing_num_rollouts": self.expected - scored,
+            "reward_profile_completion_pct": 100 * scored / self.expected,
+        }
+
+
+def _requested(frame: RunFrame) -> Iterator[_Request]:
+    requests = frame.requests
+    starts = requests.starts
+    counts = requests.outcomes_by_task()
+    profiled = np.flatnonzero(counts[:, SCORED_CODE])
+    columns = (requests.offset[starts[:-1]], np.diff(starts), counts)
+    offsets, expected, outcomes = (column[profiled].tolist() for column in columns)
+    rows = zip(frame.rollouts.tasks, offsets, expected, outcomes, strict=True)
+    for task, offset, asked, ended in rows:
+        named = zip(requests.outcome_names, ended, strict=True)
+        yield _Request(task, offset, asked, {name: count for name, count in named if count})
+
+
+def _judgements(rollouts: Rollouts) -> Iterator[dict[str, Any]]:
+    """Per task, what its rewards say about it."""
+    trials, solved = rollouts.per_task, solved_by_task(rollouts)
+    rate = solved / trials
+    wilson = wilson_interval(solved, trials, confidence=LEARNABILITY_CONFIDENCE)
+    learnable = learnability_interval(wilson)
+    edges = histogram_edges(rollouts.reward)
+    histograms = histogram_by_group(rollouts.reward, rollouts.starts, edges)
+    histogram_rows = ({"edges": edges.tolist(), "counts": row} for row in histograms.tolist())
+    columns: dict[str, Iterable[Any]] = {
+        "pass_rate": rate.tolist(),
+        "learnability": (rate * (1 - rate)).tolist(),
+        "learnability_interval": np.column_stack([learnable.low, learnable.high]).tolist(),
+        "reward_histogram": histogram_rows,
+        "reward_length_correlation": _or_null(_reward_against_length(rollouts)),
+    }
+    for row in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, row, strict=True))
+
+
+def _reward_against_length(rollouts: Rollouts) -> FloatArray:
+    length = rollouts.columns.values.get(LENGTH_FIELD)
+    if length is None:
+        return np.full(len(rollouts.tasks), np.nan)
+    return correlation_by_group(rollouts.reward, length, rollouts.starts)
+
+
+def _plain(columns: Columns, field: str) -> Sequence[float | int | None]:
+    """A column as Python numbers: integers where all of it is whole, None where it is absent."""
+    column = columns.values[field]
+    if not np.isnan(column).any():
+        plain: list[float | int | None] = (
+            column.astype(np.int64) if field in columns.whole else column
+        ).tolist()
+        return plain
+    present = _or_null(column)
+    if field not in columns.whole:
+        return present
+    return [None if value is None else int(value) for value in present]
+
+
+def _or_null(column: FloatArray) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in column.tolist()]

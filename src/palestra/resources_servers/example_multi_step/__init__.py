@@ -1,0 +1,1 @@
+"""Several tool calls that build on each other: look values up, then hand them in."""

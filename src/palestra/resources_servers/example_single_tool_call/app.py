@@ -1,0 +1,20 @@
+"""One tool and a verifier that always rewards: what an environment needs, and nothing else."""
+
+from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.serving import ResourcesServer, tool
+
+
+class WeatherServer(ResourcesServer):
+    """Knows one thing about every city."""
+
+    @tool
+    async def get_weather(self, city: str) -> dict[str, str]:
+        """Get the current weather of a city.
+
+        city: the city's name
+        """
+        return {"city": city, "weather_description": f"The weather in {city} is cold."}
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        """Reward every rollout: this environment teaches the protocol, not a skill."""
+        return self.reply(body, 1.0)

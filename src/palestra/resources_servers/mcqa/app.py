@@ -1,0 +1,119 @@
+"""`McqaServer`: multiple choice, graded on the letter that the model chose.
+
+How the letter is read is the row's `grading_mode`; a row whose `template_metadata` has an
+`output_regex` is read with that instead. The grammars are in `grammars.py`.
+"""
+
+import asyncio
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.resources_servers.mcqa.grammars import (
+    Options,
+    choice,
+    lenient_answer_colon,
+    lenient_boxed,
+    strict_single_letter_boxed,
+)
+from palestra.resources_servers.mcqa.row_regex import LONGEST_PATTERN, search
+from palestra.schema import VerifyRequest, VerifyResponse, WireModel
+from palestra.serving import ResourcesServer, ResourcesServerConfig
+
+GradingMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
+
+GRAMMARS: Mapping[str, Callable[[str, Options], str | None]] = {
+    "strict_single_letter_boxed": strict_single_letter_boxed,
+    "lenient_boxed": lenient_boxed,
+    "lenient_answer_colon": lenient_answer_colon,
+}
+
+
+class TemplateMetadata(WireModel):
+    """What the prompt's template says about the answer it asked for."""
+
+    output_regex: str | None = Field(default=None, max_length=LONGEST_PATTERN)
+    """A regular expression; its first group, else its whole match, is the answer."""
+
+    @field_validator("output_regex")
+    @classmethod
+    def _compiles(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                with warnings.catch_warnings(action="ignore"):
+                    re.compile(pattern)
+            except (re.error, RecursionError, OverflowError) as error:
+                raise ValueError(f"no regular expression: {error}") from None
+        return pattern
+
+
+class McqaVerifyRequest(VerifyRequest):
+    """What a row must say for its answer to be graded."""
+
+    expected_answer: str
+    """The letter of the right option."""
+
+    options: list[dict[str, Any]] | None = None
+    """One mapping of letter to text per option; without it any letter may be chosen."""
+
+    grading_mode: GradingMode = "strict_single_letter_boxed"
+    template_metadata: TemplateMetadata | None = None
+
+    @model_validator(mode="after")
+    def _expected_is_an_option(self) -> "McqaVerifyRequest":
+        letters = self.by_letter()
+        if letters and self.right_letter not in letters:
+            known = ", ".join(letters)
+            raise ValueError(f"expected_answer {self.expected_answer!r} is none of {known}")
+        return self
+
+    @property
+    def right_letter(self) -> str:
+        """`expected_answer`, as letters are compared."""
+        return self.expected_answer.strip().upper()
+
+    def by_letter(self) -> Options:
+        """The options by letter."""
+        return {
+            letter.strip().upper(): str(text)
+            for option in self.options or ()
+            for letter, text in option.items()
+        }
+
+
+class McqaServer(ResourcesServer):
+    """Grades the text of the last message."""
+
+    config: ResourcesServerConfig
+
+    _searches: asyncio.Semaphore = PrivateAttr(default_factory=lambda: asyncio.Semaphore(4))
+
+    async def verify(self, body: McqaVerifyRequest) -> VerifyResponse:  # type: ignore[override]  # our rows carry these fields
+        """1.0 when the chosen letter is `expected_answer`; else 0.0."""
+        chosen = await self._chosen(body)
+        return self.reply(body, float(chosen == body.right_letter), extracted_answer=chosen)
+
+    async def _chosen(self, body: McqaVerifyRequest) -> str | None:
+        text = body.response.final_text
+        pattern = body.template_metadata.output_regex if body.template_metadata else None
+        if pattern is None:
+            return GRAMMARS[body.grading_mode](text, body.by_letter())
+        async with self._searches:
+            found = await search(pattern, text)
+        return None if found is None else choice(found, body.by_letter())
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """pass@k, its averages, and majority@k over the chosen letters; in percent."""
+        return compute_pass_majority_metrics(tasks)
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """Average, best and majority of as many attempts as there are."""
+        return {
+            name: value
+            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}", "majority@{k}")
+            for name, value in highest_k_metrics(agent_metrics, pattern).items()
+        }

@@ -1,0 +1,174 @@
+"""Rows on demand: as many tasks of as many families as wanted, the same for the same seed.
+
+    python -m palestra.resources_servers.reasoning_gym.generate --families demo --count 100
+
+Rows come round-robin over the families. A smaller `count` gives the beginning of a larger one,
+and neighbouring seeds share no tasks: each family's stream is seeded by a hash of seed and name.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import count as count_from
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from palestra.errors import BadInput, ConfigError
+from palestra.resources_servers.reasoning_gym.library import (
+    check_family,
+    families,
+    load_reasoning_gym,
+)
+from palestra.schema import encode_json
+
+Overrides = Mapping[str, Mapping[str, Any]]
+
+ALL = "all"
+DEMO = "demo"
+
+DEMO_FAMILIES: Overrides = {
+    "basic_arithmetic": {
+        "min_terms": 2,
+        "max_terms": 2,
+        "max_digits": 1,
+        "operators": ("+", "-"),
+        "allow_parentheses": False,
+        "allow_negation": False,
+    },
+    "chain_sum": {"min_terms": 2, "max_terms": 2, "max_digits": 1},
+    "leg_counting": {"min_animals": 1, "max_animals": 1, "max_instances": 2},
+    "letter_counting": {"min_words": 2, "max_words": 3},
+    "products": {"min_terms": 2, "max_terms": 2, "max_digits": 1},
+    "spell_backward": {"min_word_len": 3, "max_word_len": 3},
+}
+"""Families with prompts of fewer than 120 tokens, made easy enough for a very small model."""
+
+DEMO_SYSTEM = "Reply with the final answer only. No words, no explanation."
+
+NOT_IN_ALL = frozenset(
+    {
+        "isomorphic_strings",
+        "knight_swap",
+        "polynomial_multiplication",
+        "ransom_note",
+        "word_ladder",
+        "zebra_puzzles",
+    }
+)
+"""Families to ask for by name: the last needs pycosat, and the tasks of the others depend on the
+process that makes them (their generators iterate over sets of strings)."""
+
+CHUNK = 500
+"""Tasks that one generator makes; some make all at once, and their tasks depend on this size."""
+
+
+def generate_rows(
+    wanted: Sequence[str] | str,
+    *,
+    count: int,
+    seed: int = 0,
+    config_overrides: Overrides | None = None,
+    system: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """`count` rows over the `wanted` families: names, "all" or "demo".
+
+    `config_overrides`: by family, settings of its generator. `system`: a system message for every
+    row; by default only "demo" has one. Raises ConfigError, before the first row, for an unknown
+    family or a setting that its generator does not take.
+    """
+    names, settings = _chosen(wanted, config_overrides or {})
+    if system is None:
+        system = DEMO_SYSTEM if wanted == DEMO else ""
+    streams = [_Stream(name, seed, settings.get(name, {})) for name in names]
+    return islice((_row(next(stream), system) for _ in count_from() for stream in streams), count)
+
+
+def _chosen(wanted: Sequence[str] | str, overrides: Overrides) -> tuple[list[str], Overrides]:
+    settings: dict[str, Mapping[str, Any]] = dict(overrides)
+    if wanted == ALL:
+        names = [name for name in families() if name not in NOT_IN_ALL]
+    elif wanted == DEMO:
+        names = list(DEMO_FAMILIES)
+        settings = {name: {**DEMO_FAMILIES[name], **overrides.get(name, {})} for name in names}
+    else:
+        names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    if not names:
+        raise ConfigError("no family is named", hint=f"name some, or {ALL!r}, or {DEMO!r}")
+    for name in (*names, *overrides):
+        check_family(name)
+    return names, settings
+
+
+class _Stream(Iterator[dict[str, Any]]):
+    """The endless tasks of one family; made, it has checked its settings."""
+
+    def __init__(self, name: str, seed: int, settings: Mapping[str, Any]) -> None:
+        self._name = name
+        self._seed = seed
+        self._settings = settings
+        self._place = 0
+        self._dataset = self._chunk(0)
+
+    def __next__(self) -> dict[str, Any]:
+        chunk, index = divmod(self._place, CHUNK)
+        if chunk and not index:
+            self._dataset = self._chunk(chunk)
+        self._place += 1
+        task: dict[str, Any] = self._dataset[index]
+        return task
+
+    def _chunk(self, chunk: int) -> Any:
+        digest = blake2b(f"{self._seed}/{self._name}/{chunk}".encode(), digest_size=4).digest()
+        fixed = {"size": CHUNK, "seed": int.from_bytes(digest)}
+        try:
+            return load_reasoning_gym().create_dataset(self._name, **{**self._settings, **fixed})
+        except (AssertionError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"reasoning_gym's {self._name} does not take {dict(self._settings)}: {error}"
+            ) from error
+
+
+def _row(task: Mapping[str, Any], system: str) -> dict[str, Any]:
+    messages = [{"role": "user", "content": task["question"]}]
+    if system:
+        messages.insert(0, {"role": "system", "content": system})
+    return {
+        "responses_create_params": {"input": messages},
+        "question": task["question"],
+        "answer": task["answer"],
+        # Through JSON, so that a row is the same whether it was just made or read from a file.
+        "metadata": json.loads(json.dumps(task["metadata"])),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write rows as JSON lines. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="generate", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--families", default=DEMO, help="names with commas, or all, or demo")
+    parser.add_argument("--count", type=int, default=100, help="how many rows")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="the file to write; without it, standard output")
+    given = parser.parse_args(arguments)
+    try:
+        rows = generate_rows(given.families, count=given.count, seed=given.seed)
+    except BadInput as error:
+        sys.stderr.write(f"{error.message}\n{error.hint}\n")
+        return error.exit_code
+    if given.out is None:
+        _write(rows, sys.stdout.buffer)
+    else:
+        with given.out.open("wb") as file:
+            _write(rows, file)
+    return 0
+
+
+def _write(rows: Iterator[dict[str, Any]], file: Any) -> None:
+    for row in rows:
+        file.write(encode_json(row) + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

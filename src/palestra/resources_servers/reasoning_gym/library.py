@@ -1,0 +1,156 @@
+"""The one place where the `reasoning_gym` library is touched.
+
+Rules it is loaded under:
+
+- `pycosat` is not required. It is a C extension without wheels that one generator
+  (`zebra_puzzles`) uses; where it is missing, a stand-in lets everything else be imported.
+- No scorer runs what a model wrote. Some call `eval`, or sympy's `parse_expr`, which evaluates
+  too; in those modules the first is replaced by `ast.literal_eval` and the second by a version
+  that first checks the text with `expressions.check_expression`. What these refuse, the scorers
+  take for an answer that cannot be parsed.
+- It prints nothing: standard output belongs to whoever loads it.
+"""
+
+import ast
+import difflib
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from threading import Lock
+from types import ModuleType
+from typing import Any
+
+from palestra.errors import ConfigError
+from palestra.resources_servers.reasoning_gym.expressions import check_expression
+
+Scorer = Callable[[str, Mapping[str, Any]], float]
+
+LIBRARY = "reasoning_gym"
+PYCOSAT = "pycosat"
+
+COMPOSITE = "composite"
+"""The library's mixture of families: it has no tasks of its own, and we mix ourselves."""
+
+_CALLS_EVAL = (
+    "algorithmic.binary_matrix",
+    "algorithmic.number_sorting",
+    "algorithmic.spiral_matrix",
+    "algorithmic.string_insertion",
+    "games.n_queens",
+)
+_CALLS_PARSE_EXPR = ("games.countdown", "games.puzzle24")
+_CALLS_SYMPY = {
+    "algebra.intermediate_integration": "sympy",
+    "algebra.polynomial_multiplication": "sp",
+    "algebra.simple_integration": "sympy",
+}
+"""Modules that call `parse_expr` through sympy, and their name for it."""
+
+
+class UnknownFamily(ConfigError):
+    """A family that the library does not have."""
+
+
+_LOADING = Lock()
+
+
+def load_reasoning_gym() -> ModuleType:
+    """The library, made safe. Takes seconds the first time; any thread may ask.
+
+    Raises ConfigError when it is not installed.
+    """
+    with _LOADING:
+        return _loaded()
+
+
+@cache
+def _loaded() -> ModuleType:
+    if find_spec(LIBRARY) is None:
+        raise ConfigError(
+            "the reasoning_gym environment needs the library of that name",
+            hint="pip install 'palestra[reasoning-gym]'",
+        )
+    stand_in = None if find_spec(PYCOSAT) else _pycosat_stand_in()
+    if stand_in is not None:
+        sys.modules[PYCOSAT] = stand_in
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            library = import_module(LIBRARY)
+    finally:
+        if stand_in is not None:
+            # The library holds on to it; nobody else shall take it for the real one.
+            del sys.modules[PYCOSAT]
+    _forbid_evaluation()
+    _silence()
+    return library
+
+
+def families() -> tuple[str, ...]:
+    """Every family that tasks can be generated of, in alphabetical order."""
+    load_reasoning_gym()
+    registered = vars(import_module(f"{LIBRARY}.factory"))["DATASETS"]
+    return tuple(sorted(registered.keys() - {COMPOSITE}))
+
+
+def check_family(name: str) -> None:
+    """Raises UnknownFamily, with the nearest spelling, when there is no such family."""
+    known = families()
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else f"families: {', '.join(known)}"
+    raise UnknownFamily(f"reasoning_gym has no family named {name!r}", hint=hint)
+
+
+@cache
+def scorer_of(family: str) -> Scorer:
+    """The library's scorer of a family. Raises UnknownFamily."""
+    check_family(family)
+    scorer: Scorer = load_reasoning_gym().get_score_answer_fn(family)
+    return scorer
+
+
+class _CheckedSympy:
+    """sympy, except that `parse_expr` refuses what is no plain expression."""
+
+    def __init__(self, sympy: ModuleType) -> None:
+        self._sympy = sympy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sympy, name)
+
+    def parse_expr(self, text: str, **kwargs: Any) -> Any:
+        check_expression(text)
+        return self._sympy.parse_expr(text, **kwargs)
+
+
+def _forbid_evaluation() -> None:
+    sympy = _CheckedSympy(import_module("sympy"))
+    for name in _CALLS_EVAL:
+        vars(import_module(f"{LIBRARY}.{name}"))["eval"] = ast.literal_eval
+    for name in _CALLS_PARSE_EXPR:
+        vars(import_module(f"{LIBRARY}.{name}"))["parse_expr"] = sympy.parse_expr
+    for name, alias in _CALLS_SYMPY.items():
+        vars(import_module(f"{LIBRARY}.{name}"))[alias] = sympy
+
+
+def _silence() -> None:
+    ours = [module for name, module in sys.modules.items() if name.startswith(f"{LIBRARY}.")]
+    for module in ours:
+        vars(module)["print"] = _say_nothing
+
+
+def _say_nothing(*_args: Any, **_kwargs: Any) -> None:
+    """Stands in for `print`."""
+
+
+def _pycosat_stand_in() -> ModuleType:
+    def refuse(*_args: Any, **_kwargs: Any) -> Any:
+        raise ConfigError("zebra_puzzles needs pycosat", hint="pip install pycosat")
+
+    module = ModuleType(PYCOSAT)
+    vars(module).update(solve=refuse, itersolve=refuse)
+    return module

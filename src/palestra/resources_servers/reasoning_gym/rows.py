@@ -1,0 +1,16 @@
+"""Rows on demand, under the name that every environment with a generator offers them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from palestra.resources_servers.reasoning_gym.generate import DEMO, generate_rows
+
+
+def make_rows(limit: int, seed: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
+    """`limit` task rows, the same for the same seed.
+
+    `options`: `families` (names, "all", or "demo", the default), `config_overrides` and `system`
+    as in `generate_rows`.
+    """
+    wanted = options.pop("families", DEMO)
+    return generate_rows(wanted, count=limit, seed=seed, **options)

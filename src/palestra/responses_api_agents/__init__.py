@@ -1,0 +1,1 @@
+"""Agents: one folder per loop of model calls and tool calls."""

@@ -1,0 +1,1 @@
+"""The plain tool-calling loop; `app.py` holds it."""

@@ -1,0 +1,128 @@
+"""`SimpleAgent`: call the model, run the tools it asked for, repeat until it answers.
+
+One turn is one model call and the function calls in its answer. The loop ends when a turn
+
+- is incomplete (`incomplete_details`: the model hit its token limit or was filtered),
+- holds no function call, whether or not it holds a message, or
+- is the last one that `max_steps` allows; its calls are not run.
+
+What a model wrote wrongly (arguments that are no JSON object, a tool that does not exist, a
+tool that raised) goes back to it as the tool's output and never ends the rollout.
+"""
+
+import asyncio
+
+import orjson
+from pydantic import Field
+
+from palestra.schema import (
+    FunctionCall,
+    FunctionCallOutput,
+    InputItem,
+    Message,
+    OutputItem,
+    Response,
+    ResponseCreateParams,
+    Usage,
+    add_usage,
+    encode_json,
+)
+from palestra.serving import Agent, AgentConfig, ServerReference
+from palestra.transport import Peer
+
+
+class SimpleAgentConfig(AgentConfig):
+    """Settings of the simple agent."""
+
+    resources_server: ServerReference
+    """The environment: it seeds the session, runs the tools and verifies."""
+
+    model_server: ServerReference
+    """The model that answers as the policy."""
+
+    max_steps: int | None = Field(default=None, ge=1)
+    """Most model calls of one rollout; None leaves it to the model and its context."""
+
+    independent_tool_calls: bool = False
+    """Run the function calls of one turn concurrently: only for an environment whose tools do
+    not depend on each other's order. Outputs keep the order of the calls either way."""
+
+
+class SimpleAgent(Agent):
+    """The loop above; see the module's docstring for when it ends."""
+
+    config: SimpleAgentConfig
+
+    def environment_name(self) -> str:
+        """The configured resources server."""
+        return self.config.resources_server.name
+
+    def model_name(self) -> str:
+        """The configured model server."""
+        return self.config.model_server.name
+
+    async def respond(
+        self, params: ResponseCreateParams, *, environment: Peer, model: Peer
+    ) -> Response:
+        """The last turn's response, with the items of all turns and their summed usage.
+
+        Raises `CallError` when the model or the environment gave no answer.
+        """
+        request = params
+        trajectory: list[OutputItem] = []
+        usage: Usage | None = None
+        turns = 0
+        while True:
+            turn = await model.call("/v1/responses", request, Response)
+            turns += 1
+            usage = add_usage(usage, turn.usage)
+            trajectory.extend(turn.output)
+            calls = [item for item in turn.output if isinstance(item, FunctionCall)]
+            if not calls or turn.incomplete_details is not None or turns == self.config.max_steps:
+                break
+            trajectory.extend(await self._run_tools(calls, environment))
+            request = params.model_copy(update={"input": [*_as_items(params.input), *trajectory]})
+        if turns == 1:
+            return turn
+        return turn.model_copy(update={"output": trajectory, "usage": usage})
+
+    async def _run_tools(
+        self, calls: list[FunctionCall], environment: Peer
+    ) -> list[FunctionCallOutput]:
+        if len(calls) == 1 or not self.config.independent_tool_calls:
+            return [await _run_tool(call, environment) for call in calls]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_run_tool(call, environment)) for call in calls]
+        except ExceptionGroup as failures:
+            # The first failure cancelled the others; it is the one that has a cause to report.
+            raise failures.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+
+def _as_items(given: str | list[InputItem]) -> list[InputItem]:
+    if isinstance(given, str):
+        return [Message(role="user", content=given, type="message")]
+    return given
+
+
+async def _run_tool(call: FunctionCall, environment: Peer) -> FunctionCallOutput:
+    try:
+        arguments = orjson.loads(call.arguments)
+    except orjson.JSONDecodeError as error:
+        return _output(call, _error(f"the arguments of {call.name} are not JSON: {error}"))
+    if not isinstance(arguments, dict):
+        found = type(arguments).__name__
+        return _output(
+            call, _error(f"the arguments of {call.name} must be a JSON object, not {found}")
+        )
+    return _output(call, await environment.call_tool(call.name, arguments))
+
+
+def _output(call: FunctionCall, text: str) -> FunctionCallOutput:
+    # The type is said, not left to its default: defaults are not sent.
+    return FunctionCallOutput(call_id=call.call_id, output=text, type="function_call_output")
+
+
+def _error(message: str) -> str:
+    return encode_json({"error": message}).decode()

@@ -1,0 +1,46 @@
+"""What model servers in front of Chat Completions endpoints share.
+
+`request` and `response` convert (pure functions), `provider_errors` reads refusals, `upstream`
+sends, `server` puts them together. A model server of its own folder subclasses
+`ChatCompletionsServer`; this folder has no entrypoint and is no implementation.
+"""
+
+from palestra.responses_api_models.chat.provider_errors import (
+    ContextOverflow,
+    ModelNotServed,
+    WrongSetting,
+    is_context_overflow,
+    provider_sentence,
+)
+from palestra.responses_api_models.chat.request import json_setting, to_chat_request, to_messages
+from palestra.responses_api_models.chat.response import overflow_response, to_response
+from palestra.responses_api_models.chat.server import (
+    ChatCompletionsServer,
+    ChatModelConfig,
+    base_urls,
+    check_endpoint,
+)
+from palestra.responses_api_models.chat.settings import ConversionSettings
+from palestra.responses_api_models.chat.thinking import split_thinking, wrap_thinking
+from palestra.responses_api_models.chat.upstream import Upstream
+
+__all__ = [
+    "ChatCompletionsServer",
+    "ChatModelConfig",
+    "ContextOverflow",
+    "ConversionSettings",
+    "ModelNotServed",
+    "Upstream",
+    "WrongSetting",
+    "base_urls",
+    "check_endpoint",
+    "is_context_overflow",
+    "json_setting",
+    "overflow_response",
+    "provider_sentence",
+    "split_thinking",
+    "to_chat_request",
+    "to_messages",
+    "to_response",
+    "wrap_thinking",
+]

@@ -1,0 +1,227 @@
+"""From Chat Completions to the Responses API: what an endpoint answered. Pure functions.
+
+An answer becomes at most one reasoning item, one message and the tool calls, in this order. The
+objects are built without validation: the answer was checked when it was decoded, and this is
+on the hottest path of a rollout.
+"""
+
+import time
+from typing import Any
+
+import orjson
+
+from palestra.errors import ModelError
+from palestra.responses_api_models.chat.provider_errors import WrongSetting
+from palestra.responses_api_models.chat.settings import ConversionSettings
+from palestra.responses_api_models.chat.thinking import split_thinking
+from palestra.responses_api_models.chat.unchecked import unchecked
+from palestra.schema import (
+    FunctionCall,
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputMessage,
+    OutputText,
+    OutputTokensDetails,
+    Reasoning,
+    Refusal,
+    Response,
+    ResponseCreateParams,
+    SummaryText,
+    UpstreamCompletion,
+    UpstreamMessage,
+    UpstreamUsage,
+    Usage,
+)
+from palestra.schema.chat import UpstreamChoice, UpstreamToolCall
+from palestra.transport import new_id
+
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+_ECHOED = (
+    "instructions",
+    "max_output_tokens",
+    "metadata",
+    "reasoning",
+    "temperature",
+    "text",
+    "top_p",
+    "truncation",
+    "user",
+)
+
+
+def to_response(
+    completion: UpstreamCompletion,
+    params: ResponseCreateParams,
+    *,
+    model: str,
+    settings: ConversionSettings,
+) -> Response:
+    """The response to `params`; `model` names it when the endpoint did not say which it was.
+
+    Raises `ModelError` for an answer without choices, and `WrongSetting` for reasoning fields
+    that the settings do not expect.
+    """
+    if not completion.choices:
+        raise ModelError(f"{model} answered without any choice")
+    choice = completion.choices[0]
+    reason = _INCOMPLETE.get(choice.finish_reason or "")
+    return _response(
+        params,
+        output=_output(choice, settings, "completed" if reason is None else "incomplete"),
+        model=completion.model or model,
+        created_at=completion.created or time.time(),
+        incomplete=None if reason is None else unchecked(IncompleteDetails, {"reason": reason}),
+        usage=None if completion.usage is None else _usage(completion.usage),
+    )
+
+
+def overflow_response(params: ResponseCreateParams, *, model: str, sentence: str) -> Response:
+    """The empty, truncated answer of a model whose context cannot hold the conversation.
+
+    `sentence` is what the endpoint said; it is kept beside the reason, as `provider_message`.
+    """
+    return _response(
+        params,
+        output=[_message([], "incomplete")],
+        model=model,
+        created_at=time.time(),
+        incomplete=unchecked(
+            IncompleteDetails, {"reason": "max_output_tokens"}, {"provider_message": sentence}
+        ),
+        usage=None,
+    )
+
+
+def _response(
+    params: ResponseCreateParams,
+    *,
+    output: list[Any],
+    model: str,
+    created_at: float,
+    incomplete: IncompleteDetails | None,
+    usage: Usage | None,
+) -> Response:
+    """A response around `output`, which echoes what was asked as the protocol wants."""
+    asked = params.__dict__
+    values = {
+        "id": new_id("resp_"),
+        "object": "response",
+        "created_at": created_at,
+        "model": model,
+        "status": "completed" if incomplete is None else "incomplete",
+        "output": output,
+        "usage": usage,
+        "incomplete_details": incomplete,
+        "error": None,
+        "parallel_tool_calls": params.parallel_tool_calls,
+        "tool_choice": params.tool_choice,
+        "tools": params.tools,
+    }
+    for name in _ECHOED:
+        if asked[name] is not None:
+            values[name] = asked[name]
+    return unchecked(Response, values)
+
+
+def _output(choice: UpstreamChoice, settings: ConversionSettings, status: str) -> list[Any]:
+    message = choice.message
+    thoughts, text = split_thinking(_text(message.content))
+    beside = message.reasoning_content or message.reasoning
+    if beside:
+        if not settings.uses_reasoning_parser:
+            raise WrongSetting(
+                "the endpoint answered with its reasoning in a field of its own, which "
+                "`uses_reasoning_parser: false` rules out",
+                hint="set uses_reasoning_parser: true on this model server, or start the "
+                "endpoint without a reasoning parser",
+            )
+        thoughts.insert(0, beside)
+    output: list[Any] = []
+    if thoughts:
+        output.append(_reasoning(thoughts))
+    parts = _parts(text, message, choice.logprobs)
+    if parts or not (thoughts or message.tool_calls):
+        output.append(_message(parts, status))
+    if message.tool_calls:
+        output += [_call(call, status) for call in message.tool_calls]
+    return output
+
+
+def _text(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list):
+        # Some providers answer in parts, as one may ask in parts.
+        return "".join([str(part.get("text", "")) for part in content if isinstance(part, dict)])
+    raise ModelError(f"the endpoint's content is neither text nor parts: {content!r:.200}")
+
+
+def _parts(text: str, message: UpstreamMessage, logprobs: Any) -> list[Any]:
+    parts: list[Any] = []
+    if text:
+        part = _output_text(text)
+        if logprobs and logprobs.get("content"):
+            part.logprobs = logprobs["content"]
+        parts.append(part)
+    if message.refusal:
+        parts.append(unchecked(Refusal, {"type": "refusal", "refusal": message.refusal}))
+    return parts
+
+
+def _output_text(text: str) -> OutputText:
+    return unchecked(OutputText, {"type": "output_text", "text": text, "annotations": []})
+
+
+def _message(parts: list[Any], status: str) -> OutputMessage:
+    """One message; without any part it is the empty text."""
+    return unchecked(
+        OutputMessage,
+        {
+            "id": new_id("msg_"),
+            "type": "message",
+            "role": "assistant",
+            "status": status,
+            "content": parts or [_output_text("")],
+        },
+    )
+
+
+def _reasoning(blocks: list[str]) -> Reasoning:
+    summary = [unchecked(SummaryText, {"type": "summary_text", "text": text}) for text in blocks]
+    return unchecked(Reasoning, {"id": new_id("rs_"), "type": "reasoning", "summary": summary})
+
+
+def _call(call: UpstreamToolCall, status: str) -> FunctionCall:
+    arguments = call.function.arguments
+    if arguments is None:
+        arguments = ""
+    elif not isinstance(arguments, str):
+        arguments = orjson.dumps(arguments).decode()
+    return unchecked(
+        FunctionCall,
+        {
+            "id": new_id("fc_"),
+            "type": "function_call",
+            "call_id": call.id or new_id("call_"),
+            "name": call.function.name,
+            "arguments": arguments,
+            "status": status,
+        },
+    )
+
+
+def _usage(usage: UpstreamUsage) -> Usage:
+    read, written = usage.prompt_tokens_details, usage.completion_tokens_details
+    cached = (read.cached_tokens if read is not None else None) or 0
+    reasoned = (written.reasoning_tokens if written is not None else None) or 0
+    return unchecked(
+        Usage,
+        {
+            "input_tokens": usage.prompt_tokens,
+            "input_tokens_details": unchecked(InputTokensDetails, {"cached_tokens": cached}),
+            "output_tokens": usage.completion_tokens,
+            "output_tokens_details": unchecked(OutputTokensDetails, {"reasoning_tokens": reasoned}),
+            "total_tokens": usage.total_tokens or usage.prompt_tokens + usage.completion_tokens,
+        },
+    )

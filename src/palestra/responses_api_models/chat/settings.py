@@ -1,0 +1,21 @@
+"""What the conversion must know about an endpoint."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionSettings:
+    """How one endpoint wants its messages and how it answers."""
+
+    uses_reasoning_parser: bool = False
+    """The endpoint takes reasoning out of the text and into fields of its own."""
+    uses_interleaved_reasoning: bool = True
+    """With a reasoning parser: earlier turns keep their reasoning; else they are sent without."""
+    replace_developer_role_with_system: bool = False
+    sequential_reasoning_allowed: bool = True
+    """Two reasoning items may follow each other in a history; else such a row is refused."""
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of every request; whatever a row sets itself goes over them."""

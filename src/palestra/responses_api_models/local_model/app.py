@@ -1,0 +1,118 @@
+"""`local_model`: a small real model on the CPU through llama.cpp; no account, no GPU."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from palestra.errors import ConfigError
+from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig, Upstream
+from palestra.responses_api_models.local_model.engine import EngineOrder
+from palestra.responses_api_models.local_model.running import RunningEngine, require_engine
+from palestra.responses_api_models.local_model.transport import EngineTransport
+from palestra.responses_api_models.local_model.weights import find_weights
+
+CHAT_TEMPLATE = Path(__file__).with_name("chat_template.jinja")
+
+
+def default_threads() -> int:
+    """One less than the processors we may use, at least 1 and at most 4.
+
+    More than the processors that are really free is worse than few: threads wait for each other
+    by spinning.
+    """
+    return min(4, max(1, len(os.sched_getaffinity(0)) - 1))
+
+
+class LocalModelConfig(ChatModelConfig):
+    """Settings of `local_model`."""
+
+    base_url: str | list[str] = ""
+    """Not a setting here: `start()` finds a free port."""
+    model: str = "smollm2-135m-instruct"
+    """The name in answers and statistics; whatever a request names, this model answers."""
+    model_path: str | None = None
+    """A GGUF file of yours. It is rendered with SmolLM2's ChatML, as the default model is."""
+    threads: int = Field(default_factory=default_threads, ge=1)
+    slots: int = Field(default=8, ge=1)
+    """Requests generated at once. As many again are sent and wait in llama.cpp; the rest here."""
+    context_tokens: int = Field(default=2048, ge=64)
+    """Prompt and answer together, for each slot."""
+    start_timeout_s: float = Field(default=60.0, gt=0)
+    max_output_tokens_default: int = Field(default=256, ge=1)
+    """For requests that name no limit: a model this small may never come to an end by itself."""
+    verbose: bool = False
+    """Show llama.cpp's own log."""
+    replace_developer_role_with_system: bool = True
+
+    @model_validator(mode="after")
+    def _no_endpoint(self) -> Self:
+        if self.base_url:
+            raise ConfigError(
+                "local_model starts its own endpoint and takes no base_url",
+                hint="use vllm_model for an endpoint that is already running",
+            )
+        return self
+
+
+class LocalModel(ChatCompletionsServer):
+    """Starts llama.cpp in a child process and speaks Chat Completions with it."""
+
+    config: LocalModelConfig
+
+    _engine: RunningEngine | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """There is no endpoint until `start()`."""
+        super().model_post_init(context)
+        self._base_urls = ()
+
+    async def start(self) -> None:
+        """Start the engine. Raises ConfigError or ServerDied, saying what is missing."""
+        require_engine()
+        config = self.config
+        at_once = 2 * config.slots
+        # A local password for one run; never written anywhere.
+        key = secrets.token_urlsafe(24)
+        order = EngineOrder(
+            model_path=str(find_weights(config.model_path)),
+            model_name=config.model,
+            api_key=key,
+            context_tokens=config.context_tokens,
+            slots=config.slots,
+            threads=config.threads,
+            connections=at_once,
+            parent_pid=os.getpid(),
+            chat_template_path=str(CHAT_TEMPLATE),
+            verbose=config.verbose,
+        )
+        engine = await RunningEngine.start(self.name, order, timeout_s=config.start_timeout_s)
+        self._engine = engine
+        self._base_urls = (f"{engine.url}/v1",)
+        self._upstream = Upstream(
+            EngineTransport(
+                self.server_client.http,
+                engine,
+                at_once=at_once,
+                max_tokens=config.max_output_tokens_default,
+            ),
+            server=self.name,
+            model=config.model,
+            api_key=key,
+            headers=config.default_headers,
+            count=self.server_client.retries,
+        )
+
+    async def stop(self) -> None:
+        """Stop the engine."""
+        if self._engine is not None:
+            await self._engine.stop()
+
+    async def check(self) -> str:
+        """Ask the engine; before it was started, whether all that it needs is there."""
+        if self._engine is None:
+            require_engine()
+            return f"not started yet; its weights are at {find_weights(self.config.model_path)}"
+        return await super().check()

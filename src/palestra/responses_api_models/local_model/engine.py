@@ -1,0 +1,113 @@
+"""The child process that serves the model: llama.cpp's own HTTP server, through xllamacpp.
+
+It reads its order, one line of JSON, from standard input, answers `READY <url>` on standard
+output, and lives as long as that input stays open: a parent that is gone, however it went,
+leaves no engine behind.
+
+Run as a file, and importing nothing of ours: the package's imports would cost a second and
+50 MB that an engine has no use for.
+"""
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+READY = "READY "
+NO_ENGINE = 3
+"""Exit code: xllamacpp is not installed, or does not run on this machine."""
+
+_PR_SET_PDEATHSIG = 1
+
+_ERRORS, _INFO = 1, 3
+"""Two of llama.cpp's verbosity levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOrder:
+    """What to serve, and how. `context_tokens` is per slot; slots generate at once."""
+
+    model_path: str
+    model_name: str
+    api_key: str
+    """Asked of every caller: on a shared machine anyone can reach a loopback port."""
+    context_tokens: int
+    slots: int
+    threads: int
+    connections: int
+    """How many requests may be open at once; each holds a thread of the HTTP server."""
+    parent_pid: int
+    chat_template_path: str = ""
+    verbose: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+
+    def as_line(self) -> bytes:
+        """The order as it is written to the engine's standard input."""
+        return json.dumps(asdict(self)).encode()
+
+
+def main() -> int:
+    """Serve until standard input ends. Terminated by SIGTERM like any program."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return 0
+    order = EngineOrder(**json.loads(line))
+    _die_with_parent(order.parent_pid)
+    try:
+        # Not an import statement: type checkers run where this extra is not installed.
+        xllamacpp: Any = importlib.import_module("xllamacpp")
+    except ImportError as error:
+        sys.stderr.write(
+            f"xllamacpp cannot be imported ({error}); install it: pip install 'palestra[local]'\n"
+        )
+        return NO_ENGINE
+    server = xllamacpp.Server(_params(xllamacpp, order))
+    sys.stdout.write(f"{READY}{server.listening_address}\n")
+    sys.stdout.flush()
+    while sys.stdin.buffer.read(4096):
+        pass
+    # Not sys.exit: taking the server down in order would first finish what it is generating.
+    os._exit(0)
+
+
+def _params(xllamacpp: Any, order: EngineOrder) -> Any:
+    params = xllamacpp.CommonParams()
+    params.model.path = order.model_path
+    params.model_alias = {order.model_name}
+    params.hostnames = [order.host]
+    params.port = order.port
+    params.api_keys = [order.api_key]
+    params.n_parallel = order.slots
+    params.n_ctx = order.context_tokens * order.slots
+    params.cpuparams.n_threads = order.threads
+    params.cpuparams_batch.n_threads = order.threads
+    params.n_threads_http = order.connections + 2
+    # States of past prompts, kept in memory: the default of 8 GiB would fill with a long run.
+    params.cache_ram_mib = 256
+    # A conversation that ends with the model's own words gets a new turn, as elsewhere.
+    params.prefill_assistant = False
+    params.use_jinja = True
+    if order.chat_template_path:
+        params.chat_template = Path(order.chat_template_path).read_text(encoding="utf-8")
+    params.verbosity = _INFO if order.verbose else _ERRORS
+    params.endpoint_slots = False
+    params.ui = False
+    return params
+
+
+def _die_with_parent(parent_pid: int) -> None:
+    """Have the kernel end us with the parent: loading the model blocks all of Python meanwhile."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

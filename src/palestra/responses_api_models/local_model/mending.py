@@ -1,0 +1,185 @@
+"""What llama.cpp's server silently leaves undone, done: pure functions over requests and answers.
+
+It ignores `tool_choice`, knows no tools beyond what the chat template renders, answers 500 to
+an image or a malformed call, and lets a request without a limit fill its context. So tools
+reach only our template, calls are text both ways, and a call that is asked for is enforced by
+decoding under a JSON schema.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.errors import ModelRejectedRow
+from palestra.responses_api_models.local_model.tool_calls import (
+    Call,
+    read_bare_calls,
+    read_calls,
+    write_call,
+)
+from palestra.transport import new_id
+
+JSON = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """A request as llama.cpp gets it, and how its answer is to be read."""
+
+    body: JSON
+    has_tools: bool = False
+    call_enforced: bool = False
+    """The whole answer is one call, without tags around it."""
+    parallel_calls: bool = True
+
+
+def to_engine_request(request: JSON, *, max_tokens: int) -> EngineRequest:
+    """The request with everything in it that llama.cpp would ignore or refuse put right.
+
+    `max_tokens` applies when the request names no limit. Raises `ModelRejectedRow` for what a
+    small text model cannot be asked.
+    """
+    body = {
+        key: value
+        for key, value in request.items()
+        if key not in {"tools", "tool_choice", "parallel_tool_calls"}
+    }
+    body["messages"] = [_as_text(message) for message in request["messages"]]
+    if body.get("max_tokens") is None and body.get("max_completion_tokens") is None:
+        body["max_tokens"] = max_tokens
+    tools, enforce = _chosen(request.get("tools") or [], request.get("tool_choice") or "auto")
+    if not tools:
+        return EngineRequest(body)
+    body["chat_template_kwargs"] = {**body.get("chat_template_kwargs", {}), "tools": tools}
+    if enforce:
+        schema = {"name": "tool_call", "schema": call_schema(tools)}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return EngineRequest(
+        body,
+        has_tools=True,
+        call_enforced=enforce,
+        parallel_calls=request.get("parallel_tool_calls") is not False,
+    )
+
+
+def with_calls(completion: JSON, request: EngineRequest) -> JSON:
+    """A completion with the calls that its text holds as `tool_calls`."""
+    if not request.has_tools:
+        return completion
+    choices = [_choice_with_calls(choice, request) for choice in completion.get("choices") or []]
+    return {**completion, "choices": choices}
+
+
+def _choice_with_calls(choice: JSON, request: EngineRequest) -> JSON:
+    text = choice["message"].get("content") or ""
+    rest, calls = ("", read_bare_calls(text)) if request.call_enforced else read_calls(text)
+    if not calls:
+        return choice
+    if not request.parallel_calls:
+        calls = calls[:1]
+    tool_calls = [
+        {
+            "id": new_id("call_"),
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in calls
+    ]
+    message = {**choice["message"], "content": rest or None, "tool_calls": tool_calls}
+    reason = choice.get("finish_reason")
+    return {
+        **choice,
+        "message": message,
+        "finish_reason": "tool_calls" if reason == "stop" else reason,
+    }
+
+
+def _as_text(message: JSON) -> JSON:
+    """The message with its calls as text, and a tool's output as the user's message."""
+    content = message.get("content")
+    if isinstance(content, list):
+        for part in content:
+            if part.get("type") != "text":
+                raise ModelRejectedRow(
+                    f"the local model reads text only, not {part.get('type')!r}",
+                    hint="use a model server in front of a model that reads it",
+                )
+        content = "\n".join(part["text"] for part in content)
+    if message["role"] == "tool":
+        return {"role": "user", "content": f"<tool_response>\n{content or ''}\n</tool_response>"}
+    written = [content] if content else []
+    for called in message.get("tool_calls") or []:
+        function = called["function"]
+        written.append(write_call(Call(function["name"], function["arguments"])))
+    return {"role": message["role"], "content": "\n".join(written)}
+
+
+def _chosen(tools: Sequence[JSON], choice: str | JSON) -> tuple[list[JSON], bool]:
+    """The tools that `tool_choice` leaves, and whether one of them must be called."""
+    names = [_name(tool, index) for index, tool in enumerate(tools)]
+    if choice in {"auto", "required"} if isinstance(choice, str) else False:
+        return list(tools), bool(tools) and choice == "required"
+    if choice == "none":
+        return [], False
+    wanted, enforce = _named(choice)
+    if wanted is None or not set(wanted) <= set(names):
+        raise ModelRejectedRow(
+            f"tool_choice {choice!r:.200} fits none of the tools: {', '.join(names) or 'none'}",
+            hint="auto, none, required, or the name of a tool of the same request",
+        )
+    kept = [tool for tool, name in zip(tools, names, strict=True) if name in wanted]
+    return kept, enforce
+
+
+def _named(choice: str | JSON) -> tuple[list[str] | None, bool]:
+    if not isinstance(choice, Mapping):
+        return None, False
+    allowed = choice.get("allowed_tools")
+    if isinstance(allowed, Mapping):
+        names = [_name(tool, index) for index, tool in enumerate(allowed.get("tools") or [])]
+        return names, allowed.get("mode") == "required"
+    function = choice.get("function")
+    return ([function["name"]] if isinstance(function, Mapping) else None), True
+
+
+def _name(tool: JSON, index: int) -> str:
+    function = tool.get("function")
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ModelRejectedRow(
+            f"/tools/{index}/function/name: a tool needs a name",
+            hint="`palestra doctor tools FILE` checks the tools of every row",
+        )
+    name: str = function["name"]
+    return name
+
+
+def call_schema(tools: Sequence[JSON]) -> JSON:
+    """The JSON schema of one call of one of the tools.
+
+    Each tool's parameters stand whole under `$defs`, their own references re-rooted there.
+    """
+    definitions: JSON = {}
+    calls: list[JSON] = []
+    for index, tool in enumerate(tools):
+        function = tool["function"]
+        root = f"#/$defs/{index}"
+        parameters = function.get("parameters") or {"type": "object", "properties": {}}
+        definitions[str(index)] = _rerooted(parameters, root)
+        properties = {"name": {"const": function["name"]}, "arguments": {"$ref": root}}
+        calls.append(
+            {"type": "object", "properties": properties, "required": ["name", "arguments"]}
+        )
+    return {"$defs": definitions, "anyOf": calls}
+
+
+def _rerooted(schema: Any, root: str) -> Any:
+    if isinstance(schema, list):
+        return [_rerooted(entry, root) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: root + value.removeprefix("#")
+        if key == "$ref" and isinstance(value, str) and value.startswith("#")
+        else _rerooted(value, root)
+        for key, value in schema.items()
+    }

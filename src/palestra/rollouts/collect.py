@@ -1,0 +1,153 @@
+"""Collecting: run every remaining row, at most so many at once, and write down how each ended.
+
+A failed rollout is data: it is recorded and its siblings carry on. Anything else (a full disk,
+a rejected API key, a dead server, cancellation) ends the whole collection.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from palestra.errors import (
+    CallError,
+    CredentialsRejected,
+    RowIdentity,
+)
+from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.journal import Journal
+from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
+from palestra.schema import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RolloutKey, VerifyResponse
+from palestra.transport import Activity, CallContext, ServerClient, calling
+
+ATTEMPT_PAUSE_S = 1.0
+SYNC_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a collection; `rollout_timeout_s` covers one attempt."""
+
+    in_flight: int | None = None
+    rollout_timeout_s: float = 3600.0
+    max_attempts: int = 3
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a live view may look at while a collection runs."""
+
+    accounting: Accounting
+    in_flight: dict[RolloutKey, Activity] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+    last_failure: str = ""
+
+
+class Collector:
+    """Runs rows against their agents through `client`."""
+
+    def __init__(
+        self,
+        client: ServerClient,
+        journal: Journal,
+        accounting: Accounting,
+        *,
+        limits: Limits,
+        run_id: str = "",
+    ) -> None:
+        self._client = client
+        self._journal = journal
+        self._accounting = accounting
+        self._limits = limits
+        self._run_id = run_id
+        self.progress = Progress(accounting)
+
+    async def collect(self, rows: Iterable[Mapping[str, Any]], *, count: int) -> None:
+        """Run `rows`, of which there are `count`. Raises what ended the collection early."""
+        pending = iter(rows)
+        workers = min(count, self._limits.in_flight or count)
+        done = asyncio.Event()
+
+        async def worker() -> None:
+            # The shared iterator is the back-pressure: a row is read when it can run.
+            for row in pending:
+                await self._rollout(row)
+
+        async with asyncio.TaskGroup() as tasks:
+            syncing = tasks.create_task(self._sync(done), name="journal sync")
+            async with asyncio.TaskGroup() as running:
+                for _ in range(workers):
+                    running.create_task(worker())
+            done.set()
+            await syncing
+
+    async def _sync(self, done: asyncio.Event) -> None:
+        while not done.is_set():
+            try:
+                async with asyncio.timeout(SYNC_EVERY_S):
+                    await done.wait()
+            except TimeoutError:
+                pass
+            await asyncio.to_thread(self._journal.sync)
+
+    async def _rollout(self, row: Mapping[str, Any]) -> None:
+        """All attempts of one rollout."""
+        key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+        activity = Activity()
+        self.progress.in_flight[key] = activity
+        try:
+            for attempt in range(1, self._limits.max_attempts + 1):
+                result = await self._attempt(row, key, attempt, activity)
+                self._journal.append(result)
+                if self._count(result):
+                    return
+                activity.now("waiting", "the next attempt")
+                await asyncio.sleep(ATTEMPT_PAUSE_S * attempt)
+        finally:
+            del self.progress.in_flight[key]
+
+    def _count(self, result: Scored | Failed) -> bool:
+        """Account for one attempt; whether it was the rollout's last."""
+        if isinstance(result, Scored):
+            self._accounting.score(result.outcome, result.reward, result.output_tokens)
+            return True
+        self.progress.last_failure = f"{result.key} {result.outcome.value}: {result.message}"
+        if result.terminal:
+            self._accounting.fail(result.outcome)
+            return True
+        self._accounting.retried_attempts += 1
+        return False
+
+    async def _attempt(
+        self, row: Mapping[str, Any], key: RolloutKey, attempt: int, activity: Activity
+    ) -> Scored | Failed:
+        agent = str(row[AGENT_REF]["name"])
+        limit_s = self._limits.rollout_timeout_s
+        started_at, started = time.time(), time.monotonic()
+        context = CallContext(
+            row=RowIdentity(key.task, key.rollout, attempt, agent, self._run_id),
+            deadline=started + limit_s,
+            activity=activity,
+        )
+        try:
+            with calling(context):
+                async with asyncio.timeout(limit_s):
+                    peer = self._client.peer(agent)
+                    result = await peer.call("/run", row, VerifyResponse)
+                    return scored(row, result)
+        except CredentialsRejected:
+            # Every other rollout would fail the same way: say it once and stop.
+            raise
+        except TimeoutError:
+            error: CallError = timed_out(activity.describe(), limit_s)
+        except CallError as failure:
+            error = failure
+        return failed(
+            row,
+            error,
+            attempt=attempt,
+            max_attempts=self._limits.max_attempts,
+            started_at=started_at,
+            elapsed_s=time.monotonic() - started,
+        )

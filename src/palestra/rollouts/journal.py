@@ -1,0 +1,119 @@
+"""The journal: append-only files with one writer, each row written whole before it counts.
+
+A row reaches the operating system before it is acknowledged, so a killed process loses nothing
+it acknowledged; a crash of the machine may cost what came since the last `sync`. What a kill
+can leave is a torn last line, which `repair` drops on the next start.
+"""
+
+import os
+from pathlib import Path
+from typing import IO, Self
+
+import orjson
+
+from palestra.errors import InputDataError, RunFailed
+from palestra.rollouts.results import Failed, Scored
+from palestra.rollouts.settings import RunPaths
+
+
+class JournalFailed(RunFailed):
+    """A row could not be written; what was acknowledged before is intact."""
+
+
+class Journal:
+    """Writes scored rows and failures. Use as a context manager."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+        self._scored: IO[bytes] | None = None
+        self._failures: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._scored = self._paths.output.open("ab", buffering=0)
+            self._failures = self._paths.failures.open("ab", buffering=0)
+        except OSError as error:
+            raise InputDataError(f"{error.filename}: {error.strerror}") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (self._scored, self._failures):
+            if file is not None:
+                file.close()
+        if self._failures is not None and self._paths.failures.stat().st_size == 0:
+            self._paths.failures.unlink()
+
+    def append(self, result: Scored | Failed) -> None:
+        """Write one row. Raises JournalFailed when the disk will not take it."""
+        file = self._scored if isinstance(result, Scored) else self._failures
+        if file is None:
+            raise JournalFailed("the journal is not open")
+        start = file.tell()
+        data = result.line + b"\n"
+        try:
+            written = 0
+            while written < len(data):
+                written += file.write(data[written:])
+        except OSError as error:
+            _forget(file, start)
+            raise JournalFailed(
+                f"{file.name}: {error.strerror} after {start} bytes",
+                hint="make room, then run again with resume_from_cache: what is written is intact",
+            ) from error
+
+    def sync(self) -> None:
+        """Make everything written so far survive a crash of the machine."""
+        for file in (self._scored, self._failures):
+            if file is not None:
+                os.fsync(file.fileno())
+
+
+def _forget(file: IO[bytes], size: int) -> None:
+    """Cut a half-written row off again, if the disk still allows that."""
+    try:
+        file.truncate(size)
+    except OSError:
+        return
+
+
+def repair(path: Path) -> int:
+    """Drop a torn last line; the number of bytes dropped.
+
+    A line is torn when its line break is missing, whatever it looks like: it was never
+    acknowledged.
+    """
+    if not path.exists():
+        return 0
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        kept = _end_of_last_whole_line(file, size)
+        if kept < size:
+            file.truncate(kept)
+    return size - kept
+
+
+def _end_of_last_whole_line(file: IO[bytes], size: int) -> int:
+    block = 1 << 16
+    end = size
+    while end > 0:
+        start = max(0, end - block)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def write_whole(path: Path, value: object) -> None:
+    """Write `value` as indented JSON beside `path`, then put it in place."""
+    beside = path.with_name(path.name + ".tmp")
+    try:
+        with beside.open("wb") as file:
+            file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise JournalFailed(f"{path}: {error.strerror}") from error

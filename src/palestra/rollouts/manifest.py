@@ -1,0 +1,87 @@
+"""The manifest: what a run was made from, so that it is never continued as something else."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from palestra.errors import InputDataError
+from palestra.rollouts.journal import write_whole
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`semantics`: what rewards depend on (rows, model, sampling, verifier settings, prompt)."""
+
+    input_digest: str
+    semantics: Mapping[str, Any]
+    requested: int
+    tasks: int
+    version: str
+    format: int = FORMAT
+
+    @property
+    def digest(self) -> str:
+        """One fingerprint of everything that rewards depend on."""
+        held = orjson.dumps([self.input_digest, self.semantics], option=orjson.OPT_SORT_KEYS)
+        return hashlib.sha256(held).hexdigest()
+
+    def write(self, path: Path, *, ended: Mapping[str, int] | None = None) -> None:
+        """Write it whole, with the counts so far."""
+        write_whole(
+            path,
+            {
+                "format": self.format,
+                "digest": self.digest,
+                "input_digest": self.input_digest,
+                "semantics": self.semantics,
+                "requested": self.requested,
+                "tasks": self.tasks,
+                "palestra_version": self.version,
+                "ended": dict(ended or {}),
+            },
+        )
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read one. Raises InputDataError when it is missing, broken, or of a newer version."""
+    try:
+        held = orjson.loads(path.read_bytes())
+        if held["format"] > FORMAT:
+            raise InputDataError(
+                f"{path} was written by a newer Palestra (format {held['format']}, "
+                f"this one reads up to {FORMAT})",
+                hint="continue this run with the version that started it, or --overwrite",
+            )
+        return Manifest(
+            input_digest=held["input_digest"],
+            semantics=held["semantics"],
+            requested=held["requested"],
+            tasks=held["tasks"],
+            version=held["palestra_version"],
+            format=held["format"],
+        )
+    except OSError as error:
+        raise InputDataError(
+            f"{path}: {error.strerror}; without it the run cannot be continued safely",
+            hint="start again with --overwrite",
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputDataError(
+            f"{path} is not a manifest ({error!r})", hint="start again with --overwrite"
+        ) from error
+
+
+def differences(old: Any, new: Any, at: str = "") -> list[str]:
+    """What differs between two values, one line per leaf: `path: old -> new`."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        found: list[str] = []
+        for key in sorted({*old, *new}):
+            found += differences(old.get(key), new.get(key), f"{at}.{key}" if at else str(key))
+        return found
+    return [] if old == new else [f"{at}: {old!r} -> {new!r}"]

@@ -1,0 +1,54 @@
+"""Prompt templates: a YAML file with `user` and perhaps `system`, filled from row fields."""
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from palestra.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    """A template with `{field}` placeholders."""
+
+    user: str
+    system: str = ""
+
+    def missing(self, row: Mapping[str, Any]) -> list[str]:
+        """Placeholders that `row` has no field for."""
+        wanted = {
+            name.split(".")[0].split("[")[0]
+            for text in (self.system, self.user)
+            for _, name, _, _ in string.Formatter().parse(text)
+            if name
+        }
+        return sorted(wanted - row.keys())
+
+    def fill(self, row: Mapping[str, Any]) -> list[dict[str, str]]:
+        """The messages of one row."""
+        messages = [{"role": "user", "content": self.user.format(**row)}]
+        if self.system:
+            messages.insert(0, {"role": "system", "content": self.system.format(**row)})
+        return messages
+
+
+def load_prompt(path: Path) -> PromptTemplate:
+    """Read a template. Raises ConfigError when it is missing or has no `user` text."""
+    try:
+        read = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"prompt_config {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"prompt_config {path} is not YAML: {error}") from error
+    if not isinstance(read, dict) or not isinstance(read.get("user"), str):
+        raise ConfigError(f"prompt_config {path} needs a text under `user`")
+    unknown = sorted(set(read) - {"user", "system"})
+    if unknown:
+        raise ConfigError(
+            f"prompt_config {path}: unknown {', '.join(unknown)}", hint="known: user, system"
+        )
+    return PromptTemplate(user=read["user"], system=str(read.get("system") or ""))

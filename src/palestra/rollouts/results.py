@@ -1,0 +1,155 @@
+"""How one requested rollout ended, ready to be written down."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError
+from palestra.schema import (
+    AGENT_REF,
+    FAILURE_CLASS,
+    FAILURE_LAYER,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Outcome,
+    RolloutKey,
+    encode_json,
+    fields_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A rollout with its reward. `line` is the result row as JSON, without a line break."""
+
+    key: RolloutKey
+    outcome: Outcome
+    reward: float
+    line: bytes
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One failed attempt. `terminal` means that no other attempt will follow."""
+
+    key: RolloutKey
+    outcome: Outcome
+    layer: Layer
+    message: str
+    line: bytes
+    terminal: bool
+
+
+_OUTCOME_OF = {
+    FailureKind.POLICY: Outcome.POLICY_ERROR,
+    FailureKind.INFRA: Outcome.INFRA_ERROR,
+    FailureKind.DATA: Outcome.DATA_ERROR,
+    FailureKind.VERIFIER: Outcome.VERIFIER_ERROR,
+    FailureKind.JUDGE: Outcome.JUDGE_ERROR,
+    FailureKind.TIMEOUT: Outcome.TIMEOUT,
+    FailureKind.CANCELLED: Outcome.CANCELLED,
+    # A rejected key or setting is an infrastructure failure to the rollout it struck.
+    FailureKind.CONFIG: Outcome.INFRA_ERROR,
+}
+
+WORTH_ANOTHER_ATTEMPT = frozenset(
+    {Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcome.JUDGE_ERROR, Outcome.TIMEOUT}
+)
+"""Classes that another attempt may turn into a score. A verifier that raised would raise again."""
+
+
+def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
+    """The result row of a verify response. Raises VerifierError without a finite reward."""
+    fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
+    reward = fields.get("reward")
+    if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
+        raise VerifierError(
+            f"the verify response has reward {reward!r}, which is no reward",
+            hint="verify must return a finite number as `reward`",
+        )
+    key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+    line = encode_json(
+        {
+            **fields,
+            TASK_INDEX: key.task,
+            ROLLOUT_INDEX: key.rollout,
+            AGENT_REF: row[AGENT_REF],
+        }
+    )
+    response = fields.get("response")
+    return Scored(
+        key=key,
+        outcome=Outcome.TRUNCATED if _truncated(response) else Outcome.SCORED,
+        reward=float(reward),
+        line=line,
+        output_tokens=_output_tokens(response),
+    )
+
+
+def failed(
+    row: Mapping[str, Any],
+    error: CallError,
+    *,
+    attempt: int,
+    max_attempts: int,
+    started_at: float,
+    elapsed_s: float,
+) -> Failed:
+    """The failures-file row of one attempt. `started_at`: seconds since the epoch."""
+    outcome = _OUTCOME_OF[error.kind]
+    layer = error.layer
+    retriable = error.retriable and outcome in WORTH_ANOTHER_ATTEMPT
+    terminal = not retriable or attempt >= max_attempts
+    key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+    evidence = error.evidence
+    described: dict[str, Any] = {
+        TASK_INDEX: key.task,
+        ROLLOUT_INDEX: key.rollout,
+        AGENT_REF: row[AGENT_REF],
+        "attempt": attempt,
+        FAILURE_CLASS: outcome.value,
+        FAILURE_LAYER: layer.value,
+        FAILURE_TERMINAL: terminal,
+        "message": error.message,
+        "hint": error.hint,
+        "hops": [
+            {"server": hop.server, "url": hop.url, "status": hop.status, "body": hop.body}
+            for hop in evidence.hops
+        ],
+        "started_at": started_at,
+        "elapsed_s": round(elapsed_s, 3),
+    }
+    if evidence.problems:
+        described["problems"] = [
+            {"pointer": p.pointer, "expected": p.expected} for p in evidence.problems
+        ]
+    if evidence.traceback:
+        described["traceback"] = evidence.traceback
+    return Failed(key, outcome, layer, error.message, encode_json(described), terminal)
+
+
+def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:
+    """The failure of a rollout that took longer than it may."""
+    return DeadlineExceeded(
+        f"not done within {limit_s:.0f} s; it was awaiting {activity}",
+        hint="raise rollout_timeout, or find out why that is slow",
+    )
+
+
+def _truncated(response: Any) -> bool:
+    details = _get(response, "incomplete_details")
+    return details is not None and _get(details, "reason") == "max_output_tokens"
+
+
+def _output_tokens(response: Any) -> int:
+    tokens = _get(_get(response, "usage"), "output_tokens")
+    return tokens if isinstance(tokens, int) else 0
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

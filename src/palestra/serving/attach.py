@@ -1,0 +1,119 @@
+"""Finding a fleet that already runs, and calling it from another process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from palestra.errors import ConfigError, DeadlineExceeded, InfraError, RunFailed
+from palestra.serving.head import DEFAULT_PORT
+from palestra.serving.runfile import RunFile, live_run_files, read_run_file
+from palestra.transport import HttpTransport, Target
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+HEAD_TIMEOUT_S = 5.0
+
+
+class NoFleet(RunFailed):
+    """No fleet answers at the head's address."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadAddress:
+    """Where a command looks for its fleet. Port 0 means: the only one that runs here."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> "HeadAddress":
+        """As `head_server.host` and `head_server.port` say."""
+        settings = tree.get("head_server") or {}
+        host = str(settings.get("host") or tree.get("default_host") or "127.0.0.1")
+        return cls(host, int(settings.get("port", DEFAULT_PORT)))
+
+    @property
+    def url(self) -> str:
+        """`http://host:port`."""
+        return f"http://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedFleet:
+    """A running fleet: its configuration (YAML, secrets masked) and its instances."""
+
+    address: HeadAddress
+    config_yaml: str
+    instances: tuple[Mapping[str, Any], ...]
+
+    def targets(self) -> dict[str, Target]:
+        """Where each instance is. One that only lives inside its process cannot be reached."""
+        return {
+            str(item["name"]): Target(
+                str(item["name"]),
+                str(item["server_type"]),
+                tuple(item.get("urls") or (item["url"],)),
+            )
+            for item in self.instances
+        }
+
+
+async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
+    """Ask the head server at `address` for its fleet.
+
+    Raises NoFleet when nothing answers, ConfigError when something else does.
+    """
+    address, run = _locate(address)
+    status = await _get(http, address, "/")
+    if not isinstance(status, Mapping) or "nonce" not in status:
+        raise ConfigError(
+            f"what answers at {address.url} is not the head server of a fleet",
+            hint="++head_server.port=<port> names another one",
+        )
+    if run is None and address.host in LOOPBACK:
+        raise ConfigError(
+            f"the fleet at {address.url} belongs to another user or run directory",
+            hint="set PALESTRA_RUN_DIR to the one it was started with",
+        )
+    if run is not None and status["nonce"] != run.nonce:
+        raise ConfigError(
+            f"the fleet at {address.url} is not the one that was started here "
+            f"(process {run.pid}); another one took its port",
+            hint="start yours again with ++head_server.port=0",
+        )
+    return AttachedFleet(
+        address=address,
+        config_yaml=str(await _get(http, address, "/global_config_dict_yaml")),
+        instances=tuple(await _get(http, address, "/server_instances")),
+    )
+
+
+def _locate(address: HeadAddress) -> tuple[HeadAddress, RunFile | None]:
+    if address.port != 0:
+        return address, read_run_file(address.port)
+    live = live_run_files()
+    if not live:
+        raise NoFleet("no fleet of yours is running", hint="start one with `palestra run`")
+    if len(live) > 1:
+        listed = ", ".join(f"{run.port} (process {run.pid})" for run in live)
+        raise ConfigError(
+            f"several fleets are running; their head ports: {listed}",
+            hint="say which one: ++head_server.port=<port>",
+        )
+    return HeadAddress(live[0].host, live[0].port), live[0]
+
+
+async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
+    try:
+        reply = await http.send("GET", address.url + path, timeout_s=HEAD_TIMEOUT_S)
+    except (InfraError, DeadlineExceeded) as error:
+        raise NoFleet(
+            f"no fleet answers at {address.url} ({error.message})",
+            hint="start one with `palestra run` (or ng_run), or give config_paths to run the "
+            "servers inside this command",
+        ) from error
+    try:
+        return orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        return None

@@ -1,0 +1,48 @@
+"""From an instance's configuration to a server object."""
+
+from typing import Any
+
+from palestra.config import InstanceConfig, settings_from
+from palestra.errors import ConfigError
+from palestra.serving.loading import load_server_class
+from palestra.serving.server import Server
+from palestra.transport import AiohttpTransport, HttpTransport, ServerClient, Target
+
+GLOBAL_LIMIT = "global_aiohttp_connector_limit"
+GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
+GLOBAL_DEBUG = "global_aiohttp_client_request_debug"
+
+
+def http_transport(tree: Any) -> HttpTransport:
+    """The HTTP client of one process, as the configuration bounds it."""
+    return AiohttpTransport(
+        limit=int(tree.get(GLOBAL_LIMIT) or 102_400),
+        # A run needs as many connections to its endpoint as rollouts in flight: per-host
+        # limits below that turn one burst into waves, so the default is the overall limit.
+        limit_per_host=int(tree.get(GLOBAL_LIMIT_PER_HOST) or 0),
+    )
+
+
+def server_client(
+    targets: dict[str, Target], tree: Any, *, token: str = "", http: HttpTransport | None = None
+) -> ServerClient:
+    """The client with which the servers of one process call each other."""
+    return ServerClient(
+        targets,
+        http or http_transport(tree),
+        debug=bool(tree.get(GLOBAL_DEBUG, False)),
+        token=token,
+    )
+
+
+def build_server(instance: InstanceConfig, client: ServerClient) -> Server:
+    """The server object of `instance`, not started yet.
+
+    Raises ConfigError when its entrypoint or its settings are wrong.
+    """
+    if instance.folder is None:
+        raise ConfigError(f"{instance.name} is remote: there is nothing to build here")
+    cls = load_server_class(instance.folder / instance.entrypoint)
+    settings_model: Any = cls.model_fields["config"].annotation
+    settings = settings_from(settings_model, instance)
+    return cls(config=settings, server_client=client)

@@ -1,0 +1,326 @@
+"""A fleet: every instance of a configuration, running, watched, and stopped as one.
+
+    async with Fleet(config, placement="embedded") as fleet:
+        ... fleet.client ...
+
+Entering returns when every server is ready; leaving stops all of them, whatever happened. When
+a server process ends by itself, `fleet.failure` is set and `fleet.watch()` raises.
+"""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+from palestra.config import InstanceConfig, Redactor, ResolvedConfig
+from palestra.errors import ConfigError, DeadlineExceeded, InfraError, ServerDied
+from palestra.serving.build import build_server, server_client
+from palestra.serving.child import Child
+from palestra.serving.instance import RunningInstance, State
+from palestra.serving.listener import serving
+from palestra.serving.server import Server
+from palestra.serving.sockets import holder_of, listen, listen_in_range, raise_descriptor_limit
+from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
+from palestra.serving.worker import WorkOrder
+from palestra.transport import Target, new_id
+
+EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
+START_TIMEOUT_S = 120.0
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def placement_of(instance: InstanceConfig, default: str) -> str:
+    """Where `instance` is to live. Raises ConfigError for a placement that cannot be."""
+    if instance.placement is not None:
+        return instance.placement
+    if default == EMBEDDED and instance.folder is not None:
+        needs_own = instance.num_workers > 1 or unsatisfied(requirements_of(instance.folder))
+        return PROCESS if needs_own else EMBEDDED
+    return default
+
+
+@final
+class Fleet:
+    """All servers of one configuration. `default_placement` applies where a config is silent."""
+
+    def __init__(
+        self,
+        config: ResolvedConfig,
+        *,
+        default_placement: str = EMBEDDED,
+        on_line: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self.config = config
+        self._default = default_placement
+        self._redact = Redactor(config.secrets)
+        self._on_line = on_line or _ignore
+        self._token = str(config.tree.get("fleet_token") or "")
+        self._secret = new_id()
+        self._targets: dict[str, Target] = {}
+        self._servers: list[Server] = []
+        self._children: list[Child] = []
+        self._watchers: list[asyncio.Task[None]] = []
+        self._failed = asyncio.Event()
+        self.failure: ServerDied | None = None
+        self.instances: dict[str, RunningInstance] = {}
+        self.client = server_client(self._targets, config.tree, token=self._token)
+
+    async def __aenter__(self) -> Self:
+        raise_descriptor_limit()
+        self._check_hosts()
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del kind, error, trace
+        await self._stop()
+
+    async def watch(self) -> None:
+        """Wait until a server process ends by itself, and raise the `ServerDied` that says how."""
+        await self._failed.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def server(self, name: str) -> Server | None:
+        """The server object of an embedded instance."""
+        local = self._targets[name].local if name in self._targets else None
+        return local if isinstance(local, Server) else None
+
+    # Starting
+
+    async def _start(self) -> None:
+        placed = {
+            instance: placement_of(instance, self._default)
+            for instance in self.config.instances.values()
+        }
+        exposed = PROCESS in placed.values()
+        sockets = {
+            instance.name: self._sockets(instance, placement, exposed=exposed)
+            for instance, placement in placed.items()
+        }
+        for instance, placement in placed.items():
+            self._announce(instance, placement, sockets[instance.name])
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for instance, placement in placed.items():
+                    tasks.create_task(self._bring_up(instance, placement, sockets[instance.name]))
+        except ExceptionGroup as group:
+            raise _first(group) from None
+
+    async def _bring_up(
+        self, instance: InstanceConfig, placement: str, sockets: Sequence[socket.socket]
+    ) -> None:
+        limit_s = self._start_timeout()
+        try:
+            async with asyncio.timeout(limit_s):
+                if placement == EMBEDDED:
+                    await self._embed(instance, sockets)
+                elif placement == PROCESS:
+                    await self._spawn(instance, sockets)
+                else:
+                    await self._wait_ready(instance.name)
+        except TimeoutError:
+            raise ServerDied(
+                f"{instance.name} was not ready within {limit_s:.0f} s",
+                hint="its log may say why; ++start_timeout=<seconds> gives it longer",
+            ) from None
+
+    def _start_timeout(self) -> float:
+        return float(self.config.tree.get("start_timeout") or START_TIMEOUT_S)
+
+    def _check_hosts(self) -> None:
+        """Anything reachable from outside needs the fleet's token."""
+        outside = [
+            f"{instance.name} ({instance.host})"
+            for instance in self.config.instances.values()
+            if instance.placement != REMOTE and instance.host not in LOOPBACK
+        ]
+        if outside and not self._token:
+            raise ConfigError(
+                f"not on loopback, and no token to protect it: {', '.join(outside)}",
+                hint="set ++fleet_token=<a long random text>, the same for every command",
+            )
+
+    def _sockets(
+        self, instance: InstanceConfig, placement: str, *, exposed: bool
+    ) -> list[socket.socket]:
+        if placement == REMOTE or (placement == EMBEDDED and not exposed):
+            return []
+        found: list[socket.socket] = []
+        for index in range(instance.num_workers if placement == PROCESS else 1):
+            if instance.port is not None and index == 0:
+                found.append(_listen_on(instance))
+            else:
+                found.append(self._any_port(instance.host))
+        return found
+
+    def _any_port(self, host: str) -> socket.socket:
+        tree = self.config.tree
+        explicit = {i.port for i in self.config.instances.values() if i.port is not None}
+        disallowed = set(tree.get("disallowed_ports") or ())
+        head = (tree.get("head_server") or {}).get("port", 11000)
+        return listen_in_range(
+            host,
+            int(tree.get("port_range_low") or 10001),
+            int(tree.get("port_range_high") or 20000),
+            explicit | disallowed | {head},
+        )
+
+    def _announce(
+        self, instance: InstanceConfig, placement: str, sockets: Sequence[socket.socket]
+    ) -> None:
+        urls = tuple(f"http://{instance.host}:{sock.getsockname()[1]}" for sock in sockets)
+        if placement == REMOTE:
+            if instance.port is None:
+                raise ConfigError(f"{instance.name} is remote: its `host` and `port` are needed")
+            urls = (f"http://{instance.host}:{instance.port}",)
+        self._targets[instance.name] = Target(instance.name, instance.type, urls)
+        self.instances[instance.name] = RunningInstance(
+            name=instance.name,
+            server_type=instance.type,
+            implementation=instance.implementation,
+            placement=placement,
+            urls=urls,
+            started=time.time(),
+        )
+
+    async def _embed(self, instance: InstanceConfig, sockets: Sequence[socket.socket]) -> None:
+        server = await asyncio.to_thread(build_server, instance, self.client)
+        server.secure(secret=self._secret, token=self._token)
+        self._servers.append(server)
+        await server.start()
+        urls = self._targets[instance.name].urls
+        self._targets[instance.name] = Target(instance.name, instance.type, urls, server)
+        for sock in sockets:
+            self._watchers.append(
+                asyncio.create_task(_serve_forever(server, sock), name=f"listener {instance.name}")
+            )
+        self.instances[instance.name].state = State.HEALTHY
+
+    async def _spawn(self, instance: InstanceConfig, sockets: Sequence[socket.socket]) -> None:
+        if instance.folder is None:
+            raise ConfigError(f"{instance.name} has no folder to start a process from")
+        cache = cache_root(self.config.tree.get("uv_venv_dir"))
+        python = await interpreter_for(instance.folder, cache=cache)
+        children = [
+            await self._spawn_worker(instance, index, python, sock)
+            for index, sock in enumerate(sockets)
+        ]
+        self.instances[instance.name].pid = children[0].pid
+        await self._wait_ready(instance.name)
+
+    async def _spawn_worker(
+        self, instance: InstanceConfig, index: int, python: Path, sock: socket.socket
+    ) -> Child:
+        name = instance.name if instance.num_workers == 1 else f"{instance.name}#{index}"
+        order = WorkOrder(
+            instance=instance.name,
+            tree=dict(self.config.tree),
+            targets={t.name: (t.server_type, list(t.urls)) for t in self._targets.values()},
+            fd=sock.fileno(),
+            secret=self._secret,
+            token=self._token,
+        )
+        log_dir = self.config.tree.get("nemo_gym_log_dir")
+        child = await Child.spawn(
+            name,
+            [str(python), "-u", "-m", "palestra.serving.worker"],
+            order=order.encode(),
+            on_line=lambda who, line: self._on_line(who, self._redact(line)),
+            pass_fds=(sock.fileno(),),
+            log_path=_log_path(log_dir, name),
+        )
+        sock.close()
+        self._children.append(child)
+        self._watchers.append(asyncio.create_task(self._watch(instance.name, child)))
+        return child
+
+    async def _watch(self, name: str, child: Child) -> None:
+        ending = await child.ended()
+        if child.stopping:
+            return
+        running = self.instances[name]
+        before_ready = running.state is State.STARTING
+        running.state = State.DEAD
+        running.reason = ending.how
+        if self.failure is None:
+            self.failure = ending.as_error(before_ready=before_ready)
+        self._failed.set()
+
+    async def _wait_ready(self, name: str) -> None:
+        running = self.instances[name]
+        for url in running.urls:
+            while not await self._answers(url):
+                if self.failure is not None:
+                    raise self.failure
+                await asyncio.sleep(0.05)
+        running.state = State.HEALTHY
+
+    async def _answers(self, url: str) -> bool:
+        try:
+            reply = await self.client.http.send("GET", url + "/", timeout_s=2)
+        except (InfraError, DeadlineExceeded):
+            return False
+        return reply.status < 500
+
+    # Stopping
+
+    async def _stop(self) -> None:
+        for child in self._children:
+            child.stopping = True
+        await asyncio.gather(*(child.stop() for child in self._children), return_exceptions=True)
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        for server in self._servers:
+            with contextlib.suppress(Exception):
+                await server.stop()
+        await self.client.http.aclose()
+
+
+async def _serve_forever(server: Server, sock: socket.socket) -> None:
+    async with serving(server.asgi_app(), sock):
+        await asyncio.Event().wait()
+
+
+def _listen_on(instance: InstanceConfig) -> socket.socket:
+    port = instance.port or 0
+    try:
+        return listen(instance.host, port)
+    except OSError as error:
+        holder = holder_of(port) or "another program"
+        raise ConfigError(
+            f"{instance.name} cannot listen on {instance.host}:{port}: {error.strerror}; "
+            f"{holder} holds it",
+            hint="choose another port, or leave `port` out to get a free one",
+        ) from error
+
+
+def _log_path(log_dir: Any, name: str) -> Path | None:
+    if not log_dir:
+        return None
+    folder = Path(str(log_dir))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.log"
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first
+
+
+def _ignore(_name: str, _line: str) -> None:
+    return None

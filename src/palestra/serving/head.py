@@ -1,0 +1,101 @@
+"""The head server: the resolved configuration and the list of instances.
+
+It repeats the fleet's nonce, by which a command knows that it found its own fleet. Secrets are
+masked in whatever it answers: nobody needs them from here.
+"""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.responses import JSONResponse
+
+from palestra.config import ResolvedConfig, dump_yaml
+from palestra.errors import ConfigError
+from palestra.serving.fleet import Fleet
+from palestra.serving.instance import RunningInstance
+from palestra.serving.listener import serving
+from palestra.serving.runfile import RunFile, read_run_file, remove_run_file, write_run_file
+from palestra.serving.sockets import holder_of, listen
+from palestra.transport import new_id
+
+DEFAULT_PORT = 11000
+
+
+def head_app(
+    config: ResolvedConfig,
+    run: RunFile,
+    instances: Callable[[], Sequence[RunningInstance]],
+) -> FastAPI:
+    """The app of one fleet's head server."""
+    app = FastAPI(title="Palestra head server")
+    masked = dump_yaml(config)
+
+    @app.get("/")
+    async def status() -> dict[str, str]:
+        return {"status": "ok", "nonce": run.nonce}
+
+    @app.get("/global_config_dict_yaml")
+    async def global_config_dict_yaml() -> JSONResponse:
+        return JSONResponse(masked)
+
+    @app.get("/server_instances")
+    async def server_instances() -> JSONResponse:
+        return JSONResponse([instance.as_json() for instance in instances()])
+
+    return app
+
+
+@contextlib.asynccontextmanager
+async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
+    """Serve the fleet's head while the body runs, announced by a run file.
+
+    Raises ConfigError when its port is taken, naming the holder.
+    """
+    settings = fleet.config.tree.get("head_server") or {}
+    host = str(settings.get("host") or fleet.config.tree.get("default_host") or "127.0.0.1")
+    sock = _listen(host, int(settings.get("port", DEFAULT_PORT)))
+    run = RunFile(
+        host=host,
+        port=sock.getsockname()[1],
+        nonce=new_id(),
+        pid=os.getpid(),
+        started=time.time(),
+    )
+    app = head_app(fleet.config, run, lambda: list(fleet.instances.values()))
+    async with serving(app, sock):
+        write_run_file(run)
+        try:
+            yield run
+        finally:
+            remove_run_file(run)
+
+
+def check_head_port(tree: Mapping[str, Any]) -> None:
+    """Raise ConfigError now, before any server is started, when the head's port is taken."""
+    settings = tree.get("head_server") or {}
+    host = str(settings.get("host") or tree.get("default_host") or "127.0.0.1")
+    _listen(host, int(settings.get("port", DEFAULT_PORT))).close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return listen(host, port)
+    except OSError as error:
+        raise ConfigError(
+            f"the head server cannot listen on {host}:{port}: {_holder(port)} holds it",
+            hint="stop that one, or choose with ++head_server.port=<port> (0 picks a free one), "
+            "the same for every command of this fleet",
+        ) from error
+
+
+def _holder(port: int) -> str:
+    other = read_run_file(port)
+    if other is not None and other.alive():
+        minutes = (time.time() - other.started) / 60
+        return f"another fleet (process {other.pid}, started {minutes:.0f} min ago)"
+    return holder_of(port) or "another program"

@@ -1,0 +1,55 @@
+"""One running instance as the head server and the status command describe it."""
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """Where an instance is in its life."""
+
+    STARTING = "starting"
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+    DEAD = "dead"
+
+
+@dataclass(slots=True)
+class RunningInstance:
+    """Status of one instance; `started` is seconds since the epoch.
+
+    `urls` has one entry per worker, and none when the instance can only be reached in-process.
+    """
+
+    name: str
+    server_type: str
+    implementation: str
+    placement: str
+    urls: tuple[str, ...] = ()
+    pid: int | None = None
+    started: float = 0.0
+    state: State = State.STARTING
+    reason: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields of the head server's `/server_instances`."""
+        url = self.urls[0] if self.urls else ""
+        host, _, port = url.rpartition("://")[2].rpartition(":")
+        return {
+            "process_name": self.name,
+            "name": self.name,
+            "server_type": self.server_type,
+            "type": self.server_type,
+            "implementation": self.implementation,
+            "placement": self.placement,
+            "url": url,
+            "urls": list(self.urls),
+            "host": host,
+            "port": int(port) if port.isdigit() else None,
+            "pid": self.pid,
+            "start_time": self.started,
+            "uptime_seconds": round(time.time() - self.started, 1) if self.started else 0.0,
+            "status": self.state.value,
+            "reason": self.reason,
+        }

@@ -1,0 +1,63 @@
+"""Asking every server of a running fleet whether it answers."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.errors import CallError
+from palestra.serving.attach import AttachedFleet
+from palestra.serving.instance import State
+from palestra.transport import HttpTransport
+
+PROBE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """What one server looks like from outside. `uptime_s` is in seconds."""
+
+    name: str
+    server_type: str
+    url: str
+    pid: int | None
+    uptime_s: float
+    state: State
+    reason: str = ""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it answered."""
+        return self.state is State.HEALTHY
+
+
+async def probe(fleet: AttachedFleet, http: HttpTransport) -> list[ServerStatus]:
+    """The status of every instance, asked now, in the fleet's order."""
+    return list(await asyncio.gather(*(_probe_one(item, http) for item in fleet.instances)))
+
+
+def summary_line(statuses: list[ServerStatus]) -> str:
+    """The line that scripts look for."""
+    healthy = sum(status.healthy for status in statuses)
+    return f"{len(statuses)} servers found ({healthy} healthy, {len(statuses) - healthy} unhealthy)"
+
+
+async def _probe_one(item: Mapping[str, Any], http: HttpTransport) -> ServerStatus:
+    state, reason = State(item["status"]), str(item.get("reason") or "")
+    if state is State.HEALTHY and item["url"]:
+        try:
+            reply = await http.send("GET", f"{item['url']}/", timeout_s=PROBE_TIMEOUT_S)
+        except CallError as error:
+            state, reason = State.UNHEALTHY, error.message
+        else:
+            if reply.status >= 500:
+                state, reason = State.UNHEALTHY, f"GET / answered {reply.status}"
+    return ServerStatus(
+        name=str(item["name"]),
+        server_type=str(item["server_type"]),
+        url=str(item["url"]),
+        pid=item.get("pid"),
+        uptime_s=float(item.get("uptime_seconds") or 0),
+        state=state,
+        reason=reason,
+    )

@@ -1,0 +1,118 @@
+"""Environments for servers whose requirements this interpreter does not satisfy.
+
+A server's folder may list requirements. When they are not all installed here, a virtual
+environment is made once, cached by what was asked for, and the server runs in it. This
+interpreter's own packages stay visible behind the environment's, so Palestra itself is not
+installed again.
+"""
+
+import asyncio
+import hashlib
+import importlib.metadata
+import os
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from palestra.errors import ConfigError, ServerDied
+
+BUILD_TIMEOUT_S = 1200.0
+
+
+def requirements_of(folder: Path) -> tuple[str, ...]:
+    """What the folder's `requirements.txt` or `pyproject.toml` asks for, comments left out.
+
+    Raises ConfigError when it has both.
+    """
+    listed = folder / "requirements.txt"
+    project = folder / "pyproject.toml"
+    if listed.exists() and project.exists():
+        raise ConfigError(
+            f"{folder} has both requirements.txt and pyproject.toml", hint="keep one of them"
+        )
+    if project.exists():
+        declared = tomllib.loads(project.read_text()).get("project", {}).get("dependencies", [])
+        return tuple(str(item) for item in declared)
+    if not listed.exists():
+        return ()
+    lines = (line.split(" #")[0].strip() for line in listed.read_text().splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def unsatisfied(requirements: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that this interpreter lacks. Paths and options always count as lacking."""
+    return tuple(item for item in requirements if not _satisfied(item))
+
+
+def _satisfied(item: str) -> bool:
+    # Server folders written for a checkout of the framework point back at it; that is us.
+    if item.startswith(("-e", "--editable")) and ("nemo" in item.lower() or "../.." in item):
+        return True
+    try:
+        requirement = Requirement(item)
+    except InvalidRequirement:
+        return False
+    if requirement.marker is not None and not requirement.marker.evaluate():
+        return True
+    try:
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return requirement.name.lower().replace("_", "-") in {"nemo-gym", "palestra"}
+    return requirement.specifier.contains(version, prereleases=True)
+
+
+def cache_root(configured: str | None = None) -> Path:
+    """Where environments are cached."""
+    if configured:
+        return Path(configured)
+    base = os.environ.get("PALESTRA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    root = Path(base) if base else Path.home() / ".cache"
+    return (root if os.environ.get("PALESTRA_CACHE_DIR") else root / "palestra") / "venvs"
+
+
+async def interpreter_for(folder: Path, *, cache: Path) -> Path:
+    """The Python that can run the server in `folder`: this one, or one of a cached environment.
+
+    Raises ServerDied with the installer's last lines when the environment cannot be made.
+    """
+    missing = unsatisfied(requirements_of(folder))
+    if not missing:
+        return Path(sys.executable)
+    asked = "\n".join((sys.version, sys.prefix, *sorted(requirements_of(folder))))
+    venv = cache / hashlib.sha256(asked.encode()).hexdigest()[:20]
+    python = venv / "bin" / "python"
+    if (venv / "complete").exists():
+        return python
+    await _run([*_uv(), "venv", "--quiet", "--python", sys.executable, "--clear", str(venv)])
+    await _run([*_uv(), "pip", "install", "--quiet", "--python", str(python), *missing])
+    site = next((venv / "lib").glob("python*")) / "site-packages"
+    own = sysconfig.get_paths()["purelib"]
+    (site / "palestra_parent.pth").write_text(f"import site; site.addsitedir({own!r})\n")
+    (venv / "complete").write_text(asked)
+    return python
+
+
+def _uv() -> list[str]:
+    return [sys.executable, "-m", "uv"]
+
+
+async def _run(command: list[str]) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        async with asyncio.timeout(BUILD_TIMEOUT_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        raise ServerDied(
+            f"{' '.join(command)} did not end within {BUILD_TIMEOUT_S:.0f} s"
+        ) from None
+    if process.returncode != 0:
+        raise ServerDied(
+            f"{' '.join(command)} failed:\n{output.decode(errors='replace')[-2000:]}",
+            hint="check the server folder's requirements, and that uv is installed",
+        )

@@ -1,0 +1,105 @@
+"""The main of a server process: `python -m palestra.serving.worker`.
+
+Reads its work order from the first line of standard input, serves one instance on a socket
+that its parent bound, and stops when told to or when standard input ends, which is how it
+learns that its parent is gone.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from palestra.config import config_from_tree
+from palestra.errors import PalestraError
+from palestra.serving.build import build_server, server_client
+from palestra.serving.listener import serving
+from palestra.serving.sockets import raise_descriptor_limit
+from palestra.transport import Target
+
+STOP_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOrder:
+    """What one server process is to do. `targets`: instance -> (server type, urls)."""
+
+    instance: str
+    tree: dict[str, Any]
+    targets: dict[str, tuple[str, list[str]]]
+    fd: int
+    secret: str
+    token: str
+
+    def encode(self) -> bytes:
+        """One line of JSON."""
+        return orjson.dumps(
+            [self.instance, self.tree, self.targets, self.fd, self.secret, self.token],
+            option=orjson.OPT_NON_STR_KEYS,
+        )
+
+    @classmethod
+    def decode(cls, line: bytes) -> "WorkOrder":
+        """The inverse of `encode`."""
+        return cls(*orjson.loads(line))
+
+
+async def serve(order: WorkOrder) -> None:
+    """Build, start and serve the instance until a signal comes."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    instance = config_from_tree(order.tree).instance(order.instance)
+    targets = {
+        name: Target(name, server_type, tuple(urls))
+        for name, (server_type, urls) in order.targets.items()
+    }
+    client = server_client(targets, order.tree, token=order.token)
+    server = build_server(instance, client)
+    server.secure(secret=order.secret, token=order.token)
+    await server.start()
+    try:
+        async with serving(server.asgi_app(), socket.socket(fileno=order.fd)):
+            await stop.wait()
+    finally:
+        await server.stop()
+        await client.http.aclose()
+
+
+def stop_with_parent() -> None:
+    """End this process when standard input ends, politely and then for certain."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(65536):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(STOP_GRACE_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="parent watch").start()
+
+
+def main() -> int:
+    """Exit code 0 after an orderly stop, 1 when the server could not start or run."""
+    order = WorkOrder.decode(sys.stdin.buffer.readline())
+    stop_with_parent()
+    raise_descriptor_limit()
+    try:
+        import uvloop
+
+        uvloop.run(serve(order))
+    except PalestraError as error:
+        sys.stderr.write(f"{error.message}\n{'hint: ' + error.hint if error.hint else ''}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Interpolation, and the one list of everything that has no value."""
+
+import pytest
+from config_world import FLEET, POLICY, World
+
+from palestra.config.resolve import resolve
+from palestra.errors import ConfigError
+
+
+def test_interpolations_become_plain_values() -> None:
+    resolved = resolve({"a": {"b": [1, {"c": 2}]}, "x": "${a.b}", "y": "n=${a.b.1.c}", 3: "${y}"})
+
+    assert resolved["x"] == [1, {"c": 2}]
+    assert type(resolved["x"]) is list
+    assert type(resolved["x"][1]) is dict
+    assert (resolved["y"], resolved[3]) == ("n=2", "n=2")
+
+
+def test_environment_variables_are_read_through_oc_env(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_TEST_PORT", "8000")
+
+    resolved = resolve(
+        {"a": "${oc.env:PALESTRA_TEST_PORT}", "b": "${oc.decode:${oc.env:PALESTRA_TEST_PORT}}"}
+    )
+
+    assert resolved == {"a": "8000", "b": 8000}
+
+
+def test_an_escaped_interpolation_stays_as_text() -> None:
+    assert resolve({"a": "cost \\${x}"}) == {"a": "cost ${x}"}
+
+
+def test_everything_without_a_value_is_listed_at_once() -> None:
+    tree = {
+        "a": "???",
+        "b": {"c": "${nope}", "d": "${..a}", "e": "x${.gone}/${lost.key}"},
+        "l": ["${nope}"],
+        "env": "${oc.env:PALESTRA_NOT_SET}",
+        "fine": "${fine2}",
+        "fine2": 1,
+    }
+
+    with pytest.raises(ConfigError) as caught:
+        resolve(tree)
+
+    assert caught.value.message.splitlines() == [
+        "7 settings have no value:",
+        "  a has no value: ++a=<value>",
+        "  b.c needs nope: ++nope=<value>",
+        "  b.d needs a: ++a=<value>",
+        "  b.e needs b.gone: ++b.gone=<value>",
+        "  b.e needs lost.key: ++lost.key=<value>",
+        "  l.0 needs nope: ++nope=<value>",
+        "  env needs the environment variable PALESTRA_NOT_SET: export PALESTRA_NOT_SET=…",
+    ]
+
+
+def test_a_missing_policy_key_says_where_it_is_needed_and_how_to_give_it(world: World) -> None:
+    with pytest.raises(ConfigError) as caught:
+        world.load_text(FLEET)
+
+    needs = "policy_model.responses_api_models.openai_model.openai_api_key needs policy_api_key"
+    assert needs in caught.value.message
+    assert "++policy_api_key=<value>" in caught.value.message
+    assert "env.yaml" in caught.value.hint
+
+
+def test_a_chain_of_interpolations_names_the_key_at_its_end() -> None:
+    with pytest.raises(ConfigError, match=r"a needs c\.d"):
+        resolve({"a": "${b}", "b": "${c.d}"})
+
+
+def test_settings_without_a_value_are_empty_when_not_all_are_required(world: World) -> None:
+    config = world.load_text(FLEET + "x: ???\n", require_all=False)
+
+    assert config.tree["x"] == ""
+    assert config.instance("policy_model").settings["openai_api_key"] == ""
+
+
+def test_an_empty_port_counts_as_none_given(world: World) -> None:
+    text = "m: {resources_servers: {mcqa: {port: '${p}', num_workers: '???'}}}"
+
+    assert world.load_text(text, require_all=False).instance("m").port is None
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"a": "${b}", "b": "${a}"},
+        {"a": {"b": "${a}"}},
+        {"a": {"b": "${c}"}, "c": {"d": "${a}"}},
+    ],
+)
+def test_a_circle_of_interpolations_is_an_error_even_when_values_may_lack(tree: dict) -> None:
+    with pytest.raises(ConfigError, match="a"):
+        resolve(tree, require_all=False)
+
+
+def test_an_unknown_resolver_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="b: Unsupported interpolation type nope"):
+        resolve({"b": "${nope:1}"})
+
+
+@pytest.mark.parametrize("text", ["${", "a ${b", "${}"])
+def test_a_malformed_interpolation_is_an_error_that_does_not_repeat_it(text: str) -> None:
+    with pytest.raises(ConfigError, match="api_key: malformed") as caught:
+        resolve({"m": {"api_key": f"sk-abc{text}"}})
+    assert "sk-abc" not in caught.value.message
+
+
+def test_resolving_leaves_the_tree_as_it_was() -> None:
+    tree = {"a": "${x}/${y}", "b": [1]}
+
+    resolved = resolve(tree, require_all=False)
+    resolved["b"].append(2)
+
+    assert tree == {"a": "${x}/${y}", "b": [1]}
+
+
+def test_the_whole_tree_is_plain_python(world: World) -> None:
+    config = world.load_text(FLEET, *POLICY)
+
+    def kinds(value: object) -> set[type]:
+        if isinstance(value, dict):
+            return {dict}.union(*map(kinds, value.values()))
+        if isinstance(value, list):
+            return {list}.union(*map(kinds, value))
+        return {type(value)}
+
+    assert kinds(config.tree) == {dict, list, str}

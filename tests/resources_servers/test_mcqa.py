@@ -1,0 +1,187 @@
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from verifying import agrees, post_verify, recorded, said, server_of, verify
+
+from palestra.resources_servers.mcqa.app import GRAMMARS, McqaServer
+from palestra.schema import encode_json
+from palestra.transport import call_asgi
+
+OPTIONS = {"A": "Karyotyping", "B": "Southern blotting", "C": "Vitamin C", "D": "7/8"}
+ROW = {"options": [{letter: text} for letter, text in OPTIONS.items()], "expected_answer": "B"}
+
+
+def chosen(mode: str, text: str) -> str | None:
+    return GRAMMARS[mode](text, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        (r"so \boxed{B}", "B"),
+        (r"\boxed{A} no, \boxed{ B }", "B"),
+        (r"\[\boxed{(B).}\]", "B"),
+        (r"\boxed{\boxed{B}}", "B"),
+        (r"\boxed{B} and then \boxed{", "B"),
+        (r"let f(x) = {x. \boxed{B}", "B"),
+        (r"\boxed{b}", None),
+        (r"\boxed{E}", None),
+        (r"\boxed{AB}", None),
+        (r"\boxed{яB}", None),
+        (r"\boxed{\text{B}}", None),
+        (r"\boxed{B} or rather \boxed{nothing}", None),
+        ("B", None),
+        ("", None),
+    ],
+)
+def test_the_strict_box_holds_one_capital_letter(text: str, letter: str | None) -> None:
+    assert chosen("strict_single_letter_boxed", text) == letter
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        (r"\boxed{b}", "B"),
+        (r"\boxed{\text{B}}", "B"),
+        (r"\boxed{\textbf{(B)}}", "B"),
+        (r"$\boxed{\mathrm{ B }}$", "B"),
+        (r"\boxed{**B**}", "B"),
+        (r"\boxed{Option B}", "B"),
+        ("\\boxed{\uff22}", "B"),
+        (r"\boxed{B) Southern blotting}", "B"),
+        (r"\boxed{B: Southern}", "B"),
+        (r"\boxed{southern  BLOTTING.}", "B"),
+        (r"\boxed{C. Vitamin C}", "C"),
+        (r"\boxed{7/8}", "D"),
+        (r"\boxed{B) or C)}", None),
+        (r"\boxed{A, B}", None),
+        (r"\boxed{Southern}", None),
+        (r"\boxed{}", None),
+        ("Southern blotting", None),
+    ],
+)
+def test_the_lenient_box_holds_a_letter_or_the_text_of_an_option(
+    text: str, letter: str | None
+) -> None:
+    assert chosen("lenient_boxed", text) == letter
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("Answer: B", "B"),
+        ("Answer: A\nNo.\n**Final answer:** (b)\nBecause of that.", "B"),
+        ("The answer is: B.", "B"),
+        ("Answer:\nB", "B"),
+        ("answer\uff1aB", "B"),
+        (r"Answer: $\boxed{B}$ as shown", "B"),
+        ("Answer: Southern blotting", "B"),
+        ("Answer: A cat", None),
+        ("B", None),
+        ("Answer:", None),
+    ],
+)
+def test_what_follows_the_last_answer_colon_is_the_answer(text: str, letter: str | None) -> None:
+    assert chosen("lenient_answer_colon", text) == letter
+
+
+def test_options_of_the_same_text_cannot_be_chosen_by_it() -> None:
+    assert GRAMMARS["lenient_boxed"](r"\boxed{same}", {"A": "same", "B": "Same "}) is None
+
+
+def test_without_options_any_letter_may_be_chosen() -> None:
+    result = verify(server_of(McqaServer), {"expected_answer": "H"}, said(r"\boxed{H}"))
+
+    assert (result["reward"], result["extracted_answer"]) == (1.0, "H")
+
+
+def test_a_wrong_letter_is_reported_and_worth_nothing() -> None:
+    result = verify(server_of(McqaServer), ROW, said(r"\boxed{A}"))
+
+    assert (result["reward"], result["extracted_answer"]) == (0.0, "A")
+    assert result["expected_answer"] == "B"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("expected_answer", "Z"),
+        ("grading_mode", "lenient"),
+        ("template_metadata", {"output_regex": "(unclosed"}),
+    ],
+)
+def test_a_row_that_nobody_could_win_is_the_rows_fault(field: str, value: Any) -> None:
+    status, body = post_verify(server_of(McqaServer), {**ROW, field: value}, said("B"))
+
+    assert status == 422
+    assert body["error"]["type"] == "data_error"
+
+
+def test_a_rows_own_regex_replaces_its_grading_mode() -> None:
+    row = {**ROW, "template_metadata": {"output_regex": r"<pick>\s*(\w)\s*</pick>"}}
+
+    result = verify(server_of(McqaServer), row, said("<pick>A</pick> no: <pick> b </pick>"))
+
+    assert (result["reward"], result["extracted_answer"]) == (1.0, "B")
+
+
+def test_a_regex_that_finds_nothing_or_a_text_without_letters_is_no_answer() -> None:
+    row = {**ROW, "template_metadata": {"output_regex": "final (.*)"}}
+
+    assert verify(server_of(McqaServer), row, said("B"))["extracted_answer"] is None
+    assert verify(server_of(McqaServer), row, said("final 😀 word"))["reward"] == 0.0
+
+
+def test_a_regex_that_never_ends_is_stopped_and_is_no_answer() -> None:
+    row = {**ROW, "template_metadata": {"output_regex": "(a+)+$"}}
+
+    result = verify(server_of(McqaServer), row, said("a" * 60 + "B"))
+
+    assert (result["reward"], result["extracted_answer"]) == (0.0, None)
+
+
+pieces = st.sampled_from(
+    ["\\boxed", "{", "}", "\\text{", "answer", ":", "is", " ", "\n", "B", "b)", "я", "**", "\x00"]
+)
+
+
+@given(text=st.text() | st.lists(pieces).map("".join), mode=st.sampled_from(sorted(GRAMMARS)))
+def test_no_text_makes_a_grammar_raise_or_choose_a_letter_that_is_no_option(
+    text: str, mode: str
+) -> None:
+    assert chosen(mode, text) in {None, *OPTIONS}
+
+
+@pytest.mark.parametrize("mode", sorted(GRAMMARS))
+@pytest.mark.parametrize(
+    "piece", ["\\boxed{", "{", "}", "answer: ", "answer ", "\\boxed ", "\\text{", "B) ", " ", "\\"]
+)
+@pytest.mark.timeout(10)
+def test_reading_takes_time_in_proportion_to_the_text(mode: str, piece: str) -> None:
+    assert chosen(mode, piece * 200_000) is None
+
+
+def test_metrics_over_attempts_are_in_percent() -> None:
+    rows = [
+        {"_ng_task_index": 0, "_ng_rollout_index": n, "reward": reward, "extracted_answer": letter}
+        for n, (reward, letter) in enumerate([(1.0, "B"), (1.0, "B"), (0.0, None), (0.0, "A")])
+    ]
+    body = encode_json({"verify_responses": rows})
+    app = server_of(McqaServer).asgi_app()
+
+    reply = asyncio.run(call_asgi(app, "POST", "/aggregate_metrics", body=body))
+
+    metrics = orjson.loads(reply.body)
+    assert metrics["agent_metrics"]["pass@1/reward"] == 50.0
+    assert metrics["key_metrics"]["majority@4/reward"] == 100.0
+    assert metrics["key_metrics"]["pass@4/no_answer"] == 100.0
+
+
+def test_recorded_rollouts_get_the_reward_they_had() -> None:
+    server = server_of(McqaServer)
+
+    assert all(agrees(server, row, result) for row, result in recorded("mcqa"))

@@ -1,0 +1,52 @@
+"""What every environment ships: configs, five example rows, a README."""
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+import yaml
+from verifying import ENVIRONMENTS, example_rows
+
+from palestra.schema import ResponseCreateParams
+from palestra.serving import load_server_class
+
+NAMES = sorted(path.parent.name for path in ENVIRONMENTS.glob("*/app.py"))
+
+every_environment = pytest.mark.parametrize("name", NAMES)
+
+
+def config_of(name: str) -> dict[str, Any]:
+    return yaml.safe_load((ENVIRONMENTS / name / "configs" / f"{name}.yaml").read_text())
+
+
+@every_environment
+def test_the_entrypoint_defines_one_server_class(name: str) -> None:
+    settings = config_of(name)[name]["resources_servers"][name]
+
+    server_class = load_server_class(ENVIRONMENTS / name / settings["entrypoint"])
+
+    assert server_class.__name__.endswith("Server")
+
+
+@every_environment
+def test_the_config_binds_an_agent_to_the_environment_and_the_policy(name: str) -> None:
+    agent = config_of(name)[f"{name}_simple_agent"]["responses_api_agents"]["simple_agent"]
+
+    assert agent["resources_server"] == {"type": "resources_servers", "name": name}
+    assert agent["model_server"] == {"type": "responses_api_models", "name": "policy_model"}
+    assert (ENVIRONMENTS.parent / agent["datasets"][0]["jsonl_fpath"]).exists()
+
+
+@every_environment
+def test_five_example_rows_are_what_their_script_makes(name: str) -> None:
+    rows = example_rows(name)
+
+    assert len(rows) == 5
+    assert rows == import_module(f"palestra.resources_servers.{name}.example_rows").rows()
+    assert all(ResponseCreateParams.model_validate(row["responses_create_params"]) for row in rows)
+
+
+@every_environment
+def test_there_is_a_readme_and_data_made_for_training_is_ignored(name: str) -> None:
+    assert (ENVIRONMENTS / name / "README.md").read_text().startswith(f"# {name}\n")
+    assert "*train.jsonl" in (ENVIRONMENTS / name / "data" / ".gitignore").read_text()

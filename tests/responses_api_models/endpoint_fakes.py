@@ -1,0 +1,190 @@
+"""Fakes of model endpoints: they say what real ones were seen to say, nothing else.
+
+`VLLM` and `LLAMA_CPP` are answers captured from vLLM 0.32.0 and llama.cpp (xllamacpp 2026.10);
+the whole collection lies beside the repository, in `shared/data/vllm-captures`, when it is
+there.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
+from palestra.transport import HttpReply, HttpTransport, ServerClient
+
+CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "data" / "vllm-captures"
+
+
+def vllm_error(message: str, kind: str = "BadRequestError", code: int = 400) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+VLLM: dict[str, tuple[int, dict[str, Any]]] = {
+    "chat": (
+        200,
+        {
+            "id": "chatcmpl-a5ae7ffd938a0105",
+            "object": "chat.completion",
+            "created": 1795232517,
+            "model": "smollm2",
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {
+                        "role": "assistant",
+                        "content": "I'm glad you're enjoying the service.",
+                        "refusal": None,
+                        "function_call": None,
+                        "reasoning": None,
+                    },
+                    "logprobs": None,
+                    "finish_reason": "stop",
+                    "stop_reason": None,
+                }
+            ],
+            "usage": {
+                "prompt_tokens": 37,
+                "total_tokens": 47,
+                "completion_tokens": 10,
+                "prompt_tokens_details": None,
+                "completion_tokens_details": None,
+            },
+        },
+    ),
+    "prompt overflow": (
+        400,
+        vllm_error(
+            "This model's maximum context length is 2048 tokens. However, your prompt contains "
+            "at least 2049 input tokens, which exceeds this limit even without any output "
+            "tokens. Please reduce the length of the input prompt. "
+            "(parameter=input_tokens, value=2049)"
+        ),
+    ),
+    "max_tokens overflow": (
+        400,
+        vllm_error(
+            "max_tokens=100000 cannot be greater than max_model_len=2048. Please request fewer "
+            "output tokens. (parameter=max_tokens, value=100000)"
+        ),
+    ),
+    "max_tokens of a wrong type": (
+        400,
+        vllm_error(
+            "1 validation error:\n  {'type': 'int_parsing', 'loc': 'body.max_tokens', 'msg': "
+            "'Input should be a valid integer, unable to parse string as an integer', "
+            "'input': 'many'}",
+            "Bad Request",
+        ),
+    ),
+    "bad grammar": (400, vllm_error("Invalid grammar specification: 'triggers'")),
+    "wrong model": (
+        404,
+        vllm_error(
+            "The model `nope` does not exist. Valid aliases: smollm2.", "NotFoundError", 404
+        ),
+    ),
+    "wrong path": (404, {"detail": "Not Found"}),
+    "models": (200, {"object": "list", "data": [{"id": "smollm2", "object": "model"}]}),
+}
+
+LLAMA_CPP_OVERFLOW = {
+    "error": {
+        "code": 400,
+        "type": "exceed_context_size_error",
+        "message": "request (6031 tokens) exceeds the available context size (2048 tokens), "
+        "try increasing it",
+    }
+}
+
+
+def capture(name: str) -> dict[str, Any]:
+    """The answer in a capture file; skips the test where the captures are absent."""
+    path = CAPTURES / f"{name}.json"
+    if not path.exists():
+        pytest.skip(f"the captures are not beside this clone ({CAPTURES})")
+    response: dict[str, Any] = json.loads(path.read_text())["response"]
+    return response
+
+
+def reply(status: int, body: Any, **headers: str) -> HttpReply:
+    raw = body if isinstance(body, bytes) else orjson.dumps(body)
+    return HttpReply(status=status, body=raw, headers=headers)
+
+
+@dataclass
+class ScriptedTransport:
+    """Answers with the given replies, in order, and keeps the requests."""
+
+    replies: list[HttpReply]
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        /,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        cookies: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> HttpReply:
+        self.requests.append(
+            {
+                "method": method,
+                "url": url,
+                "headers": dict(headers or {}),
+                "body": orjson.loads(body) if body else None,
+                "timeout_s": timeout_s,
+            }
+        )
+        return self.replies.pop(0)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def vllm_model(http: HttpTransport, **settings: Any) -> VLLMModel:
+    """A `vllm_model` named policy_model whose endpoint is what answers behind `http`."""
+    config = VLLMModelConfig.model_validate(
+        {"name": "policy_model", "base_url": "http://fake/v1", "model": "smollm2", **settings}
+    )
+    return VLLMModel(config=config, server_client=ServerClient({}, http))
+
+
+@asynccontextmanager
+async def fake_endpoint(*replies: HttpReply) -> AsyncIterator[str]:
+    """A real socket that gives the replies in order, then the last one again; yields its URL."""
+    left = list(replies)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = [
+                    int(line.split(b":")[1])
+                    for line in head.split(b"\r\n")
+                    if line.lower().startswith(b"content-length:")
+                ]
+                await reader.readexactly(length[0] if length else 0)
+                found = left.pop(0) if len(left) > 1 else left[0]
+                lines = [f"HTTP/1.1 {found.status} X", f"content-length: {len(found.body)}"]
+                lines += [f"{name}: {value}" for name, value in found.headers.items()]
+                writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + found.body)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/v1"
+        server.close()

@@ -1,0 +1,218 @@
+from typing import Any
+
+import orjson
+import pytest
+
+from palestra.errors import FailureKind, ModelError
+from palestra.responses_api_models.chat import (
+    ConversionSettings,
+    WrongSetting,
+    overflow_response,
+    to_response,
+)
+from palestra.schema import (
+    FunctionCall,
+    OutputMessage,
+    Reasoning,
+    Response,
+    ResponseCreateParams,
+    decode_completion,
+    encode_json,
+)
+
+PARSER = ConversionSettings(uses_reasoning_parser=True)
+
+
+def response(
+    message: dict[str, Any],
+    settings: ConversionSettings | None = None,
+    *,
+    finish_reason: str = "stop",
+    params: dict[str, Any] | None = None,
+    logprobs: Any = None,
+    **more: Any,
+) -> Response:
+    choice = {"message": message, "finish_reason": finish_reason, "logprobs": logprobs}
+    body = {"id": "c", "created": 12, "model": "served", "choices": [choice], **more}
+    return to_response(
+        decode_completion(orjson.dumps(body)),
+        ResponseCreateParams.model_validate({"input": "q", **(params or {})}),
+        model="m",
+        settings=settings or ConversionSettings(),
+    )
+
+
+def call(arguments: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", "arguments": arguments}, **more}
+
+
+def blocks(item: Any) -> list[str]:
+    assert isinstance(item, Reasoning)
+    return [part.text for part in item.summary]
+
+
+def test_text_is_one_message() -> None:
+    found = response({"content": " hello\n"})
+
+    assert [type(item) for item in found.output] == [OutputMessage]
+    assert (found.output_text, found.status, found.incomplete_details) == (
+        " hello\n",
+        "completed",
+        None,
+    )
+    assert (found.model, found.created_at) == ("served", 12)
+
+
+def test_blocks_of_thinking_are_one_reasoning_item_before_the_message() -> None:
+    thinking, message = response({"content": "<think>a</think>\n\nx<think>b</think>y"}).output
+
+    assert blocks(thinking) == ["a", "b"]
+    assert isinstance(message, OutputMessage)
+    assert message.text == "\n\nxy"
+
+
+def test_thinking_that_the_limit_cut_is_no_answer() -> None:
+    found = response({"content": "<think>I wonder"}, finish_reason="length")
+
+    assert [blocks(item) for item in found.output] == [["I wonder"]]
+    assert found.final_text == ""
+
+
+def test_thinking_that_the_template_opened_is_no_answer() -> None:
+    found = response({"content": "I wonder</think>42"})
+
+    assert (blocks(found.output[0]), found.final_text) == (["I wonder"], "42")
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_a_reasoning_parsers_field_becomes_reasoning(name: str) -> None:
+    thinking, message = response({name: "hm", "content": "42"}, PARSER).output
+
+    assert blocks(thinking) == ["hm"]
+    assert isinstance(message, OutputMessage)
+    assert message.text == "42"
+
+
+def test_tags_in_the_text_are_read_although_a_parser_was_expected() -> None:
+    assert blocks(response({"content": "<think>a</think>b"}, PARSER).output[0]) == ["a"]
+
+
+def test_an_unexpected_reasoning_field_names_the_setting_to_change() -> None:
+    with pytest.raises(WrongSetting) as caught:
+        response({"content": "x", "reasoning": "hm"})
+
+    assert caught.value.kind is FailureKind.CONFIG
+    assert "uses_reasoning_parser: true" in caught.value.hint
+
+
+def test_parallel_calls_keep_their_ids_and_text() -> None:
+    calls = [call('{"a": 1}', id="x"), call('{ "b":2 }', id="y")]
+
+    found = response({"content": None, "tool_calls": calls}, finish_reason="tool_calls").output
+
+    assert [(c.call_id, c.arguments) for c in found if isinstance(c, FunctionCall)] == [
+        ("x", '{"a": 1}'),
+        ("y", '{ "b":2 }'),
+    ]
+    assert len(found) == 2
+
+
+def test_arguments_given_as_an_object_become_text_and_a_missing_id_is_made() -> None:
+    found = response({"content": "", "tool_calls": [call({"a": [1]})]}).output[0]
+
+    assert isinstance(found, FunctionCall)
+    assert found.arguments == '{"a":[1]}'
+    assert found.call_id.startswith("call_")
+
+
+def test_no_words_at_all_are_one_empty_message() -> None:
+    found = response({"content": None})
+
+    assert [item.type for item in found.output] == ["message"]
+    assert found.output_text == ""
+
+
+def test_content_in_parts_is_joined() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+
+    assert response({"content": parts}).output_text == "ab"
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "reason"),
+    [("length", "max_output_tokens"), ("content_filter", "content_filter")],
+)
+def test_an_answer_that_was_cut_says_so(finish_reason: str, reason: str) -> None:
+    found = response({"content": "x"}, finish_reason=finish_reason)
+
+    assert found.status == "incomplete"
+    assert found.incomplete_details is not None
+    assert found.incomplete_details.reason == reason
+
+
+def test_usage_takes_its_responses_names() -> None:
+    usage = {
+        "prompt_tokens": 5,
+        "completion_tokens": 7,
+        "total_tokens": 12,
+        "prompt_tokens_details": {"cached_tokens": 3},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+
+    found = response({"content": "x"}, usage=usage).usage
+
+    assert found is not None
+    assert (found.input_tokens, found.output_tokens, found.total_tokens) == (5, 7, 12)
+    assert found.input_tokens_details.cached_tokens == 3
+    assert found.output_tokens_details.reasoning_tokens == 2
+
+
+def test_a_refusal_is_a_part_of_the_message() -> None:
+    message = response({"content": None, "refusal": "no"}).output[0]
+
+    assert isinstance(message, OutputMessage)
+    assert [part.type for part in message.content] == ["refusal"]
+
+
+def test_log_probabilities_stay_with_the_text() -> None:
+    logprobs = {"content": [{"token": "x", "logprob": -0.1, "top_logprobs": []}]}
+
+    message = response({"content": "x"}, logprobs=logprobs).output[0]
+
+    assert isinstance(message, OutputMessage)
+    assert message.model_dump()["content"][0]["logprobs"] == logprobs["content"]
+
+
+def test_an_answer_without_choices_is_the_models_failure() -> None:
+    with pytest.raises(ModelError, match="without any choice"):
+        response({}, choices=[])
+
+
+def test_what_was_asked_is_echoed() -> None:
+    found = response({"content": "x"}, params={"temperature": 0.5, "metadata": {"a": "b"}})
+
+    assert (found.temperature, found.metadata, found.top_p) == (0.5, {"a": "b"}, None)
+
+
+def test_what_is_built_unchecked_survives_the_wire_unchanged() -> None:
+    tool = {"type": "function", "name": "f", "parameters": {}}
+    message = {"content": "<think>a</think>x", "refusal": "r", "tool_calls": [call("{}", id="1")]}
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+
+    found = response(message, params={"tools": [tool]}, usage=usage, finish_reason="length")
+
+    again = Response.model_validate_json(encode_json(found))
+    assert again == found
+    assert encode_json(again) == encode_json(found)
+
+
+def test_an_overflow_is_an_empty_truncated_response_that_says_why() -> None:
+    found = overflow_response(ResponseCreateParams(input="q"), model="m", sentence="too long")
+
+    plain = orjson.loads(encode_json(found))
+    assert plain["incomplete_details"] == {
+        "reason": "max_output_tokens",
+        "provider_message": "too long",
+    }
+    assert (found.output_text, found.status, found.usage) == ("", "incomplete", None)
+    assert Response.model_validate(plain) == found

@@ -1,0 +1,166 @@
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from endpoint_fakes import VLLM, ScriptedTransport, capture, fake_endpoint, reply, vllm_model
+from pydantic import ValidationError
+
+from palestra.errors import ConfigError, CredentialsRejected, ModelError, from_body
+from palestra.schema import ChatCompletion, ChatCreateParams, Response, ResponseCreateParams
+from palestra.serving import Session
+from palestra.transport import AiohttpTransport, call_asgi
+
+
+def ask(http: ScriptedTransport, *, session: str = "s", **settings: Any) -> Response:
+    server = vllm_model(http, **settings)
+    params = ResponseCreateParams(input="hi", max_output_tokens=24)
+    return asyncio.run(server.responses(params, Session(session)))
+
+
+def scripted(*names: str) -> ScriptedTransport:
+    return ScriptedTransport([reply(*VLLM[name]) for name in names])
+
+
+def test_a_response_is_a_chat_completion_of_the_endpoint() -> None:
+    http = scripted("chat")
+
+    found = ask(http, api_key="sk-1", extra_body={"top_k": 5})
+
+    assert found.output_text == "I'm glad you're enjoying the service."
+    assert http.requests[0]["url"] == "http://fake/v1/chat/completions"
+    assert http.requests[0]["body"] == {
+        "top_k": 5,
+        "model": "smollm2",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 24,
+    }
+
+
+@pytest.mark.parametrize("name", ["chat_basic", "chat_tool_required", "chat_logprobs"])
+def test_captured_completions_become_responses(name: str) -> None:
+    answer = capture(name)
+
+    found = ask(ScriptedTransport([reply(answer["status"], answer["body"])]))
+
+    usage = answer["body"]["usage"]
+    assert found.usage is not None
+    assert found.usage.total_tokens == usage["total_tokens"]
+    assert found.output
+
+
+@pytest.mark.parametrize("name", ["prompt overflow", "max_tokens overflow"])
+def test_a_full_context_is_an_empty_truncated_response(name: str) -> None:
+    found = ask(scripted(name))
+
+    assert found.output_text == ""
+    assert found.incomplete_details is not None
+    assert found.incomplete_details.reason == "max_output_tokens"
+
+
+@pytest.mark.parametrize("body", [b"<html>proxy</html>", b'{"choices":[{}]}', b"\xff", b""])
+def test_a_success_that_is_no_completion_is_shown(body: bytes) -> None:
+    with pytest.raises(ModelError, match="no chat completion") as caught:
+        ask(ScriptedTransport([reply(200, body)]))
+
+    assert caught.value.evidence.hops[0].status == 200
+
+
+def test_a_session_stays_on_its_endpoint_and_sessions_spread() -> None:
+    server = vllm_model(scripted(), base_url=["http://a/v1/", "http://b/v1"])
+
+    chosen = [server.base_url_for(f"session-{i}") for i in range(50)]
+
+    assert chosen == [server.base_url_for(f"session-{i}") for i in range(50)]
+    assert set(chosen) == {"http://a/v1", "http://b/v1"}
+
+
+def test_a_chat_completion_passes_with_the_configured_model_and_extras() -> None:
+    http = scripted("chat")
+    settings = {
+        "extra_body": {"top_k": 5},
+        "chat_template_kwargs": {"enable_thinking": False},
+        "replace_developer_role_with_system": True,
+    }
+    params = ChatCreateParams.model_validate(
+        {"model": "other", "messages": [{"role": "developer", "content": "d"}], "seed": 1}
+    )
+
+    found = asyncio.run(vllm_model(http, **settings).chat_completions(params))
+
+    assert found.choices[0].message.content == "I'm glad you're enjoying the service."
+    assert http.requests[0]["body"] == {
+        "top_k": 5,
+        "messages": [{"role": "system", "content": "d"}],
+        "seed": 1,
+        "model": "smollm2",
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+
+
+def test_a_chat_completion_that_does_not_fit_is_cut_at_once() -> None:
+    params = ChatCreateParams.model_validate({"messages": [{"role": "user", "content": "q"}]})
+
+    found = asyncio.run(vllm_model(scripted("prompt overflow")).chat_completions(params))
+
+    assert isinstance(found, ChatCompletion)
+    assert found.choices[0].finish_reason == "length"
+
+
+def test_the_check_says_whether_the_model_is_served() -> None:
+    assert asyncio.run(vllm_model(scripted("models")).check()).endswith("serves smollm2")
+
+    other = asyncio.run(vllm_model(scripted("models"), model="qwen").check())
+    assert "does not list 'qwen'" in other
+    assert "smollm2" in other
+
+
+def test_the_check_survives_an_endpoint_that_lists_nothing() -> None:
+    assert "lists no models" in asyncio.run(vllm_model(scripted("wrong path")).check())
+
+
+def test_the_check_reports_a_rejected_key() -> None:
+    http = ScriptedTransport([reply(401, {"error": "Unauthorized"})])
+
+    with pytest.raises(CredentialsRejected, match="Unauthorized"):
+        asyncio.run(vllm_model(http).check())
+
+
+def test_models_are_listed_as_the_endpoint_lists_them() -> None:
+    assert asyncio.run(vllm_model(scripted("models")).list_models()) == ["smollm2"]
+
+
+@pytest.mark.parametrize("name", ["return_token_id_information", "is_responses_native"])
+def test_what_is_not_there_is_refused_by_the_name_of_its_setting(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: true is not"):
+        vllm_model(scripted(), **{name: True})
+
+
+@pytest.mark.parametrize("base_url", ["", [], ["http://a/v1", ""]])
+def test_a_base_url_must_be_given(base_url: Any) -> None:
+    with pytest.raises(ValidationError, match="at least one URL"):
+        vllm_model(scripted(), base_url=base_url)
+
+
+def test_the_key_is_not_in_the_servers_text() -> None:
+    assert "sk-a-secret" not in repr(vllm_model(scripted(), api_key="sk-a-secret"))
+
+
+def test_a_refusal_keeps_class_and_evidence_over_http() -> None:
+    async def run() -> Any:
+        http = AiohttpTransport()
+        try:
+            async with fake_endpoint(reply(*VLLM["bad grammar"])) as url:
+                app = vllm_model(http, base_url=url).asgi_app()
+                return await call_asgi(
+                    app, "POST", "/v1/responses", body=orjson.dumps({"input": "hi"})
+                )
+        finally:
+            await http.aclose()
+
+    error = from_body(orjson.loads(asyncio.run(run()).body))
+
+    assert error is not None
+    assert error.kind == "data_error"
+    assert "Invalid grammar specification" in error.message
+    assert error.evidence.hops[-1].status == 400

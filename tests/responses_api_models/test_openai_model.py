@@ -1,0 +1,129 @@
+import asyncio
+from typing import Any
+
+import pytest
+from endpoint_fakes import VLLM, ScriptedTransport, capture, reply
+
+from palestra.errors import ModelError, ModelRejectedRow, RowError
+from palestra.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
+from palestra.schema import Response, ResponseCreateParams
+from palestra.serving import Session
+from palestra.transport import HttpReply, ServerClient
+
+RESPONSE: dict[str, Any] = {
+    "id": "resp_1",
+    "created_at": 1795233018,
+    "model": "gpt-x-2026",
+    "object": "response",
+    "output": [
+        {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"q": "x"}},
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "phase": None,
+            "content": [{"type": "output_text", "text": "42", "annotations": [], "new": 1}],
+        },
+    ],
+    "tools": None,
+    "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_tokens_details": None},
+    "billing": {"payer": "x"},
+}  # fmt: skip
+
+
+def ask(
+    answer: HttpReply, params: dict[str, Any] | None = None, **settings: Any
+) -> tuple[Response, ScriptedTransport]:
+    http = ScriptedTransport([answer])
+    config = OpenAIModelConfig(
+        name="policy_model",
+        openai_base_url="http://fake/v1/",
+        openai_api_key="sk-1",
+        openai_model="gpt-x",
+        **settings,
+    )
+    server = OpenAIModel(config=config, server_client=ServerClient({}, http))
+    body = ResponseCreateParams.model_validate({"input": "hi", **(params or {})})
+    return asyncio.run(server.responses(body, Session("s"))), http
+
+
+def sent(params: dict[str, Any], **settings: Any) -> Any:
+    return ask(reply(200, RESPONSE), params, **settings)[1].requests[0]["body"]
+
+
+def test_a_response_passes_through_with_all_it_holds() -> None:
+    found, http = ask(reply(200, RESPONSE))
+
+    assert http.requests[0]["url"] == "http://fake/v1/responses"
+    assert (found.final_text, found.model) == ("42", "gpt-x-2026")
+    plain = found.model_dump(exclude_unset=True)
+    assert plain["billing"] == {"payer": "x"}
+    assert plain["output"][0]["action"] == {"q": "x"}
+    assert plain["output"][1]["content"][0]["new"] == 1
+
+
+@pytest.mark.parametrize("name", ["responses", "responses_items_tools"])
+def test_captured_responses_pass_through(name: str) -> None:
+    body = capture(name)["body"]
+
+    found, _ = ask(reply(200, body))
+
+    assert found.id == body["id"]
+    assert found.output_text == body["output"][0]["content"][0]["text"]
+
+
+def test_the_configured_model_is_asked_when_the_row_names_none() -> None:
+    assert sent({})["model"] == "gpt-x"
+    assert sent({"model": None})["model"] == "gpt-x"
+    assert sent({"model": "other"})["model"] == "other"
+
+
+def test_extras_are_merged_and_what_is_only_ours_stays_home() -> None:
+    item = {"role": "assistant", "content": "x", "generation_token_ids": [1]}
+    params = {
+        "input": [item],
+        "temperature": None,
+        "top_p": 0.5,
+        "stream": False,
+        "metadata": {"extra_body": '{"top_k": 2, "top_p": 1}', "note": "n"},
+    }
+
+    assert sent(params, extra_body={"top_k": 1, "min_p": 0}) == {
+        "model": "gpt-x",
+        "top_k": 2,
+        "min_p": 0,
+        "top_p": 0.5,
+        "input": [{"role": "assistant", "content": "x"}],
+        "metadata": {"note": "n"},
+    }
+
+
+def test_bad_json_in_metadata_is_the_rows_fault() -> None:
+    with pytest.raises(RowError, match="/metadata/extra_body"):
+        sent({"metadata": {"extra_body": "{"}})
+
+
+def test_a_full_context_is_an_empty_truncated_response() -> None:
+    found, _ = ask(reply(*VLLM["prompt overflow"]))
+
+    assert found.incomplete_details is not None
+    assert found.incomplete_details.reason == "max_output_tokens"
+
+
+def test_a_refusal_is_in_the_providers_words() -> None:
+    with pytest.raises(ModelRejectedRow, match="Invalid grammar specification"):
+        ask(reply(*VLLM["bad grammar"]))
+
+
+def test_a_response_that_failed_is_a_failure() -> None:
+    error = {"code": "server_error", "message": "something broke"}
+
+    with pytest.raises(ModelError, match="something broke"):
+        ask(reply(200, {**RESPONSE, "status": "failed", "error": error}))
+
+
+@pytest.mark.parametrize("body", [b"[]", b"<html>", b'{"id":"x"}'])
+def test_a_success_that_is_no_response_is_shown(body: bytes) -> None:
+    with pytest.raises(ModelError, match="no response"):
+        ask(reply(200, body))

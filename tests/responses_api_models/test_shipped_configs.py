@@ -1,0 +1,45 @@
+"""The configs that come with the servers fit the servers they name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+import palestra.responses_api_models
+from palestra.serving import ModelServer, load_server_class
+from palestra.transport import AiohttpTransport, ServerClient
+
+FOLDER = Path(palestra.responses_api_models.__file__).parent
+
+POLICY = {
+    "policy_base_url": "http://127.0.0.1:8000/v1",
+    "policy_api_key": "EMPTY",
+    "policy_model_name": "smollm2",
+}
+
+
+def settings_of(server: str) -> dict[str, Any]:
+    text = OmegaConf.load(FOLDER / server / "configs" / f"{server}.yaml")
+    resolved: Any = OmegaConf.to_container(OmegaConf.merge(POLICY, text), resolve=True)
+    (settings,) = resolved["policy_model"]["responses_api_models"].values()
+    assert isinstance(settings, dict)
+    return settings
+
+
+@pytest.mark.parametrize("server", ["vllm_model", "openai_model"])
+def test_a_shipped_config_makes_its_server(server: str) -> None:
+    settings = settings_of(server)
+    made = load_server_class(FOLDER / server / settings.pop("entrypoint"))
+    client = ServerClient({}, AiohttpTransport())
+
+    found = made.model_validate(
+        {"config": {"name": "policy_model", **settings}, "server_client": client}
+    )
+
+    assert isinstance(found, ModelServer)
+    assert found.name == "policy_model"
+
+
+def test_vllm_model_expects_a_reasoning_parser_unless_told_otherwise() -> None:
+    assert settings_of("vllm_model")["uses_reasoning_parser"] is True

@@ -1,0 +1,145 @@
+import asyncio
+import time
+
+import pytest
+from endpoint_fakes import VLLM, ScriptedTransport, fake_endpoint, reply
+
+from palestra.errors import (
+    CredentialsRejected,
+    DeadlineExceeded,
+    ModelError,
+    ModelRejectedRow,
+)
+from palestra.responses_api_models.chat import ContextOverflow, Upstream
+from palestra.transport import (
+    AiohttpTransport,
+    CallContext,
+    ConnectionFailed,
+    HttpReply,
+    RetryCount,
+    RetryPolicy,
+    calling,
+)
+
+QUICK = RetryPolicy(first_wait_s=0.001, give_up_after_s=5.0)
+KEY = "sk-a-secret-key"
+
+
+def vllm(name: str) -> HttpReply:
+    return reply(*VLLM[name])
+
+
+async def post(
+    *replies: HttpReply, policy: RetryPolicy = QUICK, count: RetryCount | None = None
+) -> bytes | ContextOverflow:
+    """POST once, through a real socket, to an endpoint that answers with `replies`."""
+    http = AiohttpTransport()
+    upstream = Upstream(
+        http, server="policy_model", model="smollm2", api_key=KEY, policy=policy, count=count
+    )
+    try:
+        async with fake_endpoint(*replies) as url:
+            return await upstream.post(f"{url}/chat/completions", {"messages": []})
+    finally:
+        await http.aclose()
+
+
+def test_an_answer_is_handed_over_as_it_came() -> None:
+    assert asyncio.run(post(vllm("chat"))) == vllm("chat").body
+
+
+def test_a_busy_endpoint_is_asked_again_when_it_says() -> None:
+    count = RetryCount()
+    busy = reply(429, b"slow down", **{"retry-after": "0.05"})
+    started = time.monotonic()
+
+    asyncio.run(post(busy, busy, vllm("chat"), count=count))
+
+    assert count.retries == 2
+    assert time.monotonic() - started >= 0.1
+
+
+def test_a_server_error_is_tolerated_twice() -> None:
+    broken = reply(500, {"error": {"message": "EngineCore encountered an issue"}})
+
+    assert asyncio.run(post(broken, broken, vllm("chat"))) == vllm("chat").body
+    with pytest.raises(ModelError, match="EngineCore encountered an issue"):
+        asyncio.run(post(broken))
+
+
+def test_a_refusal_is_not_repeated() -> None:
+    with pytest.raises(ModelRejectedRow, match="Invalid grammar"):
+        asyncio.run(post(vllm("bad grammar"), vllm("chat")))
+
+
+def test_an_overflow_is_a_value_and_no_error() -> None:
+    found = asyncio.run(post(vllm("prompt overflow")))
+
+    assert isinstance(found, ContextOverflow)
+    assert "maximum context length is 2048" in found.sentence
+
+
+def test_the_key_is_sent_and_never_shown() -> None:
+    http = ScriptedTransport([reply(401, {"error": {"message": f"bad key {KEY}"}})])
+    upstream = Upstream(http, server="policy_model", model="m", api_key=KEY)
+
+    with pytest.raises(CredentialsRejected) as caught:
+        asyncio.run(upstream.post("http://fake/v1/chat/completions", {}))
+
+    assert http.requests[0]["headers"]["authorization"] == f"Bearer {KEY}"
+    assert "bad key ****" in caught.value.message
+    assert KEY not in str(caught.value.evidence)
+
+
+def test_without_a_key_no_authorization_is_sent() -> None:
+    http = ScriptedTransport([vllm("chat")])
+
+    asyncio.run(Upstream(http, server="s", model="m", headers={"x-a": "b"}).post("http://f", {}))
+
+    assert http.requests[0]["headers"] == {"content-type": "application/json", "x-a": "b"}
+
+
+def test_the_rollouts_deadline_bounds_the_wait() -> None:
+    async def run() -> None:
+        with calling(CallContext(deadline=time.monotonic() + 0.2)):
+            await post(reply(503, b"loading"), policy=RetryPolicy(first_wait_s=30.0))
+
+    with pytest.raises(DeadlineExceeded, match="answered 503") as caught:
+        asyncio.run(run())
+
+    assert caught.value.evidence.hops[0].server == "policy_model"
+
+
+def test_an_endpoint_that_is_not_there_is_named() -> None:
+    async def run() -> None:
+        async with fake_endpoint(vllm("chat")) as url:
+            pass
+        http = AiohttpTransport()
+        policy = RetryPolicy(give_up_after_s=0.0)
+        try:
+            upstream = Upstream(http, server="policy_model", model="m", policy=policy)
+            await upstream.post(f"{url}/chat/completions", {})
+        finally:
+            await http.aclose()
+
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1") as caught:
+        asyncio.run(run())
+
+    assert caught.value.evidence.hops[0].url.endswith("/v1/chat/completions")
+
+
+def test_models_are_listed_with_one_try_and_a_bound() -> None:
+    http = ScriptedTransport([vllm("models")])
+
+    found = asyncio.run(Upstream(http, server="s", model="m").models("http://fake/v1"))
+
+    assert found == ["smollm2"]
+    assert http.requests[0]["url"] == "http://fake/v1/models"
+    assert http.requests[0]["timeout_s"] == 10.0
+
+
+def test_a_list_of_models_that_is_none_is_shown() -> None:
+    http = ScriptedTransport([reply(200, b"<html>hello</html>")])
+
+    with pytest.raises(ModelError, match=r"no list of models.*<html>hello"):
+        asyncio.run(Upstream(http, server="s", model="m").models("http://fake/v1"))
