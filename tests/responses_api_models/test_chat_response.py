@@ -3,10 +3,9 @@ from typing import Any
 import orjson
 import pytest
 
-from palestra.errors import FailureKind, ModelError
+from palestra.errors import FailureKind, ModelError, WrongSetting
 from palestra.responses_api_models.chat import (
     ConversionSettings,
-    WrongSetting,
     overflow_response,
     to_response,
 )

@@ -86,7 +86,7 @@ def test_a_chat_completion_passes_with_the_configured_model_and_extras() -> None
         {"model": "other", "messages": [{"role": "developer", "content": "d"}], "seed": 1}
     )
 
-    found = asyncio.run(vllm_model(http, **settings).chat_completions(params))
+    found = asyncio.run(vllm_model(http, **settings).chat_completions(params, Session("s")))
 
     assert found.choices[0].message.content == "I'm glad you're enjoying the service."
     assert http.requests[0]["body"] == {
@@ -101,7 +101,9 @@ def test_a_chat_completion_passes_with_the_configured_model_and_extras() -> None
 def test_a_chat_completion_that_does_not_fit_is_cut_at_once() -> None:
     params = ChatCreateParams.model_validate({"messages": [{"role": "user", "content": "q"}]})
 
-    found = asyncio.run(vllm_model(scripted("prompt overflow")).chat_completions(params))
+    found = asyncio.run(
+        vllm_model(scripted("prompt overflow")).chat_completions(params, Session("s"))
+    )
 
     assert isinstance(found, ChatCompletion)
     assert found.choices[0].finish_reason == "length"

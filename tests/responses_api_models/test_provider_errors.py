@@ -9,11 +9,11 @@ from palestra.errors import (
     CredentialsRejected,
     FailureKind,
     ModelError,
+    ModelNotServed,
     ModelRejectedRow,
 )
 from palestra.responses_api_models.chat import (
     ContextOverflow,
-    ModelNotServed,
     is_context_overflow,
     provider_sentence,
 )

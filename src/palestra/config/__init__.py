@@ -19,7 +19,7 @@ from palestra.config.dump import dump_yaml
 from palestra.config.keys import RESERVED_KEYS
 from palestra.config.load import config_from_tree, load_config
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
-from palestra.config.paths import resolve_path
+from palestra.config.paths import PACKAGE_ROOT, resolve_path
 from palestra.config.ports import allocate_ports
 from palestra.config.redact import MASK, Redactor, find_secrets, is_secret_name, redact
 from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerRef, ServerType
@@ -28,6 +28,7 @@ from palestra.config.spelling import nearest
 
 __all__ = [
     "MASK",
+    "PACKAGE_ROOT",
     "RESERVED_KEYS",
     "Action",
     "InstanceConfig",

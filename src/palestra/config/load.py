@@ -12,6 +12,7 @@ from palestra.config.known import unknown_overrides
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
 from palestra.config.paths import PACKAGE_ROOT, Places
 from palestra.config.ports import check_ports
+from palestra.config.problems import raise_problems
 from palestra.config.references import check_references
 from palestra.config.resolve import resolve
 from palestra.config.resolved import ResolvedConfig
@@ -38,6 +39,7 @@ def load_config(
     use_env_yaml: bool = True,
     strict_add: bool = False,
     known: Collection[str] = (),
+    refuse_unknown: bool = False,
 ) -> ResolvedConfig:
     """Read, merge, compose, resolve and validate a configuration.
 
@@ -47,7 +49,8 @@ def load_config(
     `require_all=False` makes settings without a value empty strings, for commands that
     start no server. `strict_add` refuses `k=v` for new keys, as Hydra and thus the `ng_*`
     commands do. `known` are top-level settings of the calling command: other unknown
-    overrides become warnings. Whatever is wrong raises `ConfigError`.
+    overrides become warnings, or with `refuse_unknown` errors. Whatever is wrong raises
+    `ConfigError`.
     """
     places = _places(cwd, package_root)
     parsed = parse_overrides(overrides)
@@ -67,6 +70,8 @@ def load_config(
         instances=config.instances,
         known=known,
     )
+    if refuse_unknown:
+        raise_problems(unknown)
     return ResolvedConfig(
         tree=config.tree,
         instances=config.instances,

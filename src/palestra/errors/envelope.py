@@ -14,11 +14,11 @@ from typing import Any
 from palestra.errors.layers import FailureKind, Layer
 from palestra.errors.tree import (
     CallError,
-    CredentialsRejected,
     DeadlineExceeded,
     Evidence,
     FieldProblem,
     Hop,
+    Hopeless,
     InfraError,
     JudgeFailure,
     ModelError,
@@ -26,13 +26,15 @@ from palestra.errors.tree import (
     RowError,
     RowIdentity,
     VerifierError,
+    WrongSetting,
 )
 
 BODY_EXCERPT_CHARS = 4000
 """How much of a foreign body is kept: enough for a provider's error, never a trajectory."""
 
 _CLASSES: tuple[type[CallError], ...] = (
-    CredentialsRejected,
+    Hopeless,
+    WrongSetting,
     DeadlineExceeded,
     InfraError,
     JudgeFailure,
@@ -118,7 +120,7 @@ def from_body(body: object) -> CallError | None:
         layer = Layer(inner["layer"])
     except ValueError:
         return None
-    error = _class_for(kind, layer, retriable=bool(inner.get("retriable", True)))(
+    return _class_for(kind, layer, retriable=bool(inner.get("retriable", True)))(
         str(inner.get("message", "")),
         hint=str(inner.get("hint") or ""),
         evidence=Evidence(
@@ -131,7 +133,6 @@ def from_body(body: object) -> CallError | None:
             traceback=str(inner.get("traceback") or ""),
         ),
     )
-    return error
 
 
 def _class_for(kind: FailureKind, layer: Layer, *, retriable: bool) -> type[CallError]:

@@ -13,7 +13,10 @@
         ├── VerifierError         the environment raised or gave no finite reward
         ├── JudgeFailure          the judge failed or gave no readable verdict
         ├── DeadlineExceeded      a deadline passed while something was awaited
-        └── CredentialsRejected   the endpoint rejected the key: no retry can help
+        └── Hopeless              no call can succeed as configured: the run stops
+            ├── CredentialsRejected   the endpoint rejects the key
+            ├── ModelNotServed        the endpoint has no such model
+            └── WrongSetting          a setting contradicts what the endpoint does
 
 A caller picks the height at which to catch. `CallError` is what crosses the wire: see
 `palestra.errors.envelope`.
@@ -187,10 +190,24 @@ class DeadlineExceeded(CallError):
     kind = FailureKind.TIMEOUT
 
 
-class CredentialsRejected(CallError):
-    """The endpoint rejected the API key; every further call would fail the same way."""
+class Hopeless(CallError):
+    """No call can succeed as things are configured: every further one would fail the same way."""
 
     layer = Layer.MODEL
     kind = FailureKind.CONFIG
     retriable = False
     exit_code = 2
+
+
+class CredentialsRejected(Hopeless):
+    """The endpoint rejects the API key."""
+
+
+class ModelNotServed(Hopeless):
+    """The endpoint has no such model, or no such path."""
+
+
+class WrongSetting(Hopeless):
+    """The endpoint does not behave as the model server's settings say."""
+
+    layer = Layer.CONFIG

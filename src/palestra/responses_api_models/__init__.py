@@ -8,9 +8,7 @@ from palestra.responses_api_models.chat import (
     ChatCompletionsServer,
     ChatModelConfig,
     ConversionSettings,
-    ModelNotServed,
     Upstream,
-    WrongSetting,
     to_chat_request,
     to_response,
 )
@@ -19,9 +17,7 @@ __all__ = [
     "ChatCompletionsServer",
     "ChatModelConfig",
     "ConversionSettings",
-    "ModelNotServed",
     "Upstream",
-    "WrongSetting",
     "to_chat_request",
     "to_response",
 ]

@@ -13,6 +13,7 @@ from palestra.rollouts.prepare import PreparedRun, StaleRun, discard, prepare
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.results import Failed, Scored
 from palestra.rollouts.run import Collected, first_cause, run
+from palestra.rollouts.semantics import semantics_of
 from palestra.rollouts.settings import CollectSettings, RunPaths
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "read_manifest",
     "repair",
     "run",
+    "semantics_of",
 ]

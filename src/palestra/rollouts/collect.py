@@ -12,7 +12,7 @@ from typing import Any
 
 from palestra.errors import (
     CallError,
-    CredentialsRejected,
+    Hopeless,
     RowIdentity,
 )
 from palestra.rollouts.accounting import Accounting
@@ -42,6 +42,8 @@ class Progress:
     in_flight: dict[RolloutKey, Activity] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     last_failure: str = ""
+    done_before: int = 0
+    """Rollouts that had ended before this session began."""
 
 
 class Collector:
@@ -61,7 +63,7 @@ class Collector:
         self._accounting = accounting
         self._limits = limits
         self._run_id = run_id
-        self.progress = Progress(accounting)
+        self.progress = Progress(accounting, done_before=accounting.scored + accounting.failed)
 
     async def collect(self, rows: Iterable[Mapping[str, Any]], *, count: int) -> None:
         """Run `rows`, of which there are `count`. Raises what ended the collection early."""
@@ -136,7 +138,7 @@ class Collector:
                     peer = self._client.peer(agent)
                     result = await peer.call("/run", row, VerifyResponse)
                     return scored(row, result)
-        except CredentialsRejected:
+        except Hopeless:
             # Every other rollout would fail the same way: say it once and stop.
             raise
         except TimeoutError:

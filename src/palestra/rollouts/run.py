@@ -53,7 +53,7 @@ async def run(
             if on_start is not None:
                 on_start(collector.progress)
             await collector.collect(prepared.rows(), count=prepared.remaining)
-    except BaseException as error:
+    except BaseException as error:  # also when it was stopped: the files must be left in order
         await asyncio.to_thread(_leave_resumable, prepared)
         raise first_cause(error) from None
     accounting.check()

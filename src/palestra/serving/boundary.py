@@ -98,7 +98,7 @@ class Boundary:
             failure: CallError = _timed_out(self._server, scope["path"], context)
         except CallError as error:
             failure = error
-        except Exception as error:  # noqa: BLE001 - the outermost boundary of a server
+        except Exception as error:
             failure = self._on_error(scope["path"], error)
         else:
             return

@@ -44,5 +44,5 @@ def build_server(instance: InstanceConfig, client: ServerClient) -> Server:
         raise ConfigError(f"{instance.name} is remote: there is nothing to build here")
     cls = load_server_class(instance.folder / instance.entrypoint)
     settings_model: Any = cls.model_fields["config"].annotation
-    settings = settings_from(settings_model, instance)
+    settings = settings_from(settings_model, instance, extra={"name": instance.name})
     return cls(config=settings, server_client=client)

@@ -81,6 +81,7 @@ class Endpoint:
         "_session_name",
         "_sessions",
         "ends_session",
+        "is_tool",
         "path",
         "server",
         "wants_request",
@@ -111,22 +112,30 @@ class Endpoint:
         self.wants_request = False
         self._body_model: type[BaseModel] | None = None
         hints = get_type_hints(method, include_extras=False)
-        for name in inspect.signature(method).parameters:
+        for name, parameter in inspect.signature(method).parameters.items():
             kind = hints.get(name)
+            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+                continue
             if kind is Session:
                 self._session_name = name
             elif kind is Request:
                 self.wants_request = True
-            elif body == "model" and isinstance(kind, type) and issubclass(kind, BaseModel):
-                self._body_name = name
-                self._body_model = kind
-        if body == "arguments":
+            elif body == "model":
+                self._take_body(name, kind)
+        self.is_tool = body == "arguments"
+        """Whether the body is the tool's arguments, spread over its parameters."""
+        if self.is_tool:
             self._body_model = arguments_model(method)
 
-    @property
-    def is_tool(self) -> bool:
-        """Whether the body is the tool's arguments, spread over its parameters."""
-        return self._body_model is not None and not self._body_name
+    def _take_body(self, name: str, kind: Any) -> None:
+        if self._body_name:
+            raise TypeError(
+                f"{self.server}{self.path}: {self._body_name} and {name} cannot both be the body"
+            )
+        self._body_name = name
+        # Without a model the method gets the JSON as it came.
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            self._body_model = kind
 
     def body_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the body, or None when the method takes none."""
@@ -150,7 +159,12 @@ class Endpoint:
             if error.__cause__ is None:
                 raise
             return tool_error(f"{type(error.__cause__).__name__}: {error.__cause__}")
-        return result if isinstance(result, str) else encode_json(result).decode()
+        if isinstance(result, str):
+            return result
+        try:
+            return encode_json(result).decode()
+        except TypeError as error:
+            raise self._on_error(self.path, error) from error
 
     def _parse(self, body: Any) -> Any:
         model = self._body_model

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from palestra.config import PACKAGE_ROOT
 from palestra.errors import ConfigError
 from palestra.serving.authoring import Environment, server_class_of
 from palestra.serving.server import Server
-
-PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
 
 def load_module(path: Path) -> ModuleType:

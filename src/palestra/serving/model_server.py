@@ -35,9 +35,9 @@ class ModelServer(Server):
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
         """One turn of the model."""
 
-    async def chat_completions(self, body: ChatCreateParams) -> ChatCompletion:
+    async def chat_completions(self, body: ChatCreateParams, session: Session) -> ChatCompletion:
         """One chat completion; `ModelError` where the endpoint behind this server has none."""
-        del body
+        del body, session
         raise ModelError(
             f"{self.name} does not serve /v1/chat/completions",
             hint="use /v1/responses, or a vllm_model in front of a Chat Completions endpoint",

@@ -11,7 +11,6 @@ from palestra.profiling import aggregate_metrics
 from palestra.schema import (
     AggregateMetrics,
     AggregateMetricsRequest,
-    SeedSessionRequest,
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
@@ -33,14 +32,20 @@ class ResourcesServer(Server):
 
     config: ResourcesServerConfig
 
-    async def seed_session(self, body: SeedSessionRequest) -> SeedSessionResponse:
-        """Prepare the session from the task row, before the first model call."""
-        del body
+    async def seed_session(self, body: Any, *args: Any, **kwargs: Any) -> Any:
+        """Prepare the session from the task row, before the first model call.
+
+        Annotate `body` with a model of the fields you need.
+        """
+        del body, args, kwargs
         return SeedSessionResponse()
 
     @abstractmethod
-    async def verify(self, body: VerifyRequest) -> VerifyResponse:
-        """Score the trajectory in `body.response`. Never raise because of what a model wrote."""
+    async def verify(self, body: Any, *args: Any, **kwargs: Any) -> Any:
+        """Score the trajectory in `body.response`. Never raise because of what a model wrote.
+
+        Annotate `body` with `VerifyRequest`, or with a subclass that declares your row's fields.
+        """
 
     def reply(self, body: VerifyRequest, reward: float, **reported: Any) -> VerifyResponse:
         """The verify response for `body`: the same fields, the reward, and what you report."""
@@ -64,12 +69,15 @@ class ResourcesServer(Server):
             )
         )
 
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Metrics of your own over verify responses grouped by task; none by default."""
+    def compute_metrics(self, tasks: Any) -> dict[str, Any]:
+        """Metrics of your own; none by default.
+
+        `tasks`: for each task the verify responses of its rollouts, as dicts without bodies.
+        """
         del tasks
         return {}
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+    def get_key_metrics(self, agent_metrics: Any) -> dict[str, Any]:
         """The few metrics to show first: by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 

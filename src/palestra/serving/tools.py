@@ -54,6 +54,7 @@ def tool_schema(method: Callable[..., Any]) -> dict[str, Any]:
     for prop in schema.get("properties", {}).values():
         prop.pop("title", None)
     schema.setdefault("properties", {})
+    schema.setdefault("required", [])
     schema["additionalProperties"] = False
     return {
         "type": "function",

@@ -296,7 +296,7 @@ class Peer:
         is no answer of the tool, and the model must not see it.
         """
         if name in RESERVED_PATHS or name.startswith("v1/"):
-            return f'{{"error":"there is no tool named {name}"}}'
+            return encode_json({"error": f"there is no tool named {name}"}).decode()
         path = "/" + name
         activity = current_call().activity
         if activity is not None:
@@ -305,7 +305,7 @@ class Peer:
         endpoint = local.typed_endpoint(path) if local is not None else None
         if endpoint is not None:
             return str(await endpoint.invoke(arguments, session_id=self._session_id))
-        quoted = "/" + quote(name, safe="")
+        quoted = "/" + quote(name, safe="", errors="replace")
         reply = await self._send(quoted, encode_json(arguments), stateless=False)
         if reply.status >= 500 and from_body(_json_or_none(reply.body)) is not None:
             raise self._client.failure(

@@ -36,7 +36,7 @@ class RetryPolicy:
     """How many answers of status 500 are tolerated: they are often not transient."""
 
 
-WITHIN_FLEET = RetryPolicy(busy=frozenset(), server_errors=1)
+WITHIN_FLEET = RetryPolicy(busy=frozenset(), server_errors=1, give_up_after_s=20)
 """Between our own servers only a lost connection is tried again: the server that talks to the
 outside has already retried what was worth retrying."""
 

@@ -45,7 +45,7 @@ class SynonymServer(ResourcesServer):
         del synonym_values  # judged in `verify`, from the trajectory
         return {"success": True}
 
-    async def verify(self, body: SynonymVerifyRequest) -> VerifyResponse:  # type: ignore[override]  # our rows carry these fields
+    async def verify(self, body: SynonymVerifyRequest) -> VerifyResponse:
         """1.0 when exactly the expected values were handed in, in order; else 0.0."""
         expected = body.expected_synonym_values
         given = handed_in(body.response)

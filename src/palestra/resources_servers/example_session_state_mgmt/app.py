@@ -44,9 +44,7 @@ class CounterVerifyRequest(VerifyRequest):
 class CounterServer(ResourcesServer):
     """One counter per session."""
 
-    async def seed_session(  # type: ignore[override]  # our rows carry these fields
-        self, body: CounterSeedRequest, session: Session
-    ) -> SeedSessionResponse:
+    async def seed_session(self, body: CounterSeedRequest, session: Session) -> SeedSessionResponse:
         """Set the counter."""
         session.state[COUNTER] = body.initial_count
         return SeedSessionResponse()
@@ -65,9 +63,7 @@ class CounterServer(ResourcesServer):
         """Get the counter's value."""
         return {"count": session.state.get(COUNTER, 0)}
 
-    async def verify(  # type: ignore[override]  # our rows carry these fields
-        self, body: CounterVerifyRequest, session: Session
-    ) -> VerifyResponse:
+    async def verify(self, body: CounterVerifyRequest, session: Session) -> VerifyResponse:
         """1.0 when the counter shows `expected_count`; else 0.0.
 
         A stored response is verified again without the session it was made in. Its increments

@@ -92,7 +92,7 @@ class McqaServer(ResourcesServer):
 
     _searches: asyncio.Semaphore = PrivateAttr(default_factory=lambda: asyncio.Semaphore(4))
 
-    async def verify(self, body: McqaVerifyRequest) -> VerifyResponse:  # type: ignore[override]  # our rows carry these fields
+    async def verify(self, body: McqaVerifyRequest) -> VerifyResponse:
         """1.0 when the chosen letter is `expected_answer`; else 0.0."""
         chosen = await self._chosen(body)
         return self.reply(body, float(chosen == body.right_letter), extracted_answer=chosen)

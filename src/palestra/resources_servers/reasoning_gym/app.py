@@ -37,7 +37,7 @@ class ReasoningGymServer(ResourcesServer):
         """Load the library before the first request."""
         await asyncio.to_thread(load_reasoning_gym)
 
-    async def verify(self, body: ReasoningGymVerifyRequest) -> VerifyResponse:  # type: ignore[override]  # our rows carry these fields
+    async def verify(self, body: ReasoningGymVerifyRequest) -> VerifyResponse:
         """The library's score, 0.0 with `scorer_error` for an answer that cannot be parsed."""
         family = body.metadata.source_dataset
         answer = extract_answer(body.response.final_text)

@@ -5,6 +5,9 @@ from typing import Any
 
 from palestra.resources_servers.reasoning_gym.generate import DEMO, generate_rows
 
+GROUP_BY = "task_name"
+"""The field of a result row by which its profile is grouped."""
+
 
 def make_rows(limit: int, seed: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
     """`limit` task rows, the same for the same seed.

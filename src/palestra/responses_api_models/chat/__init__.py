@@ -7,8 +7,6 @@ sends, `server` puts them together. A model server of its own folder subclasses
 
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
-    ModelNotServed,
-    WrongSetting,
     is_context_overflow,
     provider_sentence,
 )
@@ -29,9 +27,7 @@ __all__ = [
     "ChatModelConfig",
     "ContextOverflow",
     "ConversionSettings",
-    "ModelNotServed",
     "Upstream",
-    "WrongSetting",
     "base_urls",
     "check_endpoint",
     "is_context_overflow",

@@ -15,29 +15,13 @@ from palestra.errors import (
     CallError,
     CredentialsRejected,
     Evidence,
-    FailureKind,
     Hop,
-    Layer,
     ModelError,
+    ModelNotServed,
     ModelRejectedRow,
     excerpt,
 )
 from palestra.transport import HttpReply
-
-
-class ModelNotServed(ModelError):
-    """The endpoint has no such model, or no such path: every further call would fail the same."""
-
-    retriable = False
-
-
-class WrongSetting(CallError):
-    """The endpoint does not behave as this model server is configured to expect."""
-
-    layer = Layer.CONFIG
-    kind = FailureKind.CONFIG
-    retriable = False
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)

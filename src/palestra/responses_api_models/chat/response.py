@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import ModelError
-from palestra.responses_api_models.chat.provider_errors import WrongSetting
+from palestra.errors import ModelError, WrongSetting
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import split_thinking
 from palestra.responses_api_models.chat.unchecked import unchecked
@@ -27,12 +26,13 @@ from palestra.schema import (
     Response,
     ResponseCreateParams,
     SummaryText,
+    UpstreamChoice,
     UpstreamCompletion,
     UpstreamMessage,
+    UpstreamToolCall,
     UpstreamUsage,
     Usage,
 )
-from palestra.schema.chat import UpstreamChoice, UpstreamToolCall
 from palestra.transport import new_id
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}

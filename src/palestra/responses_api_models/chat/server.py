@@ -1,6 +1,5 @@
 """`ChatCompletionsServer`: Responses API in front of any Chat Completions endpoint."""
 
-import random
 import zlib
 from functools import cached_property
 from typing import Any, Self
@@ -16,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from palestra.errors import ConfigError, ModelError
-from palestra.responses_api_models.chat.provider_errors import ContextOverflow, ModelNotServed
+from palestra.errors import ConfigError, ModelError, ModelNotServed
+from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.request import json_setting, to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.settings import ConversionSettings
@@ -33,7 +32,7 @@ from palestra.schema import (
     to_plain,
 )
 from palestra.serving import ModelServer, ModelServerConfig, Session
-from palestra.transport import current_call, new_id
+from palestra.transport import new_id
 
 
 class ChatModelConfig(ModelServerConfig):
@@ -139,11 +138,9 @@ class ChatCompletionsServer(ModelServer):
             raise self._upstream.unreadable(url, answer, "chat completion", error) from error
         return to_response(completion, body, model=model, settings=self._conversion)
 
-    async def chat_completions(self, body: ChatCreateParams) -> ChatCompletion:
+    async def chat_completions(self, body: ChatCreateParams, session: Session) -> ChatCompletion:
         """One chat completion, asked and answered as it came."""
-        row = current_call().row
-        rollout = f"{row.task}:{row.rollout}" if row is not None else str(random.random())
-        url = self.base_url_for(rollout) + "/chat/completions"
+        url = self.base_url_for(session.id) + "/chat/completions"
         answer = await self._upstream.post(url, self._chat_request(body))
         if isinstance(answer, ContextOverflow):
             return _overflow_completion(self.config.model)

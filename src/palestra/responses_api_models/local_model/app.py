@@ -18,12 +18,9 @@ CHAT_TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 
 
 def default_threads() -> int:
-    """One less than the processors we may use, at least 1 and at most 4.
-
-    More than the processors that are really free is worse than few: threads wait for each other
-    by spinning.
-    """
-    return min(4, max(1, len(os.sched_getaffinity(0)) - 1))
+    """The processors we may use, one left free where there are more than two, and at most 4."""
+    processors = len(os.sched_getaffinity(0))
+    return min(4, max(min(2, processors), processors - 1))
 
 
 class LocalModelConfig(ChatModelConfig):

@@ -59,6 +59,7 @@ def main() -> int:
         return 0
     order = EngineOrder(**json.loads(line))
     _die_with_parent(order.parent_pid)
+    _wait_politely()
     try:
         # Not an import statement: type checkers run where this extra is not installed.
         xllamacpp: Any = importlib.import_module("xllamacpp")
@@ -99,6 +100,16 @@ def _params(xllamacpp: Any, order: EngineOrder) -> Any:
     params.endpoint_slots = False
     params.ui = False
     return params
+
+
+def _wait_politely() -> None:
+    """Let threads that wait for each other sleep soon, instead of spinning for milliseconds.
+
+    Measured with two threads on two processors that others kept busy: 5 times faster so; on
+    idle ones there was no difference. Read when the library is loaded.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def _die_with_parent(parent_pid: int) -> None:

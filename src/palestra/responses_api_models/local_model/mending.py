@@ -139,7 +139,8 @@ def _named(choice: str | JSON) -> tuple[list[str] | None, bool]:
         names = [_name(tool, index) for index, tool in enumerate(allowed.get("tools") or [])]
         return names, allowed.get("mode") == "required"
     function = choice.get("function")
-    return ([function["name"]] if isinstance(function, Mapping) else None), True
+    name = function.get("name") if isinstance(function, Mapping) else None
+    return (None if name is None else [str(name)]), True
 
 
 def _name(tool: JSON, index: int) -> str:

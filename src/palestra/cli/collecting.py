@@ -1,0 +1,253 @@
+"""`collect`: rows through agents, against a running fleet or one inside this command."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import yaml
+
+import palestra
+from palestra.cli.console import notice, say, warn_all
+from palestra.cli.fleet_commands import show_instances
+from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.progress import choose_kind, live_view
+from palestra.cli.settings import CollectArgs, args_from, load
+from palestra.cli.tables import print_table
+from palestra.config import ResolvedConfig, config_from_tree, redact
+from palestra.errors import PalestraError, RunFailed
+from palestra.rollouts import (
+    Collected,
+    CollectSettings,
+    PreparedRun,
+    Progress,
+    first_cause,
+    prepare,
+    run,
+    semantics_of,
+)
+from palestra.serving import (
+    EMBEDDED,
+    Fleet,
+    HeadAddress,
+    NoFleet,
+    attach,
+    http_transport,
+    server_client,
+)
+from palestra.transport import ServerClient
+
+T = TypeVar("T")
+AGENT_TYPE = "responses_api_agents"
+HEAD_CHECK_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """A fleet to collect with: how to call it, what it is made of, and what ends it."""
+
+    client: ServerClient
+    config: ResolvedConfig
+    broken: Awaitable[None]
+    """Raises when the fleet breaks; never returns otherwise."""
+
+    @property
+    def agents(self) -> frozenset[str]:
+        """The agent instances."""
+        return frozenset(name for name, i in self.config.instances.items() if i.type == AGENT_TYPE)
+
+    def semantics(self, settings: CollectSettings) -> dict[str, Any]:
+        """What the run's rewards depend on."""
+        masked = redact(self.config.tree, self.config.secrets)
+        instances = {
+            name: (str(i.type), i.implementation, _own_settings(masked, i.name, i.settings))
+            for name, i in self.config.instances.items()
+        }
+        shaping = {
+            "responses_create_params": dict(settings.responses_create_params),
+            "num_repeats": settings.num_repeats,
+            "num_repeats_add_seed": settings.num_repeats_add_seed,
+            "prompt": settings.prompt_config.read_text() if settings.prompt_config else None,
+        }
+        return semantics_of(instances, shaping)
+
+
+def collect(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
+    """Collect rollouts as the settings say; exit 1 when coverage is below the minimum."""
+    config = load(overrides, ng=ng, extra=extra)
+    warn_all(config.warnings)
+    args = args_from(CollectArgs, config.tree)
+    # The field's command starts afresh over existing outputs; they are moved aside.
+    settings = args.settings(overwrite=True if ng and not args.resume_from_cache else None)
+    return stoppable(_collect(config, settings, choose_kind(args.progress)), settings)
+
+
+def stoppable(main: Any, settings: CollectSettings) -> int:
+    """Run a collection; when a signal stops it, say how to go on."""
+    try:
+        code: int = run_to_end(main)
+    except Stopped as stopped:
+        notice(
+            f"stopped by {stopped.signal.name}; what has ended is in {settings.output_jsonl_fpath}"
+        )
+        notice("hint: the same command with --resume (++resume_from_cache=true) goes on from there")
+        return stopped.exit_code
+    return code
+
+
+async def _collect(config: ResolvedConfig, settings: CollectSettings, view: str) -> int:
+    async with _reach(config) as fleet:
+        return await collect_with(fleet, settings, view)
+
+
+async def collect_with(fleet: Reachable, settings: CollectSettings, view: str) -> int:
+    """Prepare, run and account; the exit code."""
+    prepared = prepare(
+        settings,
+        agents=fleet.agents,
+        semantics=fleet.semantics(settings),
+        version=palestra.__version__,
+    )
+    for text in prepared.notices:
+        notice(text)
+    notice(
+        f"{prepared.manifest.requested} rollouts of {prepared.manifest.tasks} tasks "
+        f"-> {prepared.paths.output}"
+    )
+    collected = await unless(fleet.broken, _watched(prepared, settings, fleet.client, view))
+    return report(collected, prepared, settings)
+
+
+async def _watched(
+    prepared: PreparedRun, settings: CollectSettings, client: ServerClient, view: str
+) -> Collected:
+    async with contextlib.AsyncExitStack() as stack:
+        entered: asyncio.Queue[Progress] = asyncio.Queue()
+
+        async def show() -> None:
+            async with live_view(view, await entered.get()):
+                await asyncio.Event().wait()
+
+        showing = asyncio.create_task(show(), name="view")
+        stack.push_async_callback(_cancel, showing)
+        try:
+            return await run(prepared, settings, client, on_start=entered.put_nowait)
+        except BaseException:
+            if prepared.paths.manifest.exists():
+                notice(prepared.accounting.line())
+            raise
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def report(collected: Collected, prepared: PreparedRun, settings: CollectSettings) -> int:
+    """The end of a collection: accounting, key metrics, where everything is; the exit code."""
+    accounting = collected.accounting
+    say(accounting.line())
+    for entry in collected.metrics:
+        shown = {k: v for k, v in entry["key_metrics"].items() if isinstance(v, int | float)}
+        print_table(
+            ("key metric", "value"),
+            [(name, f"{value:.4g}") for name, value in shown.items()],
+            title=entry["agent_ref"]["name"],
+            right="value",
+        )
+    if collected.aggregation_problem:
+        notice(f"warning: no aggregate metrics: {collected.aggregation_problem}")
+    for path in prepared.paths.all():
+        if path.exists():
+            say(f"  {path}")
+    if collected.covered(settings.min_coverage):
+        return 0
+    error = RunFailed(
+        f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
+        hint=f"{prepared.paths.failures} says why, rollout by rollout; "
+        "--resume tries those again that may succeed",
+    )
+    notice(f"error: {error.message}")
+    notice(f"hint: {error.hint}")
+    return error.exit_code
+
+
+async def unless(broken: Awaitable[None], work: Awaitable[T]) -> T:
+    """The result of `work`, unless `broken` raises first: then that error, and work is undone."""
+    guard = asyncio.ensure_future(broken)
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({guard, working}, return_when=asyncio.FIRST_COMPLETED)
+        if guard.done() and not working.done():
+            working.cancel()
+            await asyncio.wait({working})
+            await guard
+        return await working
+    except BaseException as error:
+        raise first_cause(error) from None
+    finally:
+        for task in (guard, working):
+            task.cancel()
+        await asyncio.gather(guard, working, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _reach(config: ResolvedConfig) -> AsyncIterator[Reachable]:
+    """The running fleet, or one made from the configuration when none runs."""
+    http = http_transport(config.tree)
+    address = HeadAddress.from_tree(config.tree)
+    try:
+        try:
+            running = await attach(address, http)
+        except NoFleet:
+            if not config.instances:
+                raise
+            async with embedded(config) as fleet:
+                yield fleet
+            return
+        token = str(config.tree.get("fleet_token") or "")
+        yield Reachable(
+            client=server_client(running.targets(), config.tree, token=token, http=http),
+            config=config_from_tree(yaml.safe_load(running.config_yaml) or {}),
+            broken=_head_gone(running.address, http),
+        )
+    finally:
+        await http.aclose()
+
+
+@contextlib.asynccontextmanager
+async def embedded(config: ResolvedConfig) -> AsyncIterator[Reachable]:
+    """A fleet inside this process."""
+    fleet = Fleet(
+        config, default_placement=EMBEDDED, on_line=lambda who, text: notice(f"[{who}] {text}")
+    )
+    async with fleet:
+        show_instances(fleet.instances.values())
+        yield Reachable(client=fleet.client, config=config, broken=fleet.watch())
+
+
+async def _head_gone(address: HeadAddress, http: Any) -> None:
+    """Raise when the fleet's head server has stopped answering."""
+    misses = 0
+    while misses < 3:
+        await asyncio.sleep(HEAD_CHECK_EVERY_S)
+        try:
+            await attach(address, http)
+            misses = 0
+        except (PalestraError, OSError):
+            misses += 1
+    raise RunFailed(
+        f"the fleet at {address.url} is gone",
+        hint="its own terminal says why; start it again and go on with ++resume_from_cache=true",
+    )
+
+
+def _own_settings(tree: Any, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """An instance's settings, secrets masked."""
+    block = next(iter(next(iter(tree[name].values())).values()))
+    return {key: block[key] for key in settings if key in block}
+
+
+__all__ = ["Reachable", "collect", "collect_with", "embedded", "stoppable", "unless"]

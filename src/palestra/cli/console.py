@@ -1,0 +1,68 @@
+"""What the user sees of an error, and what the shell sees of it."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+from palestra.errors import CallError, PalestraError
+
+INTERRUPTED = 130
+
+
+def say(text: str = "") -> None:
+    """A line for the user on standard output."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def notice(text: str) -> None:
+    """A line beside the output proper, on standard error."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
+    """Print one clear error, and return the exit code that goes with it."""
+    notice(mask(f"error: {error.message}"))
+    if isinstance(error, CallError):
+        for hop in error.evidence.hops:
+            if hop.body and hop.body not in error.message:
+                notice(mask(f"  {hop.server} {hop.url} answered {hop.status}: {hop.body[:500]}"))
+    if error.hint:
+        notice(mask(f"hint: {error.hint}"))
+    return error.exit_code
+
+
+def fail(error: PalestraError) -> NoReturn:
+    """Print the error and exit with its code."""
+    raise SystemExit(show_error(error))
+
+
+def guarded(command: Callable[[], int]) -> NoReturn:
+    """Run a command; exit with its code, or with that of the error it raised."""
+    _set_up_logging()
+    try:
+        code = command()
+    except PalestraError as error:
+        code = show_error(error)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        code = 1
+    raise SystemExit(code)
+
+
+def warn_all(warnings: Iterable[str]) -> None:
+    """Print the warnings of a configuration."""
+    for warning in warnings:
+        notice(f"warning: {warning}")
+
+
+def _set_up_logging() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    root = logging.getLogger("palestra")
+    if not root.handlers:
+        root.addHandler(handler)
+        root.setLevel(logging.INFO)

@@ -1,0 +1,268 @@
+"""`eval`: fleet, collection and profile in one process, from the name of an environment."""
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from palestra.cli.collecting import collect_with, embedded, stoppable
+from palestra.cli.console import notice, say, warn_all
+from palestra.cli.profiling_commands import profile_files
+from palestra.cli.progress import choose_kind
+from palestra.cli.settings import existing_path, load
+from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
+from palestra.errors import ConfigError, InputDataError, PalestraError
+from palestra.rollouts import CollectSettings
+from palestra.serving import load_environment
+
+LOCAL = "local"
+OPENAI_URL = "https://api.openai.com/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class EvalArgs:
+    """What `palestra eval` takes. `target`: an environment's name, a Python file, or a config."""
+
+    target: str
+    model: str | None = None
+    limit: int | None = None
+    repeats: int = 1
+    output: Path | None = None
+    concurrency: int | None = None
+    seed: int = 0
+    rows: Mapping[str, str] = field(default_factory=dict)
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    group_by: str | None = None
+    progress: str | None = None
+    overwrite: bool = False
+    resume: bool = False
+    rollout_timeout: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An environment to evaluate: how to configure it and where its rows come from."""
+
+    name: str
+    configs: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    rows: Iterator[dict[str, Any]] | None = None
+    group_by: str | None = None
+
+
+def evaluate(args: EvalArgs, overrides: list[str]) -> int:
+    """Run one environment against one model, and profile what comes out."""
+    target = find_target(args)
+    config = _config(target, args, overrides)
+    warn_all(config.warnings)
+    output = args.output or _new_run(target.name)
+    settings = _settings(args, target, config, output)
+    view = choose_kind(args.progress)
+    code = stoppable(_collect(config, settings, view), settings)
+    if code not in {0, 1}:
+        return code
+    say()
+    group_by = args.group_by or target.group_by
+    inputs = output.with_name(f"{output.stem}_materialized_inputs.jsonl")
+    if output.exists() and output.stat().st_size:
+        profile_files(inputs, output, allow_partial=True, group_by=group_by)
+    return code
+
+
+async def _collect(config: ResolvedConfig, settings: CollectSettings, view: str) -> int:
+    async with embedded(config) as fleet:
+        return await collect_with(fleet, settings, view)
+
+
+def find_target(args: EvalArgs) -> Target:
+    """What `args.target` means. Raises ConfigError with the nearest name when it means nothing."""
+    given = args.target
+    if given.endswith(".py"):
+        return _file_target(existing_path(given))
+    if given.endswith((".yaml", ".yml")):
+        return Target(Path(given).stem, (given,))
+    config = f"resources_servers/{given}/configs/{given}.yaml"
+    if existing_path(config).exists():
+        return _named_target(given, config, args)
+    near = nearest(given, _environments())
+    raise ConfigError(
+        f"there is no environment {given!r}" + (f"; did you mean {near!r}?" if near else ""),
+        hint=f"environments: {', '.join(_environments())}; or give a .py or .yaml file",
+    )
+
+
+def _environments() -> list[str]:
+    found = (PACKAGE_ROOT / "resources_servers").glob("*/configs/*.yaml")
+    return sorted({path.parent.parent.name for path in found})
+
+
+def _file_target(path: Path) -> Target:
+    if not path.exists():
+        raise ConfigError(f"{path} does not exist")
+    made = load_environment(path)
+    server = f"{made.name}_environment"
+    extra = {
+        server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
+        f"{server}_agent": {
+            "responses_api_agents": {
+                "simple_agent": {
+                    "resources_server": {"type": "resources_servers", "name": server},
+                    "model_server": {"type": "responses_api_models", "name": "policy_model"},
+                }
+            }
+        },
+    }
+    return Target(path.stem, extra=extra, rows=iter(made.rows()))
+
+
+def _named_target(name: str, config: str, args: EvalArgs) -> Target:
+    """A folder with a config. One that makes rows on demand makes as many as asked for."""
+    module = f"palestra.resources_servers.{name}.rows"
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        return Target(name, (config,))
+    maker = importlib.import_module(module)
+    options: dict[str, Any] = dict(args.rows)
+    count = 5 if args.limit is None else args.limit
+    rows = maker.make_rows(count, seed=args.seed, **options)
+    return Target(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))
+
+
+def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
+    paths, extra = model_config(args.model, overrides)
+    merged = {**target.extra, **extra, "config_paths": [*target.configs, *paths]}
+    return load(overrides, ng=False, extra=merged)
+
+
+def model_config(model: str | None, overrides: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Config files and settings for `--model`.
+
+    `local`; `openai:NAME`; `vllm:URL[#NAME]`; the name of a model instance in the configs. Without
+    one, and without an endpoint in the overrides or env.yaml: the local model, which is said.
+    """
+    if model is None:
+        if _names_endpoint(overrides):
+            return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], {}
+        notice("no model was named: using the small local one (--model says which)")
+        model = LOCAL
+    if model == LOCAL:
+        return ["responses_api_models/local_model/configs/local_model.yaml"], {}
+    kind, _, rest = model.partition(":")
+    if kind == "openai" and rest:
+        key = os.environ.get("OPENAI_API_KEY")
+        extra = {"policy_model_name": rest}
+        if not any("policy_base_url" in item for item in overrides):
+            extra["policy_base_url"] = OPENAI_URL
+        if key:
+            extra["policy_api_key"] = key
+        return ["responses_api_models/openai_model/configs/openai_model.yaml"], extra
+    if kind == "vllm" and rest:
+        url, _, name = rest.partition("#")
+        extra = {"policy_base_url": url, "policy_model_name": name or _only_model(url)}
+        if not any("policy_api_key" in item for item in overrides):
+            extra["policy_api_key"] = os.environ.get("VLLM_API_KEY", "EMPTY")
+        return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], extra
+    if kind in {"openai", "vllm"}:
+        raise ConfigError(
+            f"--model {model!r} names no model",
+            hint="local, openai:NAME, vllm:URL[#NAME], or a model instance of your configs",
+        )
+    return [], {"policy_model": {"_copy": model}}
+
+
+def _names_endpoint(overrides: list[str]) -> bool:
+    asked = any("policy_base_url" in item or "config_paths" in item for item in overrides)
+    env = Path("env.yaml")
+    return asked or (env.exists() and "policy_base_url" in env.read_text())
+
+
+def _only_model(url: str) -> str:
+    """The model that the endpoint serves. Raises ConfigError unless there is exactly one."""
+    import asyncio
+
+    from palestra.transport import AiohttpTransport
+
+    async def ask() -> list[str]:
+        http = AiohttpTransport()
+        try:
+            reply = await http.send("GET", url.rstrip("/") + "/models", timeout_s=10)
+            return [str(item["id"]) for item in orjson.loads(reply.body)["data"]]
+        finally:
+            await http.aclose()
+
+    try:
+        names = asyncio.run(ask())
+    except (PalestraError, ValueError, KeyError, TypeError) as error:
+        reason = error.message if isinstance(error, PalestraError) else repr(error)
+        raise ConfigError(
+            f"{url}/models does not say which models it serves: {reason}",
+            hint="name it: --model 'vllm:URL#NAME'",
+        ) from None
+    if len(names) != 1:
+        raise ConfigError(
+            f"{url} serves {len(names)} models: {', '.join(names)}",
+            hint="name one: --model 'vllm:URL#NAME'",
+        )
+    return names[0]
+
+
+def _new_run(name: str) -> Path:
+    """A folder for a new run, named after the moment."""
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{name}-{stamp}" / "rollouts.jsonl"
+
+
+def _settings(
+    args: EvalArgs, target: Target, config: ResolvedConfig, output: Path
+) -> CollectSettings:
+    agents = [i for i in config.instances.values() if i.type == "responses_api_agents"]
+    params: dict[str, Any] = dict(config.tree.get("responses_create_params") or {})
+    if args.max_output_tokens is not None:
+        params["max_output_tokens"] = args.max_output_tokens
+    if args.temperature is not None:
+        params["temperature"] = args.temperature
+    return CollectSettings(
+        input_jsonl_fpath=_input(target, agents, output),
+        output_jsonl_fpath=output.absolute(),
+        agent_name=agents[0].name if agents else None,
+        limit=args.limit,
+        num_repeats=args.repeats,
+        num_samples_in_parallel=args.concurrency,
+        responses_create_params=params,
+        overwrite=args.overwrite,
+        resume_from_cache=args.resume,
+        rollout_timeout=args.rollout_timeout,
+    )
+
+
+def _input(target: Target, agents: list[Any], output: Path) -> Path:
+    if target.rows is None:
+        paths = [
+            str(dataset["jsonl_fpath"])
+            for agent in agents
+            for dataset in agent.datasets
+            if dataset.get("type") == "example"
+        ]
+        if not paths:
+            raise InputDataError(
+                f"{target.name} has no example dataset",
+                hint="collect over a file of yours: palestra collect --input FILE …",
+            )
+        return existing_path(paths[0])
+    path = output.with_name("tasks.jsonl")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in target.rows))
+    except OSError as error:
+        raise InputDataError(f"{path}: {error.strerror}") from error
+    return path

@@ -1,0 +1,185 @@
+"""`run`, `status`, `config`, `version`: starting a fleet and looking at one."""
+
+import asyncio
+import contextlib
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import palestra
+from palestra.cli.console import notice, say, warn_all
+from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.settings import load
+from palestra.cli.tables import print_table
+from palestra.config import ResolvedConfig, dump_yaml
+from palestra.errors import ConfigError
+from palestra.serving import (
+    PROCESS,
+    Fleet,
+    HeadAddress,
+    NoFleet,
+    RunningInstance,
+    ServerStatus,
+    attach,
+    check_head_port,
+    head_server,
+    http_transport,
+    probe,
+    summary_line,
+)
+
+
+def run_fleet(overrides: list[str], *, ng: bool) -> int:
+    """Start every instance and its head server; serve until stopped, or until one dies."""
+    config = load(overrides, ng=ng)
+    warn_all(config.warnings)
+    if not config.instances:
+        raise ConfigError(
+            "no server instance is configured",
+            hint='give config files: "+config_paths=[a.yaml,b.yaml]"',
+        )
+    check_head_port(config.tree)
+    try:
+        run_to_end(_serve(config))
+    except Stopped:
+        notice("stopped")
+    return 0
+
+
+async def _serve(config: ResolvedConfig) -> None:
+    started = time.monotonic()
+    count = len(config.instances)
+    notice(f"starting {count} servers …")
+    fleet = Fleet(
+        config, default_placement=PROCESS, on_line=lambda who, line: notice(f"[{who}] {line}")
+    )
+    async with fleet, head_server(fleet) as run:
+        show_instances(fleet.instances.values())
+        say(f"All {count} / {count} servers ready! ({time.monotonic() - started:.1f} s)")
+        say(f"head server: {run.url}; stop with Ctrl-C")
+        await fleet.watch()
+
+
+def show_instances(instances: Any) -> None:
+    """The table of a fleet."""
+    rows: list[RunningInstance] = list(instances)
+    print_table(
+        ("name", "type", "placement", "url", "state"),
+        [
+            (i.name, i.server_type, i.placement, i.urls[0] if i.urls else "in-process", i.state)
+            for i in rows
+        ],
+    )
+
+
+def status(
+    overrides: list[str], *, ng: bool, wait_s: float | None = None, as_json: bool = False
+) -> int:
+    """One line per server of the running fleet, then how many are healthy."""
+    tree = load(overrides, ng=ng, require_all=False).tree
+    if wait_s is None and tree.get("wait") is not None:
+        wait_s = float(tree["wait"])
+    statuses = run_to_end(_statuses(tree, wait_s))
+    if as_json:
+        _print_json(statuses)
+    elif statuses is None:
+        say("No Palestra servers found running.")
+        notice("hint: start some with `palestra run` (or ng_run)")
+    else:
+        for one in statuses:
+            say(_status_line(one))
+        say(summary_line(statuses))
+    ready = bool(statuses) and all(one.healthy for one in statuses or ())
+    # Scripts of the field call ng_status in a loop and read its last line.
+    return 0 if ready or (ng and wait_s is None) else 1
+
+
+async def _statuses(tree: Mapping[str, Any], wait_s: float | None) -> list[ServerStatus] | None:
+    address = HeadAddress.from_tree(tree)
+    http = http_transport(tree)
+    deadline = time.monotonic() + (wait_s or 0)
+    try:
+        while True:
+            found: list[ServerStatus] | None = None
+            with contextlib.suppress(NoFleet):
+                found = await probe(await attach(address, http), http)
+            done = found is not None and all(one.healthy for one in found)
+            if done or time.monotonic() >= deadline:
+                return found
+            await asyncio.sleep(0.3)
+    finally:
+        await http.aclose()
+
+
+def _status_line(one: ServerStatus) -> str:
+    mark = "✓" if one.healthy else "✗"
+    reason = f"  {one.reason}" if one.reason else ""
+    return (
+        f"{mark} {one.state.value:<9} {one.server_type:<21} {one.name}  {one.url or 'in-process'}  "
+        f"pid {one.pid or '-'}  up {one.uptime_s:.0f} s{reason}"
+    )
+
+
+def _print_json(statuses: list[ServerStatus] | None) -> None:
+    import orjson
+
+    listed = [
+        {
+            "name": one.name,
+            "type": one.server_type,
+            "url": one.url,
+            "pid": one.pid,
+            "uptime_seconds": one.uptime_s,
+            "state": one.state.value,
+            "reason": one.reason,
+        }
+        for one in statuses or ()
+    ]
+    say(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode())
+
+
+def dump_config(overrides: list[str], *, ng: bool) -> int:
+    """Print the resolved configuration, secrets masked."""
+    config = load(overrides, ng=ng)
+    warn_all(config.warnings)
+    sys.stdout.write(dump_yaml(config))
+    return 0
+
+
+def version(*, as_json: bool = False) -> int:
+    """Print what is installed where."""
+    import os
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    import orjson
+
+    def of(name: str) -> str | None:
+        try:
+            return installed(name)
+        except PackageNotFoundError:
+            return None
+
+    facts = {
+        "palestra": palestra.__version__,
+        "python": platform.python_version(),
+        "python_path": sys.executable,
+        "installation_path": str(palestra.__path__[0]),
+        "dependencies": {
+            name: of(name)
+            for name in ("aiohttp", "fastapi", "pydantic", "xllamacpp", "reasoning-gym", "ray")
+        },
+        "system": {
+            "os": platform.system(),
+            "platform": platform.platform(),
+            "architecture": platform.machine(),
+            "cpus": os.cpu_count(),
+        },
+    }
+    if as_json:
+        say(orjson.dumps(facts, option=orjson.OPT_INDENT_2).decode())
+    else:
+        say(f"palestra {palestra.__version__} (Python {facts['python']}, {sys.executable})")
+    return 0

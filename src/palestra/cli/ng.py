@@ -1,0 +1,133 @@
+"""The `ng_*` commands (also `nemo_gym_*`): Hydra overrides, exactly as their users type them."""
+
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from palestra.cli.console import guarded, say
+from palestra.errors import ConfigError
+
+HELP = frozenset({"-h", "--help", "+h=true", "+help=true", "h=true", "help=true"})
+
+
+def _command(name: str, about: str, call: Callable[[list[str]], int]) -> NoReturn:
+    overrides = sys.argv[1:]
+    if HELP & set(overrides):
+        say(f"{name}: {about}")
+        say("Settings are Hydra overrides: +key=value adds, ++key=value adds or overrides, ~key")
+        say('removes. Config files: "+config_paths=[a.yaml,b.yaml]".')
+        raise SystemExit(0)
+    guarded(lambda: call(overrides))
+
+
+def run() -> NoReturn:
+    """`ng_run`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.fleet_commands import run_fleet
+
+        return run_fleet(overrides, ng=True)
+
+    _command("ng_run", "start every server of the configuration", call)
+
+
+def status() -> NoReturn:
+    """`ng_status`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.fleet_commands import status as show
+
+        wait, rest = _wait_of(overrides)
+        return show(rest, ng=True, wait_s=wait)
+
+    _command("ng_status", "one line per server of the running fleet (--wait S, +wait=S)", call)
+
+
+def dump_config() -> NoReturn:
+    """`ng_dump_config`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.fleet_commands import dump_config as dump
+
+        return dump(overrides, ng=True)
+
+    _command("ng_dump_config", "print the resolved configuration, secrets masked", call)
+
+
+def collect_rollouts() -> NoReturn:
+    """`ng_collect_rollouts`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.collecting import collect
+
+        return collect(overrides, ng=True)
+
+    _command(
+        "ng_collect_rollouts",
+        "run rows through agents (+agent_name, +input_jsonl_fpath, +output_jsonl_fpath, +limit, "
+        "+num_repeats, +num_samples_in_parallel, +responses_create_params, +resume_from_cache)",
+        call,
+    )
+
+
+def reward_profile() -> NoReturn:
+    """`ng_reward_profile`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.profiling_commands import profile
+
+        return profile(overrides, ng=True)
+
+    _command(
+        "ng_reward_profile",
+        "reward statistics (+materialized_inputs_jsonl_fpath, +rollouts_jsonl_fpath, "
+        "+allow_partial_rollouts)",
+        call,
+    )
+
+
+def version() -> NoReturn:
+    """`ng_version`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.fleet_commands import version as show
+
+        return show(as_json=any(item.lstrip("+") in {"json=true", "--json"} for item in overrides))
+
+    _command("ng_version", "what is installed, and where (+json=true)", call)
+
+
+def help_() -> NoReturn:
+    """`ng_help`."""
+
+    def call(_overrides: list[str]) -> int:
+        from importlib.metadata import entry_points
+
+        names = [e.name for e in entry_points(group="console_scripts") if e.name.startswith("ng_")]
+        say("\n".join(sorted(names)))
+        return 0
+
+    _command("ng_help", "the list of commands", call)
+
+
+def not_yet() -> NoReturn:
+    """Every name that is reserved for a command still to come."""
+    name = sys.argv[0].rsplit("/", 1)[-1]
+    guarded(lambda: unavailable(name))
+
+
+def unavailable(name: str) -> int:
+    """Say that a command does not exist yet."""
+    raise ConfigError(f"{name} is not available yet", hint="`palestra --help` lists what is")
+
+
+def _wait_of(overrides: list[str]) -> tuple[float | None, list[str]]:
+    """`--wait S` taken out of the arguments."""
+    if "--wait" not in overrides:
+        return None, overrides
+    at = overrides.index("--wait")
+    try:
+        seconds = float(overrides[at + 1])
+    except (IndexError, ValueError):
+        raise ConfigError("--wait needs a number of seconds") from None
+    return seconds, overrides[:at] + overrides[at + 2 :]

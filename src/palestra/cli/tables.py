@@ -1,0 +1,25 @@
+"""Tables for people. Plain text when the output is not a terminal, so that it can be searched."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", right: str = ""
+) -> None:
+    """Print rows under `columns`; those named in `right` (space separated) align right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, box=box.SIMPLE, title_justify="left", pad_edge=False)
+    for column in columns:
+        table.add_column(
+            column, justify="right" if column in right.split(",") else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    console.print(table)

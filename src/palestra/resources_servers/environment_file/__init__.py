@@ -1,0 +1,1 @@
+"""Serves an environment that is one Python file with an `@environment` function."""

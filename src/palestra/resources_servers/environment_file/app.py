@@ -1,0 +1,36 @@
+"""`environment_file`: the resources server of an environment written as one file."""
+
+from functools import cached_property
+from pathlib import Path
+
+from palestra.serving import (
+    Environment,
+    FunctionServer,
+    ResourcesServerConfig,
+    load_environment,
+)
+
+
+class EnvironmentFileConfig(ResourcesServerConfig):
+    """Settings of `environment_file`."""
+
+    path: Path
+    """The Python file that holds the `@environment` function."""
+
+
+class EnvironmentFileServer(FunctionServer):
+    """Verifies with the function in `path`."""
+
+    config: EnvironmentFileConfig
+
+    @cached_property
+    def _environment(self) -> Environment:
+        return load_environment(self.config.path)
+
+    def made_environment(self) -> Environment:
+        """The environment in the file."""
+        return self._environment
+
+    async def start(self) -> None:
+        """Import the file now, so that what is wrong with it is said before the first rollout."""
+        self.made_environment()

@@ -1,0 +1,38 @@
+"""Which settings a reward depends on, and which only say how the work is done."""
+
+from collections.abc import Mapping
+from typing import Any
+
+OPERATIONAL = frozenset(
+    {
+        "api_key",
+        "base_url",
+        "default_headers",
+        "openai_api_key",
+        "openai_base_url",
+        "slots",
+        "start_timeout_s",
+        "threads",
+        "verbose",
+    }
+)
+"""Settings that may change between the start of a run and its continuation."""
+
+
+def semantics_of(
+    instances: Mapping[str, tuple[str, str, Mapping[str, Any]]], extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the manifest remembers of a configuration.
+
+    `instances`: name -> (server type, implementation, its own settings). `extra`: settings of
+    the command that shape the rows.
+    """
+    servers = {
+        name: {
+            "type": kind,
+            "implementation": implementation,
+            "settings": {key: value for key, value in settings.items() if key not in OPERATIONAL},
+        }
+        for name, (kind, implementation, settings) in sorted(instances.items())
+    }
+    return {"servers": servers, **extra}
