@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import yaml
 
 import palestra
-from palestra.cli.console import notice, say, warn_all
+from palestra.cli.console import notice, say, shown, warn_all
 from palestra.cli.fleet_commands import show_instances
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.progress import choose_kind, live_view
@@ -29,14 +29,16 @@ from palestra.rollouts import (
 )
 from palestra.serving import (
     EMBEDDED,
+    AttachedFleet,
     Fleet,
+    ForeignFleet,
     HeadAddress,
     NoFleet,
     attach,
     http_transport,
     server_client,
 )
-from palestra.transport import ServerClient
+from palestra.transport import HttpTransport, ServerClient
 
 T = TypeVar("T")
 AGENT_TYPE = "responses_api_agents"
@@ -101,8 +103,10 @@ async def _collect(config: ResolvedConfig, settings: CollectSettings, view: str)
         return await collect_with(fleet, settings, view)
 
 
-async def collect_with(fleet: Reachable, settings: CollectSettings, view: str) -> int:
-    """Prepare, run and account; the exit code."""
+async def collect_with(
+    fleet: Reachable, settings: CollectSettings, view: str, *, metrics: bool = True
+) -> int:
+    """Prepare, run and account; the exit code. `metrics` says whether to print those too."""
     prepared = prepare(
         settings,
         agents=fleet.agents,
@@ -113,10 +117,10 @@ async def collect_with(fleet: Reachable, settings: CollectSettings, view: str) -
         notice(text)
     notice(
         f"{prepared.manifest.requested} rollouts of {prepared.manifest.tasks} tasks "
-        f"-> {prepared.paths.output}"
+        f"-> {shown(prepared.paths.output)}"
     )
     collected = await unless(fleet.broken, _watched(prepared, settings, fleet.client, view))
-    return report(collected, prepared, settings)
+    return report(collected, prepared, settings, metrics=metrics)
 
 
 async def _watched(
@@ -145,15 +149,17 @@ async def _cancel(task: asyncio.Task[None]) -> None:
         await task
 
 
-def report(collected: Collected, prepared: PreparedRun, settings: CollectSettings) -> int:
+def report(
+    collected: Collected, prepared: PreparedRun, settings: CollectSettings, *, metrics: bool
+) -> int:
     """The end of a collection: accounting, key metrics, where everything is; the exit code."""
     accounting = collected.accounting
     say(accounting.line())
-    for entry in collected.metrics:
-        shown = {k: v for k, v in entry["key_metrics"].items() if isinstance(v, int | float)}
+    for entry in collected.metrics if metrics else ():
+        numbers = {k: v for k, v in entry["key_metrics"].items() if isinstance(v, int | float)}
         print_table(
             ("key metric", "value"),
-            [(name, f"{value:.4g}") for name, value in shown.items()],
+            [(name, f"{value:.4g}") for name, value in numbers.items()],
             title=entry["agent_ref"]["name"],
             right="value",
         )
@@ -161,7 +167,7 @@ def report(collected: Collected, prepared: PreparedRun, settings: CollectSetting
         notice(f"warning: no aggregate metrics: {collected.aggregation_problem}")
     for path in prepared.paths.all():
         if path.exists():
-            say(f"  {path}")
+            say(f"  {shown(path)}")
     if collected.covered(settings.min_coverage):
         return 0
     error = RunFailed(
@@ -199,11 +205,8 @@ async def _reach(config: ResolvedConfig) -> AsyncIterator[Reachable]:
     http = http_transport(config.tree)
     address = HeadAddress.from_tree(config.tree)
     try:
-        try:
-            running = await attach(address, http)
-        except NoFleet:
-            if not config.instances:
-                raise
+        running = await _running(config, address, http)
+        if running is None:
             async with embedded(config) as fleet:
                 yield fleet
             return
@@ -215,6 +218,31 @@ async def _reach(config: ResolvedConfig) -> AsyncIterator[Reachable]:
         )
     finally:
         await http.aclose()
+
+
+async def _running(
+    config: ResolvedConfig, address: HeadAddress, http: HttpTransport
+) -> AttachedFleet | None:
+    """The fleet that this collection belongs to; None when it brings its own servers."""
+    try:
+        running = await attach(address, http)
+    except NoFleet:
+        if not config.instances:
+            raise
+        return None
+    except ForeignFleet as error:
+        if not config.instances:
+            raise
+        notice(f"{error.message}: running the servers inside this command")
+        return None
+    missing = config.instances.keys() - running.targets().keys()
+    if missing:
+        notice(
+            f"the fleet at {running.address.url} has no {', '.join(sorted(missing))}: "
+            "running the servers inside this command"
+        )
+        return None
+    return running
 
 
 @contextlib.asynccontextmanager

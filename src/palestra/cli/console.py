@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NoReturn
 
 from palestra.errors import CallError, PalestraError
@@ -20,6 +21,12 @@ def notice(text: str) -> None:
     """A line beside the output proper, on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def shown(path: Path) -> str:
+    """A path as the user would type it from here."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:

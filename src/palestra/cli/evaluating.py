@@ -78,7 +78,7 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
 
 async def _collect(config: ResolvedConfig, settings: CollectSettings, view: str) -> int:
     async with embedded(config) as fleet:
-        return await collect_with(fleet, settings, view)
+        return await collect_with(fleet, settings, view, metrics=False)
 
 
 def find_target(args: EvalArgs) -> Target:

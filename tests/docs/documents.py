@@ -1,0 +1,48 @@
+"""Reading the documents: their commands, their files, their links."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block."""
+
+    language: str
+    text: str
+
+
+def blocks(path: Path) -> list[Block]:
+    """The fenced blocks of a document, in order."""
+    return [Block(m[1], m[2]) for m in _BLOCK.finditer(path.read_text())]
+
+
+def commands(path: Path) -> list[str]:
+    """The commands that a document tells its reader to type."""
+    lines = (line for b in blocks(path) if b.language == "console" for line in b.text.splitlines())
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+def files(path: Path) -> dict[str, str]:
+    """The files that a document shows whole: Python blocks that begin with their name."""
+    found = (b.text for b in blocks(path) if b.language == "python")
+    return {text.split("\n", 1)[0][2:]: text for text in found if text.startswith("# ")}
+
+
+def links(path: Path) -> list[Path]:
+    """Where a document's relative links point to."""
+    targets = _LINK.findall(path.read_text())
+    return [path.parent / target for target in targets if "://" not in target]
+
+
+def documents() -> list[Path]:
+    """Every Markdown document of the repository."""
+    folders = ("docs", "src", "benchmarks")
+    nested = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.md")]
+    return [*REPOSITORY.glob("*.md"), *nested]

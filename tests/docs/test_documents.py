@@ -1,0 +1,122 @@
+"""What the documents say is true: links lead somewhere, and commands do what they say."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+from documents import REPOSITORY, commands, documents, files, links
+
+README = REPOSITORY / "README.md"
+SCRIPTS = Path(sys.executable).parent
+START_DEADLINE_S = 60
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda p: str(p.relative_to(REPOSITORY)))
+def test_every_relative_link_of_a_document_leads_somewhere(path: Path) -> None:
+    assert [str(target) for target in links(path) if not target.exists()] == []
+
+
+def test_the_readme_shows_things_in_their_order() -> None:
+    text = README.read_text()
+    wanted = [
+        "make demo",
+        "# my_env.py",
+        "ng_collect_rollouts",
+        "## Where servers live",
+        "## Where to go next",
+    ]
+
+    places = [text.index(word) for word in wanted]
+
+    assert places == sorted(places)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
+    pytest.importorskip("xllamacpp", reason="the README's model is the local one")
+    with Reader(tmp_path_factory.mktemp("reader")) as one:
+        yield one
+
+
+class Reader:
+    """Someone who types the README's commands, in order, in an empty folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._fleets: list[subprocess.Popen[str]] = []
+        # A head port of their own, so that the commands stay word for word what they are.
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = sock.getsockname()[1]
+        (folder / "env.yaml").write_text(f"head_server:\n  port: {port}\n")
+        for name, text in files(README).items():
+            (folder / name).write_text(text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fleet in self._fleets:
+            fleet.send_signal(signal.SIGINT)
+            fleet.wait(timeout=10)
+
+    def types(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run one command to its end; a fleet is left running."""
+        if command.startswith(("ng_run", "palestra run")):
+            return self._start(command)
+        folder = REPOSITORY if command.startswith("make") else self._folder
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+
+    def _start(self, command: str) -> subprocess.CompletedProcess[str]:
+        log = self._folder / "fleet.log"
+        with log.open("w") as out:
+            fleet = subprocess.Popen(
+                ["bash", "-c", "exec " + command],
+                cwd=self._folder,
+                env=self._environment(),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        self._fleets.append(fleet)
+        deadline = time.monotonic() + START_DEADLINE_S
+        while "servers ready!" not in log.read_text() and time.monotonic() < deadline:
+            if fleet.poll() is not None:
+                break
+            time.sleep(0.1)
+        return subprocess.CompletedProcess(command, fleet.poll() or 0, log.read_text(), "")
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PATH": f"{SCRIPTS}:{os.environ['PATH']}",
+            "PALESTRA_RUN_DIR": str(self._folder / "run-files"),
+        }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("command", commands(README))
+def test_a_command_of_the_readme_works_as_it_stands(reader: Reader, command: str) -> None:
+    if command.startswith("make demo") and not (REPOSITORY / ".venv" / "installed").exists():
+        pytest.skip("not run by make: installing would touch this checkout")
+
+    done = reader.types(command)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
