@@ -191,6 +191,7 @@ def test_the_same_seed_gives_the_same_bytes_and_less_is_a_beginning_of_more() ->
     assert as_bytes(make_rows(7, seed=3)) == as_bytes(more[:7])
 
 
+@pytest.mark.slow
 def test_another_process_makes_the_same_rows_of_every_family() -> None:
     here = as_bytes(generate_rows("all", count=len(SCORABLE), seed=1)) + b"\n"
 

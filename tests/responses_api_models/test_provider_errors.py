@@ -103,7 +103,7 @@ def test_an_unknown_model_names_model_endpoint_and_what_is_served() -> None:
 
     assert isinstance(found, ModelNotServed)
     assert not found.retriable
-    assert found.kind is FailureKind.POLICY
+    assert found.kind is FailureKind.CONFIG
     for part in ("smollm2", URL, "Valid aliases: smollm2."):
         assert part in found.message
 

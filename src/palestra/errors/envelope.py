@@ -113,13 +113,18 @@ def from_body(body: object) -> CallError | None:
     if not isinstance(body, Mapping):
         return None
     inner = body.get("error")
-    if not isinstance(inner, Mapping) or "layer" not in inner or "hops" not in inner:
+    if not isinstance(inner, Mapping):
         return None
     try:
-        kind = FailureKind(inner["type"])
-        layer = Layer(inner["layer"])
-    except ValueError:
+        return _rebuild(inner)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # An endpoint outside the fleet may use the same words for something else.
         return None
+
+
+def _rebuild(inner: Mapping[str, Any]) -> CallError:
+    kind = FailureKind(inner["type"])
+    layer = Layer(inner["layer"])
     return _class_for(kind, layer, retriable=bool(inner.get("retriable", True)))(
         str(inner.get("message", "")),
         hint=str(inner.get("hint") or ""),

@@ -21,17 +21,20 @@ from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
 from palestra.schema import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RolloutKey, VerifyResponse
 from palestra.transport import Activity, CallContext, ServerClient, calling
 
-ATTEMPT_PAUSE_S = 1.0
 SYNC_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of a collection; `rollout_timeout_s` covers one attempt."""
+    """Bounds of a collection; `rollout_timeout_s` covers one attempt.
+
+    `attempt_pause_s` comes after the first failed attempt; it grows by as much with each other.
+    """
 
     in_flight: int | None = None
     rollout_timeout_s: float = 3600.0
     max_attempts: int = 3
+    attempt_pause_s: float = 1.0
 
 
 @dataclass(slots=True)
@@ -65,8 +68,18 @@ class Collector:
         self._run_id = run_id
         self.progress = Progress(accounting, done_before=accounting.scored + accounting.failed)
 
-    async def collect(self, rows: Iterable[Mapping[str, Any]], *, count: int) -> None:
-        """Run `rows`, of which there are `count`. Raises what ended the collection early."""
+    async def collect(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        count: int,
+        failed_before: Mapping[RolloutKey, int] | None = None,
+    ) -> None:
+        """Run `rows`, of which there are `count`. Raises what ended the collection early.
+
+        `failed_before`: attempts that earlier sessions spent on a rollout.
+        """
+        spent = failed_before or {}
         pending = iter(rows)
         workers = min(count, self._limits.in_flight or count)
         done = asyncio.Event()
@@ -74,7 +87,8 @@ class Collector:
         async def worker() -> None:
             # The shared iterator is the back-pressure: a row is read when it can run.
             for row in pending:
-                await self._rollout(row)
+                key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+                await self._rollout(row, key, first=1 + spent.get(key, 0))
 
         async with asyncio.TaskGroup() as tasks:
             syncing = tasks.create_task(self._sync(done), name="journal sync")
@@ -93,19 +107,18 @@ class Collector:
                 pass
             await asyncio.to_thread(self._journal.sync)
 
-    async def _rollout(self, row: Mapping[str, Any]) -> None:
-        """All attempts of one rollout."""
-        key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+    async def _rollout(self, row: Mapping[str, Any], key: RolloutKey, *, first: int) -> None:
+        """All attempts of one rollout, from its `first` on."""
         activity = Activity()
         self.progress.in_flight[key] = activity
         try:
-            for attempt in range(1, self._limits.max_attempts + 1):
+            for attempt in range(first, self._limits.max_attempts + 1):
                 result = await self._attempt(row, key, attempt, activity)
                 self._journal.append(result)
                 if self._count(result):
                     return
                 activity.now("waiting", "the next attempt")
-                await asyncio.sleep(ATTEMPT_PAUSE_S * attempt)
+                await asyncio.sleep(self._limits.attempt_pause_s * attempt)
         finally:
             del self.progress.in_flight[key]
 

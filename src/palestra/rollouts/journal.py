@@ -33,22 +33,26 @@ class Journal:
             self._scored = self._paths.output.open("ab", buffering=0)
             self._failures = self._paths.failures.open("ab", buffering=0)
         except OSError as error:
+            self._close()
             raise InputDataError(f"{error.filename}: {error.strerror}") from error
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._close()
+        if self._failures is not None and self._paths.failures.stat().st_size == 0:
+            self._paths.failures.unlink()
+
+    def _close(self) -> None:
         for file in (self._scored, self._failures):
             if file is not None:
                 file.close()
-        if self._failures is not None and self._paths.failures.stat().st_size == 0:
-            self._paths.failures.unlink()
 
     def append(self, result: Scored | Failed) -> None:
         """Write one row. Raises JournalFailed when the disk will not take it."""
         file = self._scored if isinstance(result, Scored) else self._failures
         if file is None:
             raise JournalFailed("the journal is not open")
-        start = file.tell()
+        start = os.fstat(file.fileno()).st_size
         data = result.line + b"\n"
         try:
             written = 0
@@ -64,8 +68,12 @@ class Journal:
     def sync(self) -> None:
         """Make everything written so far survive a crash of the machine."""
         for file in (self._scored, self._failures):
-            if file is not None:
+            if file is None or file.closed:
+                continue
+            try:
                 os.fsync(file.fileno())
+            except OSError as error:
+                raise JournalFailed(f"{file.name}: {error.strerror}") from error
 
 
 def _forget(file: IO[bytes], size: int) -> None:

@@ -12,6 +12,7 @@ from palestra.errors import InputDataError
 from palestra.rollouts.journal import write_whole
 
 FORMAT = 1
+_ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,11 @@ def differences(old: Any, new: Any, at: str = "") -> list[str]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         found: list[str] = []
         for key in sorted({*old, *new}):
-            found += differences(old.get(key), new.get(key), f"{at}.{key}" if at else str(key))
+            below = f"{at}.{key}" if at else str(key)
+            found += differences(old.get(key, _ABSENT), new.get(key, _ABSENT), below)
         return found
-    return [] if old == new else [f"{at}: {old!r} -> {new!r}"]
+    return [] if old == new else [f"{at}: {_shown(old)} -> {_shown(new)}"]
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is _ABSENT else repr(value)

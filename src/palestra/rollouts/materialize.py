@@ -5,18 +5,19 @@ written beside a temporary name and renamed, so a run's materialized inputs are 
 Rows are streamed: memory grows with the number of distinct tasks, by a digest each.
 """
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 from pydantic import ValidationError
 
 from palestra.errors import InputDataError
-from palestra.rollouts.problems import RowProblems
+from palestra.rollouts.problems import RowProblems, field_problems
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.settings import CollectSettings
 from palestra.schema import (
@@ -41,6 +42,8 @@ class Materialized:
     rollouts: int
     input_digest: str
     agents: tuple[str, ...]
+    made_folders: tuple[Path, ...] = ()
+    """Folders that did not exist before, innermost first."""
 
 
 def materialize(
@@ -52,22 +55,14 @@ def materialize(
     before `output` exists.
     """
     expansion = _Expansion(settings, frozenset(agents))
-    beside = output.with_name(output.name + ".tmp")
-    _make_folder(output.parent)
-    try:
-        with beside.open("wb") as file:
-            for row in expansion.rows():
-                file.write(orjson.dumps(row))
-                file.write(b"\n")
-            expansion.finish()
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(output)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with _whole_or_absent(output) as (file, made_folders):
+        for row in expansion.rows():
+            file.write(orjson.dumps(row))
+            file.write(b"\n")
+        expansion.finish()
     return Materialized(
         path=output,
+        made_folders=made_folders,
         tasks=expansion.tasks,
         rollouts=expansion.rollouts,
         input_digest=expansion.digest.hexdigest(),
@@ -75,15 +70,45 @@ def materialize(
     )
 
 
-def _make_folder(folder: Path) -> None:
+@contextlib.contextmanager
+def _whole_or_absent(output: Path) -> Iterator[tuple[IO[bytes], tuple[Path, ...]]]:
+    """A file that is `output` once the body succeeds, and the folders that were made for it.
+
+    Neither is left behind when the body does not succeed.
+    """
+    beside = output.with_name(output.name + ".tmp")
+    made: tuple[Path, ...] = ()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputDataError(f"{folder} cannot be made: {error.strerror}") from error
-    if not os.access(folder, os.W_OK):
-        raise InputDataError(
-            f"{folder} is not writable", hint="choose another output, or mend its permissions"
-        )
+        made = tuple(folder for folder in output.parents if not folder.exists())
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as file:
+            yield file, made
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(output)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        remove_empty(made)
+        if isinstance(error, OSError):
+            raise _not_writable(output, error) from error
+        raise
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove `folders`, innermost first, as far as nothing is in them."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _not_writable(output: Path, error: OSError) -> InputDataError:
+    at_file = isinstance(error, FileExistsError | NotADirectoryError)
+    reason = "not a folder" if at_file else error.strerror
+    return InputDataError(
+        f"cannot write to {output.parent}: {reason}",
+        hint="choose another output, or mend its permissions",
+    )
 
 
 class _Expansion:
@@ -97,6 +122,8 @@ class _Expansion:
         self._task_of: dict[bytes, int] = {}
         self._repeats_of: dict[int, int] = {}
         self._next_task = 0
+        self._first_with_index = 0
+        self._first_without_index = 0
         self.digest = hashlib.sha256()
         self.agents_used: set[str] = set()
         self.rollouts = 0
@@ -117,6 +144,11 @@ class _Expansion:
 
     def finish(self) -> None:
         """Raise for every problem found, and for a file without rows."""
+        if self._first_with_index and self._first_without_index:
+            self._problems.add(
+                self._first_without_index,
+                f"no {TASK_INDEX}, but line {self._first_with_index} has one: all rows or none",
+            )
         self._problems.raise_if_any()
         if self.lines == 0 and self._settings.limit != 0:
             raise InputDataError(
@@ -152,7 +184,12 @@ class _Expansion:
             return None
         row = dict(line.row)
         self.digest.update(orjson.dumps(row, option=orjson.OPT_SORT_KEYS))
-        found = [*self._prompt(row), *self._params(row), *self._agent(row)]
+        found = [
+            *self._prompt(row),
+            *self._params(row),
+            *self._agent(row),
+            *self._index(row, line.number),
+        ]
         for problem in found:
             self._problems.add(line.number, problem)
         return None if found else row
@@ -161,13 +198,18 @@ class _Expansion:
         template: PromptTemplate | None = self._template
         if template is None:
             return
-        params = dict(row.get(CREATE_PARAMS) or {})
+        params = row.get(CREATE_PARAMS) or {}
+        if not isinstance(params, Mapping):
+            return  # `_params` says so
         if params.get("input"):
             yield f"/{CREATE_PARAMS}/input is there already, and prompt_config would replace it"
         elif missing := template.missing(row):
             yield f"prompt_config needs the fields {', '.join(missing)}"
         else:
-            row[CREATE_PARAMS] = {**params, "input": template.fill(row)}
+            try:
+                row[CREATE_PARAMS] = {**params, "input": template.fill(row)}
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                yield f"prompt_config cannot be filled: {type(error).__name__}: {error}"
 
     def _params(self, row: dict[str, Any]) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)
@@ -181,14 +223,19 @@ class _Expansion:
         try:
             ResponseCreateParams.model_validate(merged)
         except ValidationError as error:
-            for problem in error.errors(include_url=False, include_input=False):
-                pointer = "/".join(str(part) for part in problem["loc"])
-                yield f"/{CREATE_PARAMS}/{pointer}: {problem['msg']}"
+            for problem in field_problems(merged, error):
+                yield f"/{CREATE_PARAMS}{problem}"
+        else:
+            if self._settings.num_repeats_add_seed and not _takes_seed(merged):
+                yield f"/{CREATE_PARAMS}/metadata/extra_body is not a JSON object"
         row[CREATE_PARAMS] = merged
 
     def _agent(self, row: dict[str, Any]) -> Iterator[str]:
         ref = row.get(AGENT_REF)
         name = ref.get("name") if isinstance(ref, Mapping) else None
+        if name is not None and not isinstance(name, str):
+            yield f"/{AGENT_REF}/name is not a text"
+            return
         name = name or self._settings.agent_name
         if not name:
             yield "no agent_ref, and no agent_name was given"
@@ -198,6 +245,15 @@ class _Expansion:
             yield f"agent {name!r} does not exist (agents: {known})"
         self.agents_used.add(name)
         row[AGENT_REF] = {"type": AGENT_TYPE, "name": name}
+
+    def _index(self, row: Mapping[str, Any], number: int) -> Iterator[str]:
+        given = row.get(TASK_INDEX)
+        if given is None:
+            self._first_without_index = self._first_without_index or number
+        elif not isinstance(given, int) or isinstance(given, bool):
+            yield f"/{TASK_INDEX} is {given!r}, not a whole number"
+        else:
+            self._first_with_index = self._first_with_index or number
 
     def _repeat(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         task = self._task_index(row)
@@ -211,8 +267,8 @@ class _Expansion:
             yield made
 
     def _task_index(self, row: dict[str, Any]) -> int:
-        given = row.get(TASK_INDEX)
-        if isinstance(given, int):
+        given: int | None = row.get(TASK_INDEX)
+        if given is not None:
             return given
         # Identical rows are one task, so that k in pass@k counts all of its attempts.
         key = hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).digest()[:16]
@@ -229,3 +285,11 @@ def with_seed(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     extra = orjson.loads(raw) if isinstance(raw, str) else dict(raw or {})
     metadata["extra_body"] = orjson.dumps({**extra, "seed": seed}).decode()
     return {**params, "metadata": metadata}
+
+
+def _takes_seed(params: Mapping[str, Any]) -> bool:
+    try:
+        with_seed(params, 0)
+    except (TypeError, ValueError):
+        return False
+    return True

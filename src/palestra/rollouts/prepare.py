@@ -1,7 +1,7 @@
 """Before the first rollout: what exists on disk, what is asked for, and what remains to run."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,13 @@ from palestra.errors import InputDataError, Layer
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.journal import repair
 from palestra.rollouts.manifest import Manifest, differences, read_manifest
-from palestra.rollouts.materialize import materialize
+from palestra.rollouts.materialize import materialize, remove_empty
+from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT
 from palestra.rollouts.settings import CollectSettings, RunPaths
 from palestra.schema import (
     FAILURE_CLASS,
-    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
     Outcome,
     RolloutKey,
     key_of,
@@ -35,7 +37,11 @@ class PreparedRun:
     manifest: Manifest
     accounting: Accounting
     done: frozenset[RolloutKey]
+    attempts: Mapping[RolloutKey, int] = field(default_factory=dict)
+    """Failed attempts in earlier sessions of rollouts that are still to run."""
     notices: tuple[str, ...] = ()
+    made_folders: tuple[Path, ...] = ()
+    """Folders that exist for this run alone, innermost first."""
 
     @property
     def remaining(self) -> int:
@@ -62,34 +68,60 @@ def prepare(
     be resumed was made from something else.
     """
     paths = RunPaths(settings.output_jsonl_fpath)
-    if settings.resume_from_cache and paths.manifest.exists():
-        return _resume(settings, paths, agents=agents, semantics=semantics, version=version)
-    notices = _make_way(paths, overwrite=settings.overwrite)
-    made = materialize(settings, paths.materialized_inputs, agents=agents)
-    manifest = Manifest(made.input_digest, semantics, made.rollouts, made.tasks, version)
-    manifest.write(paths.manifest)
-    return PreparedRun(paths, manifest, Accounting(made.rollouts), frozenset(), notices)
-
-
-def discard(prepared: PreparedRun) -> None:
-    """Remove a run that never recorded anything, so that a failed start leaves nothing behind."""
-    recorded = (prepared.paths.output, prepared.paths.failures)
-    if any(path.exists() and path.stat().st_size for path in recorded):
-        return
-    for path in prepared.paths.all():
-        path.unlink(missing_ok=True)
-
-
-def _make_way(paths: RunPaths, *, overwrite: bool) -> tuple[str, ...]:
-    """Move an earlier run's files aside, or refuse."""
+    _check_places(settings, paths)
     existing = [path for path in paths.all() if path.exists()]
-    if not existing:
-        return ()
-    if not overwrite:
+    if existing and settings.resume_from_cache:
+        return _resume(settings, paths, agents=agents, semantics=semantics, version=version)
+    if existing and not settings.overwrite:
         raise InputDataError(
             f"{existing[0]} exists already",
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
         )
+    made = materialize(settings, paths.new_inputs, agents=agents)
+    # Only now, when nothing can be wrong with the new run any more.
+    notices = _move_aside(existing)
+    manifest = Manifest(made.input_digest, semantics, made.rollouts, made.tasks, version)
+    manifest.write(paths.manifest)
+    made.path.replace(paths.materialized_inputs)
+    return PreparedRun(
+        paths,
+        manifest,
+        Accounting(made.rollouts),
+        done=frozenset(),
+        notices=notices,
+        made_folders=made.made_folders,
+    )
+
+
+def discard(prepared: PreparedRun) -> bool:
+    """Remove a run that never recorded anything; whether it was one.
+
+    So a start that failed leaves nothing behind.
+    """
+    recorded = (prepared.paths.output, prepared.paths.failures)
+    if any(path.exists() and path.stat().st_size for path in recorded):
+        return False
+    for path in prepared.paths.all():
+        path.unlink(missing_ok=True)
+    remove_empty(prepared.made_folders)
+    return True
+
+
+def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
+    """Raise InputDataError when the run would write over its own input, or over a folder."""
+    for path in paths.all():
+        if path.is_dir():
+            raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
+        if path.resolve() == settings.input_jsonl_fpath.resolve():
+            raise InputDataError(
+                f"the run would write {path}, which is its input", hint="choose another output"
+            )
+
+
+def _move_aside(existing: list[Path]) -> tuple[str, ...]:
+    """Keep an earlier run's files under another name."""
+    if not existing:
+        return ()
     for path in existing:
         path.replace(path.with_name(path.name + ".bak"))
     return (f"moved {len(existing)} files of an earlier run to <name>.bak",)
@@ -104,27 +136,37 @@ def _resume(
     version: str,
 ) -> PreparedRun:
     old = read_manifest(paths.manifest)
-    fresh = paths.materialized_inputs.with_name(paths.materialized_inputs.name + ".check")
+    made = materialize(settings, paths.new_inputs, agents=agents)
     try:
-        made = materialize(settings, fresh, agents=agents)
+        new = Manifest(made.input_digest, semantics, made.rollouts, made.tasks, version)
+        if old.digest != new.digest or old.requested != new.requested:
+            raise StaleRun(
+                f"the run at {paths.output} was made from something else:\n  "
+                + "\n  ".join(_changes(old, new)),
+                hint="start again with --overwrite, or give back what was changed",
+            )
+        if not paths.materialized_inputs.exists():
+            made.path.replace(paths.materialized_inputs)
     finally:
-        fresh.unlink(missing_ok=True)
-    new = Manifest(made.input_digest, semantics, made.rollouts, made.tasks, version)
-    if old.digest != new.digest or old.requested != new.requested:
-        raise StaleRun(
-            f"the run at {paths.output} was made from something else:\n  "
-            + "\n  ".join(_changes(old, new)),
-            hint="start again with --overwrite, or give back what was changed",
-        )
+        made.path.unlink(missing_ok=True)
     notices = [
         f"{path}: dropped a torn last line of {dropped} bytes"
         for path in (paths.output, paths.failures)
         if (dropped := repair(path))
     ]
     accounting = Accounting(old.requested)
-    done = _ended(paths, accounting, settings.max_attempts)
+    done = _scored(paths.output, accounting)
+    attempts: dict[RolloutKey, int] = {}
+    for key, (failures, outcome) in _failures(paths.failures).items():
+        if key in done:
+            continue
+        if outcome in WORTH_ANOTHER_ATTEMPT and failures < settings.max_attempts:
+            attempts[key] = failures
+        else:
+            done.add(key)
+            accounting.fail(outcome)
     notices.append(f"resuming: {len(done)} of {old.requested} rollouts have ended already")
-    return PreparedRun(paths, old, accounting, frozenset(done), tuple(notices))
+    return PreparedRun(paths, old, accounting, frozenset(done), attempts, tuple(notices))
 
 
 def _changes(old: Manifest, new: Manifest) -> list[str]:
@@ -136,28 +178,40 @@ def _changes(old: Manifest, new: Manifest) -> list[str]:
     return changed
 
 
-def _ended(paths: RunPaths, accounting: Accounting, max_attempts: int) -> set[RolloutKey]:
-    """Keys that need no more attempts; the accounting gets their outcomes."""
+def _scored(path: Path, accounting: Accounting) -> set[RolloutKey]:
+    """Rollouts with a reward; the accounting gets them."""
     done: set[RolloutKey] = set()
-    for row in _rows(paths.output):
+    for row in _recorded(path, "reward"):
         key = key_of(row)
         if key not in done:
             done.add(key)
             accounting.score(_outcome(row), float(row["reward"]), _tokens(row))
-    attempts: dict[RolloutKey, int] = {}
-    for row in _rows(paths.failures):
-        key = key_of(row)
-        attempts[key] = attempts.get(key, 0) + 1
-        over = row[FAILURE_TERMINAL] or attempts[key] >= max_attempts
-        if over and key not in done:
-            done.add(key)
-            accounting.fail(Outcome(row[FAILURE_CLASS]))
     return done
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        yield from (line.row for line in read_jsonl(path))
+def _failures(path: Path) -> dict[RolloutKey, tuple[int, Outcome]]:
+    """Per rollout: how many attempts have failed, and how the last one did."""
+    found: dict[RolloutKey, tuple[int, Outcome]] = {}
+    for row in _recorded(path, FAILURE_CLASS):
+        key = key_of(row)
+        before, _ = found.get(key, (0, None))
+        found[key] = (before + 1, Outcome(row[FAILURE_CLASS]))
+    return found
+
+
+def _recorded(path: Path, field_name: str) -> Iterator[dict[str, Any]]:
+    """Rows of one of a run's files. Raises InputDataError for a line that no run wrote."""
+    if not path.exists():
+        return
+    needed = {TASK_INDEX, ROLLOUT_INDEX, field_name}
+    for line in read_jsonl(path):
+        if not isinstance(line.row, dict) or needed - line.row.keys():
+            raise InputDataError(
+                f"{path} line {line.number} is not a row of a run: "
+                + (line.error or f"it needs {', '.join(sorted(needed))}"),
+                hint="give back the file as it was, or start again with --overwrite",
+            )
+        yield line.row
 
 
 def _outcome(row: Mapping[str, Any]) -> Outcome:

@@ -18,15 +18,21 @@ class PromptTemplate:
     user: str
     system: str = ""
 
-    def missing(self, row: Mapping[str, Any]) -> list[str]:
-        """Placeholders that `row` has no field for."""
-        wanted = {
+    def fields(self) -> set[str]:
+        """The row fields it names. Raises ValueError for a stray brace or a nameless `{}`."""
+        names = {
             name.split(".")[0].split("[")[0]
             for text in (self.system, self.user)
             for _, name, _, _ in string.Formatter().parse(text)
-            if name
+            if name is not None
         }
-        return sorted(wanted - row.keys())
+        if "" in names:
+            raise ValueError("a placeholder has no name")
+        return names
+
+    def missing(self, row: Mapping[str, Any]) -> list[str]:
+        """Placeholders that `row` has no field for."""
+        return sorted(self.fields() - row.keys())
 
     def fill(self, row: Mapping[str, Any]) -> list[dict[str, str]]:
         """The messages of one row."""
@@ -51,4 +57,11 @@ def load_prompt(path: Path) -> PromptTemplate:
         raise ConfigError(
             f"prompt_config {path}: unknown {', '.join(unknown)}", hint="known: user, system"
         )
-    return PromptTemplate(user=read["user"], system=str(read.get("system") or ""))
+    template = PromptTemplate(user=read["user"], system=str(read.get("system") or ""))
+    try:
+        template.fields()
+    except ValueError as error:
+        raise ConfigError(
+            f"prompt_config {path}: {error}", hint="a brace that is text is written twice: {{ }}"
+        ) from error
+    return template

@@ -1,6 +1,7 @@
 """One collection from start to finish."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from palestra.errors import CallError, PalestraError
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.aggregate import aggregate
 from palestra.rollouts.collect import Collector, Limits, Progress
-from palestra.rollouts.journal import Journal
+from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.prepare import PreparedRun, discard
 from palestra.rollouts.settings import CollectSettings
 from palestra.transport import ServerClient
@@ -46,13 +47,16 @@ async def run(
         in_flight=settings.num_samples_in_parallel,
         rollout_timeout_s=settings.rollout_timeout,
         max_attempts=settings.max_attempts,
+        attempt_pause_s=settings.attempt_pause_s,
     )
     try:
         with Journal(prepared.paths) as journal:
             collector = Collector(client, journal, accounting, limits=limits)
             if on_start is not None:
                 on_start(collector.progress)
-            await collector.collect(prepared.rows(), count=prepared.remaining)
+            await collector.collect(
+                prepared.rows(), count=prepared.remaining, failed_before=prepared.attempts
+            )
     except BaseException as error:  # also when it was stopped: the files must be left in order
         await asyncio.to_thread(_leave_resumable, prepared)
         raise first_cause(error) from None
@@ -80,8 +84,10 @@ def first_cause(error: BaseException) -> BaseException:
 
 
 def _leave_resumable(prepared: PreparedRun) -> None:
-    discard(prepared)
-    if prepared.paths.manifest.exists():
+    if discard(prepared):
+        return
+    # A disk that takes nothing more is why we are here; the counts can be made anew.
+    with contextlib.suppress(JournalFailed):
         _write_counts(prepared)
 
 

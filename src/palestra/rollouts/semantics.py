@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 OPERATIONAL = frozenset(
     {
         "api_key",
@@ -35,4 +37,9 @@ def semantics_of(
         }
         for name, (kind, implementation, settings) in sorted(instances.items())
     }
-    return {"servers": servers, **extra}
+    held = {"servers": servers, **extra}
+    # As JSON gives it back, so that a later run compares like with like.
+    read_back: dict[str, Any] = orjson.loads(
+        orjson.dumps(held, default=str, option=orjson.OPT_NON_STR_KEYS)
+    )
+    return read_back

@@ -27,6 +27,7 @@ class CollectSettings:
     min_coverage: float = 1.0
     rollout_timeout: float = 3600.0
     max_attempts: int = 3
+    attempt_pause_s: float = 1.0
     overwrite: bool = False
 
 
@@ -43,6 +44,11 @@ class RunPaths:
     def materialized_inputs(self) -> Path:
         """The expanded rows, one per requested rollout."""
         return self._beside("_materialized_inputs.jsonl")
+
+    @property
+    def new_inputs(self) -> Path:
+        """Materialized inputs that are not in place yet."""
+        return self._beside("_materialized_inputs.jsonl.new")
 
     @property
     def failures(self) -> Path:

@@ -5,7 +5,7 @@ A server is an object with typed async methods and an ASGI app over them; where 
 """
 
 from palestra.serving.agent import Agent, AgentConfig, ServerReference
-from palestra.serving.attach import AttachedFleet, HeadAddress, NoFleet, attach
+from palestra.serving.attach import AttachedFleet, ForeignFleet, HeadAddress, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
@@ -30,6 +30,7 @@ __all__ = [
     "AttachedFleet",
     "Environment",
     "Fleet",
+    "ForeignFleet",
     "FunctionServer",
     "HeadAddress",
     "ModelServer",

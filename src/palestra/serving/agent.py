@@ -64,9 +64,8 @@ class Agent(Server):
         )
         return await environment.call("/verify", {**row, "response": response}, VerifyResponse)
 
-    async def responses(self, request: Request) -> HttpResponse:
+    async def responses(self, params: ResponseCreateParams, request: Request) -> HttpResponse:
         """`POST /v1/responses`: the loop alone, inside a session the caller has seeded."""
-        params = ResponseCreateParams.model_validate_json(await request.body())
         environment = self.server_client.peer(self.environment_name(), cookies=request.cookies)
         model = self.server_client.peer(self.model_name(), cookies=request.cookies)
         response = await self.respond(params, environment=environment, model=model)

@@ -9,14 +9,18 @@ import orjson
 from palestra.errors import ConfigError, DeadlineExceeded, InfraError, RunFailed
 from palestra.serving.head import DEFAULT_PORT
 from palestra.serving.runfile import RunFile, live_run_files, read_run_file
+from palestra.serving.sockets import LOOPBACK, http_url
 from palestra.transport import HttpTransport, Target
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 HEAD_TIMEOUT_S = 5.0
 
 
 class NoFleet(RunFailed):
     """No fleet answers at the head's address."""
+
+
+class ForeignFleet(ConfigError):
+    """Something answers at the head's address, and it is not the fleet that was started here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class HeadAddress:
     @property
     def url(self) -> str:
         """`http://host:port`."""
-        return f"http://{self.host}:{self.port}"
+        return http_url(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +66,22 @@ class AttachedFleet:
 async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
     """Ask the head server at `address` for its fleet.
 
-    Raises NoFleet when nothing answers, ConfigError when something else does.
+    Raises NoFleet when nothing answers, ForeignFleet when something else does.
     """
     address, run = _locate(address)
     status = await _get(http, address, "/")
     if not isinstance(status, Mapping) or "nonce" not in status:
-        raise ConfigError(
+        raise ForeignFleet(
             f"what answers at {address.url} is not the head server of a fleet",
             hint="++head_server.port=<port> names another one",
         )
     if run is None and address.host in LOOPBACK:
-        raise ConfigError(
+        raise ForeignFleet(
             f"the fleet at {address.url} belongs to another user or run directory",
             hint="set PALESTRA_RUN_DIR to the one it was started with",
         )
     if run is not None and status["nonce"] != run.nonce:
-        raise ConfigError(
+        raise ForeignFleet(
             f"the fleet at {address.url} is not the one that was started here "
             f"(process {run.pid}); another one took its port",
             hint="start yours again with ++head_server.port=0",

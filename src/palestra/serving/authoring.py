@@ -6,12 +6,14 @@ def verify(answer: str, expected_answer: str) -> float:
 """
 
 import inspect
+import re
 import string
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
-from palestra.errors import ConfigError, InputDataError
+from palestra.errors import InputDataError, RowError
 from palestra.schema import CREATE_PARAMS, VerifyRequest, VerifyResponse
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
 
@@ -37,7 +39,7 @@ class Environment:
 
     def rows(self) -> Iterable[dict[str, Any]]:
         """Task rows. Raises InputDataError naming each row that lacks a field of the prompt."""
-        wanted = [name for _, name, _, _ in string.Formatter().parse(self.prompt) if name]
+        wanted = self._prompt_fields()
         bad = [
             f"row {number}: no field {name!r}"
             for number, row in enumerate(self.data)
@@ -53,6 +55,23 @@ class Environment:
             if self.system:
                 messages.insert(0, {"role": "system", "content": self.system})
             yield {CREATE_PARAMS: {"input": messages}, **row}
+
+    def _prompt_fields(self) -> list[str]:
+        try:
+            found = [name for _, name, _, _ in string.Formatter().parse(self.prompt)]
+        except ValueError as error:
+            raise InputDataError(
+                f"the prompt of {self.name} is no format string: {error}",
+                hint="a brace that is meant as one is written twice: {{ or }}",
+            ) from None
+        # What follows a dot or a bracket is looked up in the row's field.
+        fields = [re.split(r"[.\[]", name)[0] for name in found if name is not None]
+        if not all(fields) or any(name.isdigit() for name in fields):
+            raise InputDataError(
+                f"the prompt of {self.name} has a placeholder without a field's name",
+                hint="write {question}, not {} or {0}; braces that are meant as such, twice",
+            )
+        return fields
 
 
 def environment(
@@ -87,8 +106,10 @@ class FunctionServer(ResourcesServer):
             ANSWER: body.response.final_text,
             RESPONSE: body.response,
         }
-        reward = made.verify(**_wanted(made, offered))
-        return self.reply(body, float(reward), extracted_answer=offered[ANSWER])
+        reward: Any = made.verify(**_wanted(made, offered))
+        # NumPy's numbers are rewards too; anything else is reported as what it is.
+        given = float(reward) if isinstance(reward, Real) else reward
+        return self.reply(body, given, extracted_answer=offered[ANSWER])
 
     def made_environment(self) -> Environment:
         """The environment that this class serves."""
@@ -117,7 +138,7 @@ def _wanted(made: Environment, offered: Mapping[str, Any]) -> dict[str, Any]:
         if name not in offered and parameter.default is inspect.Parameter.empty
     ]
     if missing:
-        raise ConfigError(
+        raise RowError(
             f"{made.name} asks for {', '.join(missing)}, which the row does not have",
             hint=f"this row has: {', '.join(sorted(offered))}",
         )

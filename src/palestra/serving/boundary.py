@@ -90,16 +90,21 @@ class Boundary:
             await _answer(send, 401, {"detail": "this fleet asks for its token"})
             return
         send, started = self._with_session(scope, headers, send)
+        context = _context(headers)
+        limit = asyncio.timeout(context.remaining_s())
         try:
-            with calling(_context(headers)) as context:
-                async with asyncio.timeout(context.remaining_s()):
+            with calling(context):
+                async with limit:
                     await self._app(scope, receive, send)
-        except TimeoutError:
-            failure: CallError = _timed_out(self._server, scope["path"], context)
         except CallError as error:
             failure = error
         except Exception as error:
-            failure = self._on_error(scope["path"], error)
+            # An author's own TimeoutError is a bug of theirs, not our deadline.
+            failure = (
+                _timed_out(self._server, scope["path"], context)
+                if limit.expired()
+                else self._on_error(scope["path"], error)
+            )
         else:
             return
         if not started():
@@ -108,14 +113,17 @@ class Boundary:
     def _allowed(self, headers: dict[str, str], scope: Message) -> bool:
         if not self._token or SESSION_SCOPE_KEY in scope:
             return True
-        return hmac.compare_digest(headers.get("authorization", ""), f"Bearer {self._token}")
+        given = headers.get("authorization", "").encode("latin-1")
+        return hmac.compare_digest(given, f"Bearer {self._token}".encode())
 
     def _with_session(
         self, scope: Message, headers: dict[str, str], send: Send
     ) -> tuple[Send, Callable[[], bool]]:
         """Put the session into the scope, and its cookie on the answer when it is new."""
         given = scope.get(SESSION_SCOPE_KEY)
-        held = {SESSION_ID_KEY: given} if given else self._cookie.read(headers.get("cookie", ""))
+        held = self._cookie.read(headers.get("cookie", ""))
+        if given and (held is None or held.get(SESSION_ID_KEY) != given):
+            held = {SESSION_ID_KEY: given}
         session: dict[str, Any] = held or {}
         session.setdefault(SESSION_ID_KEY, new_id())
         scope["session"] = session
@@ -126,7 +134,7 @@ class Boundary:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                if session != before and not given:
+                if session != before:
                     cookie = self._cookie.write(session).encode("latin-1")
                     message["headers"] = [*message.get("headers", ()), (b"set-cookie", cookie)]
             await send(message)

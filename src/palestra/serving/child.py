@@ -70,11 +70,15 @@ class Child:
         *,
         order: bytes,
         on_line: Callable[[str, str], None],
+        redact: Callable[[str], str] = str,
         pass_fds: tuple[int, ...] = (),
         cwd: Path | None = None,
         log_path: Path | None = None,
     ) -> "Child":
-        """Start `command`, write `order` to its standard input and leave that open."""
+        """Start `command`, write `order` to its standard input and leave that open.
+
+        Whatever it prints goes through `redact` before it is shown, logged or remembered.
+        """
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
@@ -87,14 +91,25 @@ class Child:
             limit=2**20,
         )
         child = cls(name, process)
-        child._reader = asyncio.create_task(child._read(on_line, log_path), name=f"log of {name}")
-        if process.stdin is not None:
-            with contextlib.suppress(ConnectionError):
-                process.stdin.write(order + b"\n")
-                await process.stdin.drain()
+        child._reader = asyncio.create_task(
+            child._read(on_line, redact, log_path), name=f"log of {name}"
+        )
+        try:
+            if process.stdin is not None:
+                with contextlib.suppress(ConnectionError):
+                    process.stdin.write(order + b"\n")
+                    await process.stdin.drain()
+        except BaseException:  # cancelled: nobody has this child yet who could stop it
+            await child.stop(grace_s=0)
+            raise
         return child
 
-    async def _read(self, on_line: Callable[[str, str], None], log_path: Path | None) -> None:
+    async def _read(
+        self,
+        on_line: Callable[[str, str], None],
+        redact: Callable[[str], str],
+        log_path: Path | None,
+    ) -> None:
         stream = self._process.stdout
         if stream is None:
             return
@@ -106,7 +121,7 @@ class Child:
                     continue
                 if not raw:
                     return
-                line = raw.decode("utf-8", "replace").rstrip()
+                line = redact(raw.decode("utf-8", "replace").rstrip())
                 self._lines.append(line)
                 on_line(self.name, line)
                 if log is not None:

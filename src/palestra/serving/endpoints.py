@@ -78,13 +78,13 @@ class Endpoint:
         "_is_async",
         "_method",
         "_on_error",
+        "_request_name",
         "_session_name",
         "_sessions",
         "ends_session",
         "is_tool",
         "path",
         "server",
-        "wants_request",
     )
 
     def __init__(
@@ -109,7 +109,7 @@ class Endpoint:
         self._is_async = inspect.iscoroutinefunction(method)
         self._session_name = ""
         self._body_name = ""
-        self.wants_request = False
+        self._request_name = ""
         self._body_model: type[BaseModel] | None = None
         hints = get_type_hints(method, include_extras=False)
         for name, parameter in inspect.signature(method).parameters.items():
@@ -119,13 +119,18 @@ class Endpoint:
             if kind is Session:
                 self._session_name = name
             elif kind is Request:
-                self.wants_request = True
+                self._request_name = name
             elif body == "model":
                 self._take_body(name, kind)
         self.is_tool = body == "arguments"
         """Whether the body is the tool's arguments, spread over its parameters."""
         if self.is_tool:
             self._body_model = arguments_model(method)
+
+    @property
+    def wants_request(self) -> bool:
+        """Whether the method takes the HTTP request, which only the app has."""
+        return bool(self._request_name)
 
     def _take_body(self, name: str, kind: Any) -> None:
         if self._body_name:
@@ -154,11 +159,13 @@ class Endpoint:
             # The arguments are the model's own words: it gets to read what was wrong.
             return tool_error(error.message)
         try:
-            result = await self._run(parsed, session_id)
-        except CallError as error:
-            if error.__cause__ is None:
-                raise
-            return tool_error(f"{type(error.__cause__).__name__}: {error.__cause__}")
+            result = await self._call(parsed, session_id)
+        except CallError:
+            # A call that the tool made failed: that is no answer of the tool.
+            raise
+        except Exception as error:
+            self._on_error(self.path, error)
+            return tool_error(f"{type(error).__name__}: {error}")
         if isinstance(result, str):
             return result
         try:
@@ -172,34 +179,41 @@ class Endpoint:
             return body
         try:
             if isinstance(body, BaseModel):
-                # Its fields are objects already; only the shell differs.
-                body = body.__dict__ | (body.model_extra or {})
+                # Its fields are objects already; only the shell differs. What nobody set is
+                # not sent, here as over HTTP.
+                body = {name: getattr(body, name) for name in body.model_fields_set}
             return model.model_validate(body)
         except ValidationError as error:
             raise row_error(self.server, self.path, error) from None
 
     async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
-        wanted: dict[str, Any] = {}
-        if self._session_name:
-            wanted[self._session_name] = self._sessions.open(session_id)
-        if request is not None and self.wants_request:
-            wanted["request"] = request
-        if self._body_name:
-            wanted[self._body_name] = body
-        elif self._body_model is not None:
-            wanted |= {name: getattr(body, name) for name in type(body).model_fields}
         try:
-            result = self._method(**wanted)
-            if self._is_async or isinstance(result, Awaitable):
-                result = await result
+            result = await self._call(body, session_id, request)
         except CallError:
             raise
         except Exception as error:
             raise self._on_error(self.path, error) from error
+        finally:
+            if self.ends_session:
+                self._sessions.close(session_id)
         if self._check is not None:
             self._check(result)
-        if self.ends_session:
-            self._sessions.close(session_id)
+        return result
+
+    async def _call(self, body: Any, session_id: str, request: Request | None = None) -> Any:
+        """The method itself, whatever it raises."""
+        wanted: dict[str, Any] = {}
+        if self._session_name:
+            wanted[self._session_name] = self._sessions.open(session_id)
+        if self._request_name:
+            wanted[self._request_name] = request
+        if self._body_name:
+            wanted[self._body_name] = body
+        elif self._body_model is not None:
+            wanted |= {name: getattr(body, name) for name in type(body).model_fields}
+        result = self._method(**wanted)
+        if self._is_async or isinstance(result, Awaitable):
+            result = await result
         return result
 
     async def __call__(self, request: Request) -> HttpResponse:

@@ -17,20 +17,27 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from palestra.config import InstanceConfig, Redactor, ResolvedConfig
-from palestra.errors import ConfigError, DeadlineExceeded, InfraError, ServerDied
+from palestra.errors import ConfigError, DeadlineExceeded, InfraError, PalestraError, ServerDied
 from palestra.serving.build import build_server, server_client
 from palestra.serving.child import Child
+from palestra.serving.endpoints import own_frames
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder
 from palestra.serving.server import Server
-from palestra.serving.sockets import holder_of, listen, listen_in_range, raise_descriptor_limit
+from palestra.serving.sockets import (
+    LOOPBACK,
+    holder_of,
+    http_url,
+    listen,
+    listen_in_range,
+    raise_descriptor_limit,
+)
 from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
 from palestra.transport import Target, new_id
 
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
 START_TIMEOUT_S = 120.0
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def placement_of(instance: InstanceConfig, default: str) -> str:
@@ -63,6 +70,7 @@ class Fleet:
         self._targets: dict[str, Target] = {}
         self._servers: list[Server] = []
         self._children: list[Child] = []
+        self._listening: list[socket.socket] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._failed = asyncio.Event()
         self.failure: ServerDied | None = None
@@ -123,16 +131,21 @@ class Fleet:
     async def _bring_up(
         self, instance: InstanceConfig, placement: str, sockets: Sequence[socket.socket]
     ) -> None:
+        # Making an environment has a limit of its own, and takes as long as the network does.
+        python = await self._interpreter(instance) if placement == PROCESS else None
         limit_s = self._start_timeout()
+        limit = asyncio.timeout(limit_s)
         try:
-            async with asyncio.timeout(limit_s):
-                if placement == EMBEDDED:
+            async with limit:
+                if python is not None:
+                    await self._spawn(instance, sockets, python)
+                elif placement == EMBEDDED:
                     await self._embed(instance, sockets)
-                elif placement == PROCESS:
-                    await self._spawn(instance, sockets)
                 else:
                     await self._wait_ready(instance.name)
         except TimeoutError:
+            if not limit.expired():
+                raise
             raise ServerDied(
                 f"{instance.name} was not ready within {limit_s:.0f} s",
                 hint="its log may say why; ++start_timeout=<seconds> gives it longer",
@@ -165,6 +178,7 @@ class Fleet:
                 found.append(_listen_on(instance))
             else:
                 found.append(self._any_port(instance.host))
+            self._listening.append(found[-1])
         return found
 
     def _any_port(self, host: str) -> socket.socket:
@@ -182,11 +196,11 @@ class Fleet:
     def _announce(
         self, instance: InstanceConfig, placement: str, sockets: Sequence[socket.socket]
     ) -> None:
-        urls = tuple(f"http://{instance.host}:{sock.getsockname()[1]}" for sock in sockets)
+        urls = tuple(http_url(instance.host, sock.getsockname()[1]) for sock in sockets)
         if placement == REMOTE:
             if instance.port is None:
                 raise ConfigError(f"{instance.name} is remote: its `host` and `port` are needed")
-            urls = (f"http://{instance.host}:{instance.port}",)
+            urls = (http_url(instance.host, instance.port),)
         self._targets[instance.name] = Target(instance.name, instance.type, urls)
         self.instances[instance.name] = RunningInstance(
             name=instance.name,
@@ -198,10 +212,19 @@ class Fleet:
         )
 
     async def _embed(self, instance: InstanceConfig, sockets: Sequence[socket.socket]) -> None:
-        server = await asyncio.to_thread(build_server, instance, self.client)
-        server.secure(secret=self._secret, token=self._token)
-        self._servers.append(server)
-        await server.start()
+        try:
+            server = await asyncio.to_thread(build_server, instance, self.client)
+            server.secure(secret=self._secret, token=self._token)
+            self._servers.append(server)
+            await server.start()
+            server.asgi_app()  # made now, so that what is wrong with it is said before any row
+        except PalestraError:
+            raise
+        except Exception as error:
+            raise ServerDied(
+                f"{instance.name} could not start: {type(error).__name__}: {error}\n"
+                f"{own_frames(error)}"
+            ) from error
         urls = self._targets[instance.name].urls
         self._targets[instance.name] = Target(instance.name, instance.type, urls, server)
         for sock in sockets:
@@ -210,11 +233,15 @@ class Fleet:
             )
         self.instances[instance.name].state = State.HEALTHY
 
-    async def _spawn(self, instance: InstanceConfig, sockets: Sequence[socket.socket]) -> None:
+    async def _interpreter(self, instance: InstanceConfig) -> Path:
         if instance.folder is None:
             raise ConfigError(f"{instance.name} has no folder to start a process from")
         cache = cache_root(self.config.tree.get("uv_venv_dir"))
-        python = await interpreter_for(instance.folder, cache=cache)
+        return await interpreter_for(instance.folder, cache=cache)
+
+    async def _spawn(
+        self, instance: InstanceConfig, sockets: Sequence[socket.socket], python: Path
+    ) -> None:
         children = [
             await self._spawn_worker(instance, index, python, sock)
             for index, sock in enumerate(sockets)
@@ -239,7 +266,8 @@ class Fleet:
             name,
             [str(python), "-u", "-m", "palestra.serving.worker"],
             order=order.encode(),
-            on_line=lambda who, line: self._on_line(who, self._redact(line)),
+            on_line=self._on_line,
+            redact=self._redact,
             pass_fds=(sock.fileno(),),
             log_path=_log_path(log_dir, name),
         )
@@ -288,6 +316,8 @@ class Fleet:
         for server in self._servers:
             with contextlib.suppress(Exception):
                 await server.stop()
+        for sock in self._listening:
+            sock.close()
         await self.client.http.aclose()
 
 

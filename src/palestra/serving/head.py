@@ -20,7 +20,7 @@ from palestra.serving.fleet import Fleet
 from palestra.serving.instance import RunningInstance
 from palestra.serving.listener import serving
 from palestra.serving.runfile import RunFile, read_run_file, remove_run_file, write_run_file
-from palestra.serving.sockets import holder_of, listen
+from palestra.serving.sockets import LOOPBACK, holder_of, listen
 from palestra.transport import new_id
 
 DEFAULT_PORT = 11000
@@ -56,9 +56,8 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
 
     Raises ConfigError when its port is taken, naming the holder.
     """
-    settings = fleet.config.tree.get("head_server") or {}
-    host = str(settings.get("host") or fleet.config.tree.get("default_host") or "127.0.0.1")
-    sock = _listen(host, int(settings.get("port", DEFAULT_PORT)))
+    host, port = _address(fleet.config.tree)
+    sock = _listen(host, port)
     run = RunFile(
         host=host,
         port=sock.getsockname()[1],
@@ -77,9 +76,18 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
 
 def check_head_port(tree: Mapping[str, Any]) -> None:
     """Raise ConfigError now, before any server is started, when the head's port is taken."""
+    _listen(*_address(tree)).close()
+
+
+def _address(tree: Mapping[str, Any]) -> tuple[str, int]:
     settings = tree.get("head_server") or {}
     host = str(settings.get("host") or tree.get("default_host") or "127.0.0.1")
-    _listen(host, int(settings.get("port", DEFAULT_PORT))).close()
+    if host not in LOOPBACK and not tree.get("fleet_token"):
+        raise ConfigError(
+            f"the head server is to listen on {host}, and there is no token to protect the fleet",
+            hint="set ++fleet_token=<a long random text>, the same for every command",
+        )
+    return host, int(settings.get("port", DEFAULT_PORT))
 
 
 def _listen(host: str, port: int) -> socket.socket:

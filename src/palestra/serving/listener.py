@@ -20,7 +20,10 @@ class _QuietServer(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[None]:
-    """Serve `app` on `sock` while the body runs; then close, in-flight requests cut after 2 s."""
+    """Serve `app` on `sock` while the body runs; then close, in-flight requests cut after 2 s.
+
+    What the body raises passes through as it is, after the same orderly end.
+    """
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -34,9 +37,13 @@ async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[None]:
         date_header=False,
     )
     server = _QuietServer(config)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(server.serve(sockets=[sock]), name="listener")
+    # No task group: it would cut the listener off when the body raises, its socket left open.
+    listener = asyncio.create_task(server.serve(sockets=[sock]), name="listener")
+    try:
+        yield
+    finally:
+        server.should_exit = True
         try:
-            yield
+            await listener
         finally:
-            server.should_exit = True
+            sock.close()

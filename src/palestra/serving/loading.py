@@ -4,6 +4,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import threading
+import zlib
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +13,9 @@ from palestra.config import PACKAGE_ROOT
 from palestra.errors import ConfigError
 from palestra.serving.authoring import Environment, server_class_of
 from palestra.serving.server import Server
+
+_loading = threading.RLock()
+"""Servers of one folder start at once: the second must not find a module half executed."""
 
 
 def load_module(path: Path) -> ModuleType:
@@ -23,7 +28,8 @@ def load_module(path: Path) -> ModuleType:
         if path.is_relative_to(PACKAGE_ROOT):
             relative = path.relative_to(PACKAGE_ROOT).with_suffix("")
             return importlib.import_module(".".join(("palestra", *relative.parts)))
-        return _load_foreign(path)
+        with _loading:
+            return _load_foreign(path)
     except ConfigError:
         raise
     except ModuleNotFoundError as error:
@@ -58,7 +64,8 @@ def load_server_class(path: Path) -> type[Server]:
     last = [cls for cls in own if not any(cls in other.__mro__[1:] for other in own)]
     if len(last) == 1:
         return last[0]
-    found = ", ".join(cls.__name__ for cls in last) or "none"
+    names = [made.name for made in environments] + [cls.__name__ for cls in last]
+    found = ", ".join(names) or "none"
     raise ConfigError(
         f"{path} must define exactly one server class or @environment; found: {found}",
         hint="subclass ResourcesServer, Agent or ModelServer, or use @palestra.environment",
@@ -84,7 +91,9 @@ def _load_foreign(path: Path) -> ModuleType:
     for entry in (str(path.parent), str(root)):
         if entry not in sys.path:
             sys.path.append(entry)
-    name = "palestra_user_" + "_".join(path.with_suffix("").parts[-3:]).replace("-", "_")
+    # The sum tells apart files that have the same place in different projects.
+    label = "_".join(path.with_suffix("").parts[-3:]).replace("-", "_")
+    name = f"palestra_user_{label}_{zlib.crc32(bytes(path)):08x}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import orjson
 
+from palestra.serving.sockets import http_url
+
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
@@ -25,7 +27,7 @@ class RunFile:
     @property
     def url(self) -> str:
         """The head server's address."""
-        return f"http://{self.host}:{self.port}"
+        return http_url(self.host, self.port)
 
     def alive(self) -> bool:
         """Whether the process that wrote it still runs."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -126,7 +127,9 @@ class Server(BaseModel):
 
     @cached_property
     def _app(self) -> ASGIApp:
-        cookie = SessionCookie(f"{type(self).__name__}___{self.name}", self._secret)
+        # An instance's name may hold what a cookie's may not.
+        name = quote(f"{type(self).__name__}___{self.name}", safe="")
+        cookie = SessionCookie(name, self._secret)
         app = self.setup_webserver()
         app.add_exception_handler(RequestValidationError, _reraise)
         app.add_middleware(

@@ -7,11 +7,20 @@ import resource
 import socket
 from collections.abc import Collection
 from pathlib import Path
+from typing import Final
 
 from palestra.errors import ConfigError
 
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Hosts that only this machine reaches."""
+
 BACKLOG = 4096
 """Connections waiting to be accepted; a burst of thousands must not be refused."""
+
+
+def http_url(host: str, port: int) -> str:
+    """`http://host:port`, with the brackets that IPv6 needs."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def listen(host: str, port: int) -> socket.socket:

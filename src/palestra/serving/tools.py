@@ -36,7 +36,8 @@ def arguments_model(method: Callable[..., Any]) -> Any:
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(method).parameters.items():
         kind = hints.get(name, Any)
-        if name == "self" or kind is Session:
+        spread = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+        if name == "self" or kind is Session or spread:
             continue
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[name] = (kind, Field(default, description=notes.get(name)))
@@ -61,7 +62,8 @@ def tool_schema(method: Callable[..., Any]) -> dict[str, Any]:
         "name": getattr(method, "__name__", "tool"),
         "description": _summary(inspect.getdoc(method) or ""),
         "parameters": schema,
-        "strict": True,
+        # Strict schemas may not have optional properties: providers reject the request.
+        "strict": set(schema["required"]) == set(schema["properties"]),
     }
 
 

@@ -7,12 +7,15 @@ installed again.
 """
 
 import asyncio
+import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import os
 import sys
 import sysconfig
 import tomllib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -83,34 +86,58 @@ async def interpreter_for(folder: Path, *, cache: Path) -> Path:
         return Path(sys.executable)
     asked = "\n".join((sys.version, sys.prefix, *sorted(requirements_of(folder))))
     venv = cache / hashlib.sha256(asked.encode()).hexdigest()[:20]
-    python = venv / "bin" / "python"
-    if (venv / "complete").exists():
-        return python
-    await _run([*_uv(), "venv", "--quiet", "--python", sys.executable, "--clear", str(venv)])
-    await _run([*_uv(), "pip", "install", "--quiet", "--python", str(python), *missing])
+    async with _alone(venv):
+        if not (venv / "complete").exists():
+            await _make(venv, missing, folder)
+            (venv / "complete").write_text(asked)
+    return venv / "bin" / "python"
+
+
+@contextlib.asynccontextmanager
+async def _alone(venv: Path) -> AsyncIterator[None]:
+    """Hold the lock beside `venv`: servers with the same requirements start at once."""
+    venv.parent.mkdir(parents=True, exist_ok=True)
+    with venv.with_suffix(".lock").open("w") as lock:
+        async with asyncio.timeout(BUILD_TIMEOUT_S):
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(0.2)
+        yield
+
+
+async def _make(venv: Path, missing: tuple[str, ...], folder: Path) -> None:
+    uv = [sys.executable, "-m", "uv"]
+    await _run([*uv, "venv", "--quiet", "--python", sys.executable, "--clear", str(venv)])
+    # As a requirements file: lines may be options, and paths relative to the folder.
+    install = [*uv, "pip", "install", "--quiet", "--python", str(venv), "--requirements", "-"]
+    await _run(install, text="\n".join(missing), cwd=folder)
     site = next((venv / "lib").glob("python*")) / "site-packages"
     own = sysconfig.get_paths()["purelib"]
     (site / "palestra_parent.pth").write_text(f"import site; site.addsitedir({own!r})\n")
-    (venv / "complete").write_text(asked)
-    return python
 
 
-def _uv() -> list[str]:
-    return [sys.executable, "-m", "uv"]
-
-
-async def _run(command: list[str]) -> None:
+async def _run(command: list[str], *, text: str = "", cwd: Path | None = None) -> None:
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=cwd,
     )
     try:
         async with asyncio.timeout(BUILD_TIMEOUT_S):
-            output, _ = await process.communicate()
+            output, _ = await process.communicate(text.encode())
     except TimeoutError:
-        process.kill()
         raise ServerDied(
             f"{' '.join(command)} did not end within {BUILD_TIMEOUT_S:.0f} s"
         ) from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode != 0:
         raise ServerDied(
             f"{' '.join(command)} failed:\n{output.decode(errors='replace')[-2000:]}",

@@ -50,7 +50,8 @@ def stop_with_parent() -> None:
     """End this process when standard input ends, politely and then for certain."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(65536):
+        # Not through sys.stdin: a thread that waits in it makes the interpreter abort at exit.
+        while os.read(0, 65536):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(STOP_GRACE_S)

@@ -25,11 +25,11 @@ from palestra.errors import (
     from_body,
     status_for,
 )
-from palestra.schema import encode_json
+from palestra.schema import encode_json, fields_of
 from palestra.transport.context import context_headers, current_call
 from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.ids import new_id
-from palestra.transport.local import LocalServer, call_asgi
+from palestra.transport.local import LocalEndpoint, LocalServer, call_asgi, with_query
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
 
 logger = logging.getLogger("palestra.transport")
@@ -198,7 +198,7 @@ class ServerClient:
         if self._token:
             sent["authorization"] = f"Bearer {self._token}"
         sent["content-type"] = "application/json"
-        url = base_url + path + (_query(params) if params else "")
+        url = base_url + with_query(path, params)
 
         async def send(remaining_s: float | None) -> HttpReply:
             return await self.http.send(
@@ -214,13 +214,13 @@ class ServerClient:
                 count=self.retries,
             )
         except CallError as error:
-            self._log_failure(method, url, body, error.message)
+            self.log_failure(method, url, body, error.message)
             add_row(error, current_call().row)
             raise add_hop(error, Hop(target.name, url, body="")) from None
 
     def failure(self, target: Target, url: str, reply: HttpReply, request: bytes) -> CallError:
         """What an answer of status 400 or more means, with this server as its outermost hop."""
-        self._log_failure("POST", url, request, f"{reply.status} {excerpt(reply.body)}")
+        self.log_failure("POST", url, request, f"{reply.status} {excerpt(reply.body)}")
         error = from_body(_json_or_none(reply.body))
         if error is not None:
             add_hop(error, Hop(target.name, url, reply.status))
@@ -230,15 +230,15 @@ class ServerClient:
             error = _foreign_failure(target, reply.status, text, evidence)
         return add_row(error, current_call().row)
 
-    def _log_failure(self, method: str, url: str, request: bytes, answer: str) -> None:
+    def log_failure(self, method: str, url: str, request: Any, answer: str) -> None:
+        """Say what was asked, for which row, and what came of it; only when debugging."""
         if self._debug:
-            row = current_call().row
             logger.error(
                 "request failed: %s %s row=%s request=%s answer=%s",
                 method,
                 url,
-                row,
-                excerpt(request),
+                current_call().row,
+                excerpt(request if isinstance(request, bytes) else encode_json(request)),
                 answer,
             )
 
@@ -275,19 +275,24 @@ class Peer:
         Raises `CallError` for any failure, with this server among its hops.
         """
         self._note(path)
-        result = await self._typed(path, body)
-        if result is None:
+        endpoint = self._endpoint(path)
+        if endpoint is None:
             reply = await self._exchange(path, encode_json(body), stateless=self._is_model)
             return _parse(reply.body, answer, self._target, path)
+        result = await self._invoke(endpoint, path, body)
         if isinstance(result, answer):
             return result
-        return _parse(encode_json(result), answer, self._target, path)
+        sent = fields_of(result) if isinstance(result, BaseModel) else result
+        return _parse(encode_json(sent), answer, self._target, path)
 
     async def notify(self, path: str, body: BaseModel | Mapping[str, Any]) -> None:
         """POST `body` to `path`, whatever the answer says. Raises `CallError` for a failure."""
         self._note(path)
-        if await self._typed(path, body) is None:
+        endpoint = self._endpoint(path)
+        if endpoint is None:
             await self._exchange(path, encode_json(body), stateless=False)
+        else:
+            await self._invoke(endpoint, path, body)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool of the environment and give its answer as text, errors of the tool included.
@@ -296,43 +301,46 @@ class Peer:
         is no answer of the tool, and the model must not see it.
         """
         if name in RESERVED_PATHS or name.startswith("v1/"):
-            return encode_json({"error": f"there is no tool named {name}"}).decode()
-        path = "/" + name
+            return _tool_error(f"there is no tool named {name}")
         activity = current_call().activity
         if activity is not None:
             activity.now("tool", f"tool {name} of {self._target.name}")
-        local = self._target.local
-        endpoint = local.typed_endpoint(path) if local is not None else None
-        if endpoint is not None:
-            return str(await endpoint.invoke(arguments, session_id=self._session_id))
-        quoted = "/" + quote(name, safe="", errors="replace")
-        reply = await self._send(quoted, encode_json(arguments), stateless=False)
-        if reply.status >= 500 and from_body(_json_or_none(reply.body)) is not None:
-            raise self._client.failure(
-                self._target, self._base_url + quoted, reply, encode_json(arguments)
-            )
-        return reply.body.decode("utf-8", "replace")
+        endpoint = self._endpoint("/" + name)
+        if endpoint is not None and endpoint.is_tool:
+            return str(await self._invoke(endpoint, "/" + name, arguments))
+        path = "/" + quote(name, safe="", errors="replace")
+        body = encode_json(arguments)
+        reply = await self._send(path, body, stateless=False)
+        failure = from_body(_json_or_none(reply.body)) if reply.status >= 500 else None
+        if failure is None:
+            return reply.body.decode("utf-8", "replace")
+        if failure.evidence.traceback and not failure.evidence.hops:
+            # The tool itself raised: an error of the tool, which the model gets to read.
+            return _tool_error(failure.message)
+        raise self._client.failure(self._target, self._base_url + path, reply, body)
 
     def _note(self, path: str) -> None:
         activity = current_call().activity
         if activity is not None:
             activity.now(path, f"{self._target.name} {path}")
 
-    async def _typed(self, path: str, body: BaseModel | Mapping[str, Any]) -> Any:
+    def _endpoint(self, path: str) -> LocalEndpoint | None:
         local = self._target.local
         # A conversation that came in over HTTP has cookies, which only the app can read.
         if local is None or not self._session_id:
             return None
-        endpoint = local.typed_endpoint(path)
-        if endpoint is None:
-            return None
+        return local.typed_endpoint(path)
+
+    async def _invoke(
+        self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
+    ) -> Any:
         try:
             return await endpoint.invoke(body, session_id=self._session_id)
         except CallError as error:
+            url = IN_PROCESS + path
+            self._client.log_failure("POST", f"{self.name} {url}", body, error.message)
             add_row(error, current_call().row)
-            raise add_hop(
-                error, Hop(self._target.name, IN_PROCESS + path, status_for(error))
-            ) from None
+            raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)
@@ -372,7 +380,8 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
         return answer.model_validate(orjson.loads(body))
     except ValueError as error:
         text = excerpt(body)
-        evidence = Evidence(hops=(Hop(target.name, path, 200, text),))
+        hop = Hop(target.name, path, 200, text)
+        evidence = Evidence(hops=(hop,), row=current_call().row)
         message = f"{target.name}{path} answered what is no {answer.__name__}: {error}"
         kind = ModelError if target.server_type == "responses_api_models" else VerifierError
         raise kind(message, evidence=evidence) from error
@@ -385,8 +394,8 @@ def _json_or_none(body: bytes) -> Any:
         return None
 
 
-def _query(params: Mapping[str, str]) -> str:
-    return "?" + "&".join(f"{quote(k)}={quote(v)}" for k, v in params.items())
+def _tool_error(message: str) -> str:
+    return encode_json({"error": message}).decode()
 
 
 def _url(target: Target, path: str) -> str:

@@ -4,6 +4,8 @@ Both travel in a context variable inside a process and in two headers between pr
 that code which never heard of them (a user's own agent) passes them on all the same.
 """
 
+import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -79,9 +81,10 @@ def context_headers(context: CallContext) -> dict[str, str]:
     headers: dict[str, str] = {}
     row = context.row
     if row is not None:
-        headers[ROLLOUT_HEADER] = orjson.dumps(
+        # ASCII, whatever the names: a header has no other encoding that all parties agree on.
+        headers[ROLLOUT_HEADER] = json.dumps(
             [row.run, row.task, row.rollout, row.attempt, row.agent]
-        ).decode()
+        )
     remaining = context.remaining_s()
     if remaining is not None:
         headers[TIMEOUT_HEADER] = f"{remaining:.3f}"
@@ -95,12 +98,13 @@ def context_from_headers(headers: Mapping[str, str]) -> CallContext:
         try:
             run, task, rollout, attempt, agent = orjson.loads(raw)
             row = RowIdentity(task=task, rollout=rollout, attempt=attempt, agent=agent, run=run)
-        except ValueError:
+        except (ValueError, TypeError):
             row = None
     deadline = None
     if (raw := headers.get(TIMEOUT_HEADER)) is not None:
         try:
-            deadline = time.monotonic() + float(raw)
+            seconds = float(raw)
         except ValueError:
-            deadline = None
+            seconds = math.nan
+        deadline = time.monotonic() + seconds if math.isfinite(seconds) else None
     return CallContext(row=row, deadline=deadline)

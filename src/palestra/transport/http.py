@@ -125,7 +125,7 @@ class AiohttpTransport:
             sent_headers["Cookie"] = cookie_header(cookies)
         try:
             async with (
-                asyncio.timeout(timeout_s),
+                asyncio.timeout(timeout_s) as limit,
                 self._open().request(
                     method, url, data=body, headers=sent_headers, allow_redirects=False
                 ) as reply,
@@ -136,12 +136,8 @@ class AiohttpTransport:
                     headers=_lower(reply.headers),
                     cookies={name: morsel.value for name, morsel in reply.cookies.items()},
                 )
-        except TimeoutError as error:
-            if isinstance(error, aiohttp.ConnectionTimeoutError):
-                raise ConnectionFailed(f"{url}: no connection within 30 s", sent=False) from error
-            raise DeadlineExceeded(
-                f"{url}: no answer within {timeout_s or 0:.1f} s",
-            ) from error
+        except aiohttp.ConnectionTimeoutError as error:
+            raise ConnectionFailed(f"{url}: no connection within 30 s", sent=False) from error
         except aiohttp.ClientConnectorError as error:
             raise ConnectionFailed(
                 f"{url}: {_reason(error)}",
@@ -151,6 +147,9 @@ class AiohttpTransport:
         except aiohttp.InvalidURL as error:
             raise ConnectionFailed(f"{url!r} is not a URL", sent=False) from error
         except (aiohttp.ClientError, OSError) as error:
+            # Our own timeout is an OSError too, as is the kernel's.
+            if limit.expired():
+                raise DeadlineExceeded(f"{url}: no answer within {timeout_s:.1f} s") from error
             raise ConnectionFailed(
                 f"{url}: the connection broke before the answer came ({_reason(error)})", sent=True
             ) from error

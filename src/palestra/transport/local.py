@@ -7,7 +7,7 @@ a hundred times more).
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from palestra.errors import InfraError
 from palestra.transport.http import HttpReply, cookie_header, parse_set_cookies
@@ -25,6 +25,10 @@ SESSION_SCOPE_KEY = "palestra.session_id"
 class LocalEndpoint(Protocol):
     """One endpoint that takes and gives objects."""
 
+    @property
+    def is_tool(self) -> bool:
+        """Whether its body is a tool's arguments, and its answer what the model reads."""
+
     async def invoke(self, body: Any, /, *, session_id: str) -> Any:
         """Validate `body` if it is not of the endpoint's type yet, and run the method."""
 
@@ -37,6 +41,13 @@ class LocalServer(Protocol):
 
     def asgi_app(self) -> ASGIApp:
         """The whole app."""
+
+
+def with_query(path: str, params: Mapping[str, str] | None) -> str:
+    """`path`, which may have a query of its own, with `params` added to it."""
+    if not params:
+        return path
+    return f"{path}{'&' if '?' in path else '?'}{urlencode(params)}"
 
 
 async def call_asgi(
@@ -54,15 +65,16 @@ async def call_asgi(
     sent = {"content-type": "application/json", **(headers or {})}
     if cookies:
         sent["cookie"] = cookie_header(cookies)
+    raw_path, _, query = with_query(path, params).partition("?")
     scope: Scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
         "method": method,
         "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": urlencode(params or {}).encode(),
+        "path": unquote(raw_path),
+        "raw_path": raw_path.encode(),
+        "query_string": query.encode(),
         "root_path": "",
         "headers": [
             (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))

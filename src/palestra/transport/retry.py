@@ -88,7 +88,8 @@ async def with_retries(
             failure = None
             reason = f"{what} answered {reply.status}"
             asked_wait = _retry_after(reply)
-        pause = asked_wait if asked_wait is not None else random.uniform(0.5, 1.0) * wait_s
+        # Never sooner than asked, and never at once: "Retry-After: 0" is no leave to hammer.
+        pause = max(asked_wait or 0.0, random.uniform(0.5, 1.0) * wait_s)
         left = context.remaining_s()
         spent = time.monotonic() - started
         if (left is not None and left <= pause) or spent + pause > policy.give_up_after_s:

@@ -51,6 +51,8 @@ WEATHER = {
     },
 }
 
+ENDLESS = {"max_output_tokens": 2000, "metadata": {"extra_body": '{"ignore_eos": true}'}}
+
 
 @asynccontextmanager
 async def started(**settings: Any) -> AsyncIterator[LocalModel]:
@@ -199,8 +201,7 @@ def test_more_requests_than_slots_are_all_answered() -> None:
 
 def test_a_cancelled_request_leaves_its_slot() -> None:
     async def cancel_then_ask(model: LocalModel) -> float:
-        endless = {"max_output_tokens": 2000, "metadata": {"extra_body": '{"ignore_eos": true}'}}
-        slow = asyncio.create_task(ask(model, **endless))
+        slow = asyncio.create_task(ask(model, **ENDLESS))
         await asyncio.sleep(1)
         slow.cancel()
         began = time.monotonic()
@@ -214,11 +215,11 @@ def test_a_cancelled_request_leaves_its_slot() -> None:
 def test_calls_fail_by_name_once_the_engine_was_killed() -> None:
     async def kill(model: LocalModel) -> None:
         pid = model._engine.pid
-        asking = asyncio.create_task(ask(model, max_output_tokens=2000))
+        with calling(CallContext(deadline=time.monotonic() + 20)):
+            asking = asyncio.create_task(ask(model, **ENDLESS))
         await asyncio.sleep(0.3)
         os.kill(pid, signal.SIGKILL)
-        with calling(CallContext(deadline=time.monotonic() + 20)):
-            await asking
+        await asking
 
     with pytest.raises(EngineDied, match=r"policy_model: the model's process \d+ .* SIGKILL"):
         with_model(kill)

@@ -1,0 +1,90 @@
+"""What a run was made from, written down and compared."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palestra.errors import InputDataError
+from palestra.rollouts import Manifest, differences, read_manifest, semantics_of
+
+
+def manifest(**semantics: Any) -> Manifest:
+    return Manifest("digest", semantics, requested=4, tasks=2, version="1")
+
+
+def test_it_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    manifest(model="tiny").write(path, ended={"scored": 3})
+
+    assert read_manifest(path) == manifest(model="tiny")
+    assert json.loads(path.read_text())["ended"] == {"scored": 3}
+    assert [p.name for p in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_the_digest_covers_rows_and_semantics_alone() -> None:
+    one = manifest(model="tiny", top_p=1)
+
+    assert one.digest == Manifest("digest", {"top_p": 1, "model": "tiny"}, 9, 9, "2").digest
+    assert one.digest != manifest(model="big", top_p=1).digest
+    assert one.digest != Manifest("other", one.semantics, 4, 2, "1").digest
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is not a manifest"),
+        ("[]", "is not a manifest"),
+        ('{"format": 1}', "is not a manifest"),
+        ('{"format": 99}', "was written by a newer Palestra"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_says_why(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text(text)
+
+    with pytest.raises(InputDataError, match=says) as caught:
+        read_manifest(path)
+    assert "--overwrite" in caught.value.hint
+
+
+def test_a_missing_manifest_cannot_be_continued(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match="cannot be continued safely"):
+        read_manifest(tmp_path / "manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3, "c": 2}}, ["a.b: 1 -> 3"]),
+        ({"a": 1}, {}, ["a: 1 -> absent"]),
+        ({}, {"a": None}, ["a: absent -> None"]),
+        ({"a": {"b": 1}}, {"a": "x"}, ["a: {'b': 1} -> 'x'"]),
+        ({"z": [1], "a": 0}, {"z": [2], "a": 1}, ["a: 0 -> 1", "z: [1] -> [2]"]),
+    ],
+)
+def test_differences_are_named_leaf_by_leaf(old: Any, new: Any, expected: list[str]) -> None:
+    assert differences(old, new) == expected
+
+
+def semantics(**settings: Any) -> dict[str, Any]:
+    return semantics_of({"m": ("responses_api_models", "openai_model", settings)}, {"prompt": None})
+
+
+def test_operational_settings_are_no_semantics() -> None:
+    operational = {"openai_base_url": "x", "openai_api_key": "k", "threads": 4, "slots": 2}
+
+    assert semantics(openai_model="tiny", **operational) == semantics(openai_model="tiny")
+    assert semantics(openai_model="tiny") != semantics(openai_model="big")
+
+
+def test_semantics_are_as_json_gives_them_back(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    odd = semantics(levels={1: "a", "b": 2}, since=datetime.date(2026, 1, 2), where=Path("x"))
+    manifest(**odd).write(path)
+
+    assert differences(read_manifest(path).semantics, odd) == []
+    assert read_manifest(path).digest == manifest(**odd).digest
