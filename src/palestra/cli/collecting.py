@@ -10,6 +10,7 @@ import yaml
 
 import palestra
 from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.endpoints import wait_for_endpoints
 from palestra.cli.fleet_commands import show_instances
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.progress import choose_kind, live_view
@@ -253,6 +254,10 @@ async def embedded(config: ResolvedConfig) -> AsyncIterator[Reachable]:
     )
     async with fleet:
         show_instances(fleet.instances.values())
+        try:
+            await wait_for_endpoints(fleet)
+        except ExceptionGroup as group:
+            raise first_cause(group) from None
         yield Reachable(client=fleet.client, config=config, broken=fleet.watch())
 
 

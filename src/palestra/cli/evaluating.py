@@ -1,5 +1,6 @@
 """`eval`: fleet, collection and profile in one process, from the name of an environment."""
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -65,7 +66,7 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     output = args.output or _new_run(target.name)
     settings = _settings(args, target, config, output)
     view = choose_kind(args.progress)
-    code = stoppable(_collect(config, settings, view), settings)
+    code = stoppable(_collect(config, target, settings, view), settings)
     if code not in {0, 1}:
         return code
     say()
@@ -76,9 +77,32 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     return code
 
 
-async def _collect(config: ResolvedConfig, settings: CollectSettings, view: str) -> int:
+async def _collect(
+    config: ResolvedConfig, target: Target, settings: CollectSettings, view: str
+) -> int:
     async with embedded(config) as fleet:
-        return await collect_with(fleet, settings, view, metrics=False)
+        # Only now: a fleet that cannot start leaves nothing behind.
+        made = _write_tasks(target, settings.input_jsonl_fpath)
+        try:
+            return await collect_with(fleet, settings, view, metrics=False)
+        except BaseException:
+            if made and not settings.output_jsonl_fpath.exists():
+                settings.input_jsonl_fpath.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    settings.input_jsonl_fpath.parent.rmdir()
+            raise
+
+
+def _write_tasks(target: Target, path: Path) -> bool:
+    """Write the rows of a target that makes them; whether it does."""
+    if target.rows is None:
+        return False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in target.rows))
+    except OSError as error:
+        raise InputDataError(f"{path}: {error.strerror}") from error
+    return True
 
 
 def find_target(args: EvalArgs) -> Target:
@@ -259,10 +283,4 @@ def _input(target: Target, agents: list[Any], output: Path) -> Path:
                 hint="collect over a file of yours: palestra collect --input FILE …",
             )
         return existing_path(paths[0])
-    path = output.with_name("tasks.jsonl")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in target.rows))
-    except OSError as error:
-        raise InputDataError(f"{path}: {error.strerror}") from error
-    return path
+    return output.with_name("tasks.jsonl").absolute()

@@ -31,6 +31,7 @@ RESERVED_KEYS: Final = frozenset(
         "global_aiohttp_client_request_debug",
         "global_aiohttp_connector_limit",
         "global_aiohttp_connector_limit_per_host",
+        "model_endpoint_readiness_timeout_seconds",
         "policy_api_key",
         "policy_base_url",
         "policy_model_name",

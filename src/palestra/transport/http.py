@@ -5,6 +5,7 @@ library can raise is translated here, once.
 """
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
@@ -165,5 +166,7 @@ def _lower(headers: Any) -> dict[str, str]:
 
 def _reason(error: BaseException) -> str:
     os_error = getattr(error, "os_error", None) or error
-    text = getattr(os_error, "strerror", None) or str(os_error)
-    return str(text) or type(error).__name__
+    number = getattr(os_error, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number)
+    return str(getattr(os_error, "strerror", None) or os_error) or type(error).__name__

@@ -1,0 +1,59 @@
+"""What others rely on: the names of the package, its commands, and that importing it is light."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import palestra
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+
+COMMANDS = (
+    "run status dump_config pip_list version help collect_rollouts e2e_collect_rollouts "
+    "aggregate_rollouts reward_profile init_resources_server test test_all dev_test prepare_data "
+    "materialize_prompts upload_dataset_to_hf download_dataset_from_hf upload_dataset_to_gitlab "
+    "download_dataset_from_gitlab gitlab_to_hf_dataset delete_dataset_from_gitlab "
+    "list_benchmarks prepare_benchmark"
+).split()
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    return set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+
+
+def test_the_names_an_author_imports_are_these() -> None:
+    assert palestra.__all__ == [
+        "ResourcesServer",
+        "Session",
+        "__version__",
+        "environment",
+        "tool",
+    ]
+    assert all(hasattr(palestra, name) for name in palestra.__all__)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_field_has_both_of_its_names(name: str) -> None:
+    assert {f"ng_{name}", f"nemo_gym_{name}"} <= PROJECT["scripts"].keys()
+
+
+def test_the_cluster_command_has_its_name() -> None:
+    assert "nemo_gym_rollouts" in PROJECT["scripts"]
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    assert modules_after("import palestra") & {"fastapi", "pydantic", "numpy", "aiohttp"} == set()
+
+
+def test_the_command_line_starts_without_the_heavy_half() -> None:
+    loaded = modules_after("import palestra.cli.main")
+
+    assert loaded & {"fastapi", "pydantic", "numpy", "aiohttp", "omegaconf", "hydra"} == set()
+
+
+def test_ray_is_never_imported_by_serving() -> None:
+    assert "ray" not in modules_after("import palestra.serving")
