@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -52,7 +52,7 @@ class Reachable:
 
     client: ServerClient
     config: ResolvedConfig
-    broken: Awaitable[None]
+    watch: Callable[[], Awaitable[None]]
     """Raises when the fleet breaks; never returns otherwise."""
 
     @property
@@ -68,6 +68,7 @@ class Reachable:
             for name, i in self.config.instances.items()
         }
         shaping = {
+            "agent_name": settings.agent_name,
             "responses_create_params": dict(settings.responses_create_params),
             "num_repeats": settings.num_repeats,
             "num_repeats_add_seed": settings.num_repeats_add_seed,
@@ -91,10 +92,15 @@ def stoppable(main: Any, settings: CollectSettings) -> int:
     try:
         code: int = run_to_end(main)
     except Stopped as stopped:
+        output = settings.output_jsonl_fpath
+        if not output.exists():
+            notice(f"stopped by {stopped.signal.name} before any rollout had ended")
+            return stopped.exit_code
+        notice(f"stopped by {stopped.signal.name}; what has ended is in {shown(output)}")
         notice(
-            f"stopped by {stopped.signal.name}; what has ended is in {settings.output_jsonl_fpath}"
+            f"hint: the same command with --output {shown(output)} --resume "
+            "(++resume_from_cache=true) goes on from there"
         )
-        notice("hint: the same command with --resume (++resume_from_cache=true) goes on from there")
         return stopped.exit_code
     return code
 
@@ -120,7 +126,7 @@ async def collect_with(
         f"{prepared.manifest.requested} rollouts of {prepared.manifest.tasks} tasks "
         f"-> {shown(prepared.paths.output)}"
     )
-    collected = await unless(fleet.broken, _watched(prepared, settings, fleet.client, view))
+    collected = await unless(fleet.watch(), _watched(prepared, settings, fleet.client, view))
     return report(collected, prepared, settings, metrics=metrics)
 
 
@@ -174,7 +180,7 @@ def report(
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{prepared.paths.failures} says why, rollout by rollout; "
-        "--resume tries those again that may succeed",
+        "--resume with a higher max_attempts tries those again that may succeed",
     )
     notice(f"error: {error.message}")
     notice(f"hint: {error.hint}")
@@ -215,7 +221,7 @@ async def _reach(config: ResolvedConfig) -> AsyncIterator[Reachable]:
         yield Reachable(
             client=server_client(running.targets(), config.tree, token=token, http=http),
             config=config_from_tree(yaml.safe_load(running.config_yaml) or {}),
-            broken=_head_gone(running.address, http),
+            watch=lambda: _head_gone(running.address, http),
         )
     finally:
         await http.aclose()
@@ -258,7 +264,7 @@ async def embedded(config: ResolvedConfig) -> AsyncIterator[Reachable]:
             await wait_for_endpoints(fleet)
         except ExceptionGroup as group:
             raise first_cause(group) from None
-        yield Reachable(client=fleet.client, config=config, broken=fleet.watch())
+        yield Reachable(client=fleet.client, config=config, watch=fleet.watch)
 
 
 async def _head_gone(address: HeadAddress, http: Any) -> None:

@@ -2,9 +2,11 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import orjson
 
 from palestra.errors import CallError, PalestraError
 
@@ -34,11 +36,29 @@ def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
     notice(mask(f"error: {error.message}"))
     if isinstance(error, CallError):
         for hop in error.evidence.hops:
-            if hop.body and hop.body not in error.message:
+            if hop.body and not _told(hop.body, error.message):
                 notice(mask(f"  {hop.server} {hop.url} answered {hop.status}: {hop.body[:500]}"))
     if error.hint:
         notice(mask(f"hint: {error.hint}"))
     return error.exit_code
+
+
+def _told(body: str, message: str) -> bool:
+    """Whether `message` says already what `body` has to say: one of its sentences, or all of it."""
+    try:
+        decoded: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        decoded = body
+    return any(sentence in message for sentence in _sentences(decoded))
+
+
+def _sentences(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        if " " in value:
+            yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _sentences(inner)
 
 
 def fail(error: PalestraError) -> NoReturn:

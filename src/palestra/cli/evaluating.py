@@ -158,7 +158,11 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
     maker = importlib.import_module(module)
     options: dict[str, Any] = dict(args.rows)
     count = 5 if args.limit is None else args.limit
-    rows = maker.make_rows(count, seed=args.seed, **options)
+    try:
+        rows = maker.make_rows(count, seed=args.seed, **options)
+    except TypeError as error:
+        given = ", ".join(options)
+        raise ConfigError(f"{name} makes no rows with --rows {given}: {error}") from error
     return Target(name, (config,), rows=rows, group_by=getattr(maker, "GROUP_BY", None))
 
 
@@ -283,4 +287,4 @@ def _input(target: Target, agents: list[Any], output: Path) -> Path:
                 hint="collect over a file of yours: palestra collect --input FILE …",
             )
         return existing_path(paths[0])
-    return output.with_name("tasks.jsonl").absolute()
+    return output.with_name(f"{output.stem}_tasks.jsonl").absolute()

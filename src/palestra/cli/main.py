@@ -36,8 +36,13 @@ def _given(configs: list[str] | None = None, **settings: Any) -> dict[str, Any]:
 
 
 def _with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:
-    named = [f"+config_paths=[{','.join(configs)}]"] if configs else []
+    named = [f"+config_paths=[{','.join(map(_quoted, configs))}]"] if configs else []
     return [*named, *(overrides or ())]
+
+
+def _quoted(text: str) -> str:
+    """As a value of an override, whatever is in it."""
+    return "'" + text.replace("'", "\\'") + "'"
 
 
 @app.command()

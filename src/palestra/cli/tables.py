@@ -11,15 +11,19 @@ def print_table(
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title or None, box=box.SIMPLE, title_justify="left", pad_edge=False)
+    table = Table(box=box.SIMPLE, pad_edge=False)
     for column in columns:
         table.add_column(
             column, justify="right" if column in right.split(",") else "left", overflow="fold"
         )
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        # As Text: names like `pass@1[avg-of-4]` would be read as markup.
+        table.add_row(*(Text(str(cell)) for cell in row))
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)
+    if title:
+        console.print(Text(title))
     console.print(table)

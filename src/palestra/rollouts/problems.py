@@ -72,11 +72,15 @@ def _pointer(value: Any, steps: tuple[int | str, ...], *, missing: bool) -> str:
     """The place in `value`. pydantic's steps also name the types it tried, which are left out."""
     pointer = ""
     for number, step in enumerate(steps, start=1):
-        if (isinstance(value, Mapping) and step in value) or (
-            isinstance(value, list) and isinstance(step, int)
-        ):
+        if _leads_on(value, step):
             value = value[step]
         elif not (missing and number == len(steps)):
             continue
         pointer += f"/{step}"
     return pointer
+
+
+def _leads_on(value: Any, step: int | str) -> bool:
+    if isinstance(value, Mapping):
+        return step in value
+    return isinstance(value, list) and isinstance(step, int)

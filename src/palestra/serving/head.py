@@ -66,12 +66,13 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
         started=time.time(),
     )
     app = head_app(fleet.config, run, lambda: list(fleet.instances.values()))
-    async with serving(app, sock):
-        write_run_file(run)
-        try:
+    # Before the first answer: whoever finds the head must also find the file that names it.
+    write_run_file(run)
+    try:
+        async with serving(app, sock):
             yield run
-        finally:
-            remove_run_file(run)
+    finally:
+        remove_run_file(run)
 
 
 def check_head_port(tree: Mapping[str, Any]) -> None:

@@ -145,8 +145,8 @@ class AiohttpTransport:
                 sent=False,
                 hint="is the server running, and is this its address?",
             ) from error
-        except aiohttp.InvalidURL as error:
-            raise ConnectionFailed(f"{url!r} is not a URL", sent=False) from error
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+            raise ConnectionFailed(f"{url!r} is not a URL of HTTP", sent=False) from error
         except (aiohttp.ClientError, OSError) as error:
             # Our own timeout is an OSError too, as is the kernel's.
             if limit.expired():

@@ -1,0 +1,1 @@
+"""Benchmarks: what Palestra costs, as ratios within one run. See README.md."""

@@ -1,0 +1,12 @@
+"""The field's layout as a baseline: three server processes that talk HTTP and JSON.
+
+    collector -> agent /run -> resources /seed_session
+                            -> agent /v1/responses -> model /v1/responses -> upstream   (twice)
+                                                   -> resources /get_weather
+                            -> resources /verify
+
+Seven exchanges and, with the second turn, nine. Every server is a FastAPI app with typed
+bodies, a session in a signed cookie and two function-style middlewares. Written for this
+benchmark, and kept lean where frameworks are not: slim pydantic types, orjson, one shared
+connection pool per process, no access log, no telemetry. What is in use today costs more.
+"""

@@ -1,0 +1,1 @@
+"""How long it takes to get going: imports, `--help`, a fleet that is ready."""
