@@ -11,13 +11,32 @@ import palestra
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 
-COMMANDS = (
-    "run status dump_config pip_list version help collect_rollouts e2e_collect_rollouts "
-    "aggregate_rollouts reward_profile init_resources_server test test_all dev_test prepare_data "
-    "materialize_prompts upload_dataset_to_hf download_dataset_from_hf upload_dataset_to_gitlab "
-    "download_dataset_from_gitlab gitlab_to_hf_dataset delete_dataset_from_gitlab "
-    "list_benchmarks prepare_benchmark"
-).split()
+COMMANDS = [
+    "run",
+    "status",
+    "dump_config",
+    "pip_list",
+    "version",
+    "help",
+    "collect_rollouts",
+    "e2e_collect_rollouts",
+    "aggregate_rollouts",
+    "reward_profile",
+    "init_resources_server",
+    "test",
+    "test_all",
+    "dev_test",
+    "prepare_data",
+    "materialize_prompts",
+    "upload_dataset_to_hf",
+    "download_dataset_from_hf",
+    "upload_dataset_to_gitlab",
+    "download_dataset_from_gitlab",
+    "gitlab_to_hf_dataset",
+    "delete_dataset_from_gitlab",
+    "list_benchmarks",
+    "prepare_benchmark",
+]
 
 
 def modules_after(statement: str) -> set[str]:

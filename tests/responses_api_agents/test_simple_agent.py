@@ -69,7 +69,7 @@ def test_a_message_without_calls_ends_the_loop_and_is_the_models_own_response() 
     answer = turn(said("hi"))
     model = scripted(answer)
 
-    assert respond(agent_of(noting(), model), PARAMS) is answer
+    assert respond(agent_of(noting(), model), PARAMS) == answer
     assert model.asked == [PARAMS]
 
 

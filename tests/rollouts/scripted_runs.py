@@ -72,6 +72,7 @@ class ScriptedAgent:
         self.begun: list[tuple[RolloutKey, int]] = []
         self.running = 0
         self.most_running = 0
+        self._beginning = asyncio.Condition()
 
     def typed_endpoint(self, path: str, /) -> "ScriptedAgent":
         assert path == "/run"
@@ -86,6 +87,8 @@ class ScriptedAgent:
         self.begun.append((key, attempt))
         self.running += 1
         self.most_running = max(self.most_running, self.running)
+        async with self._beginning:
+            self._beginning.notify_all()
         try:
             ending = self._script(key, attempt)
             if asyncio.iscoroutine(ending):
@@ -93,6 +96,11 @@ class ScriptedAgent:
         finally:
             self.running -= 1
         return ending if isinstance(ending, VerifyResponse | dict) else answer(ending)
+
+    async def until_begun(self, count: int) -> None:
+        """Wait until so many attempts have begun."""
+        async with self._beginning:
+            await self._beginning.wait_for(lambda: len(self.begun) >= count)
 
     @property
     def client(self) -> ServerClient:

@@ -1,6 +1,6 @@
 """What a run was made from, written down and compared."""
 
-import datetime
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def test_operational_settings_are_no_semantics() -> None:
 
 def test_semantics_are_as_json_gives_them_back(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
-    odd = semantics(levels={1: "a", "b": 2}, since=datetime.date(2026, 1, 2), where=Path("x"))
+    odd = semantics(levels={1: "a", "b": 2}, since=dt.date(2026, 1, 2), where=Path("x"))
     manifest(**odd).write(path)
 
     assert differences(read_manifest(path).semantics, odd) == []

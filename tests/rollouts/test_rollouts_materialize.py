@@ -236,7 +236,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("params", "says"),
     [
-        ({"input": [{"role": "user", "content": "q"}, {"content": "q"}]}, "/input/1/role: Field"),
+        ({"input": [{"role": "user", "content": "q"}, {"role": 5}]}, "/input/1/content: Field"),
         ({"input": [{"type": "function_call", "call_id": "c", "name": "x"}]}, "/input/0/arguments"),
         ({"input": "q", "tools": [{"type": "function"}]}, "/tools/0/name: Field required"),
         ({"input": 5}, "/input: Input should be a valid list"),

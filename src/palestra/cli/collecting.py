@@ -37,6 +37,7 @@ from palestra.serving import (
     NoFleet,
     attach,
     http_transport,
+    raise_descriptor_limit,
     server_client,
 )
 from palestra.transport import HttpTransport, ServerClient
@@ -209,6 +210,7 @@ async def unless(broken: Awaitable[None], work: Awaitable[T]) -> T:
 @contextlib.asynccontextmanager
 async def _reach(config: ResolvedConfig) -> AsyncIterator[Reachable]:
     """The running fleet, or one made from the configuration when none runs."""
+    raise_descriptor_limit()
     http = http_transport(config.tree)
     address = HeadAddress.from_tree(config.tree)
     try:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import platform
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -43,8 +44,10 @@ def run_fleet(overrides: list[str], *, ng: bool) -> int:
     check_head_port(config.tree)
     try:
         run_to_end(_serve(config))
-    except Stopped:
+    except Stopped as stopped:
         notice("stopped")
+        # Ctrl-C is how a fleet is meant to end.
+        return 0 if stopped.signal is signal.SIGINT else stopped.exit_code
     return 0
 
 

@@ -1,5 +1,7 @@
 """Aggregate metrics of a finished run: each environment reports over its own rollouts."""
 
+import asyncio
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from palestra.schema import (
     AggregateMetricsRequest,
     read_jsonl,
 )
-from palestra.transport import ServerClient
+from palestra.transport import CallContext, ServerClient, calling
+
+TIMEOUT_S = 600.0
 
 
 async def aggregate(client: ServerClient, output: Path, destination: Path) -> list[dict[str, Any]]:
@@ -33,7 +37,11 @@ async def aggregate(client: ServerClient, output: Path, destination: Path) -> li
             by_agent[name], key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"])
         )
         request = AggregateMetricsRequest(verify_responses=rows)
-        metrics = await client.peer(name).call("/aggregate_metrics", request, AggregateMetrics)
+        with calling(CallContext(deadline=time.monotonic() + TIMEOUT_S)):
+            async with asyncio.timeout(TIMEOUT_S):
+                metrics = await client.peer(name).call(
+                    "/aggregate_metrics", request, AggregateMetrics
+                )
         found.append({"agent_ref": refs[name], **metrics.model_dump(mode="json")})
     write_whole(destination, found)
     return found

@@ -105,7 +105,7 @@ class Collector:
                     await done.wait()
             except TimeoutError:
                 pass
-            await asyncio.to_thread(self._journal.sync)
+            await self._journal.sync_aside()
 
     async def _rollout(self, row: Mapping[str, Any], key: RolloutKey, *, first: int) -> None:
         """All attempts of one rollout, from its `first` on."""

@@ -5,7 +5,10 @@ it acknowledged; a crash of the machine may cost what came since the last `sync`
 can leave is a torn last line, which `repair` drops on the next start.
 """
 
+import asyncio
+import fcntl
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Self
 
@@ -27,22 +30,29 @@ class Journal:
         self._paths = paths
         self._scored: IO[bytes] | None = None
         self._failures: IO[bytes] | None = None
+        # Its own thread: verifiers that fill the shared pool must not keep rows from the disk.
+        self._syncing = ThreadPoolExecutor(1, thread_name_prefix="journal")
 
     def __enter__(self) -> Self:
         try:
             self._scored = self._paths.output.open("ab", buffering=0)
             self._failures = self._paths.failures.open("ab", buffering=0)
+            _hold(self._scored, self._paths.output)
         except OSError as error:
             self._close()
             raise InputDataError(f"{error.filename}: {error.strerror}") from error
+        except InputDataError:
+            self._close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._close()
         if self._failures is not None and self._paths.failures.stat().st_size == 0:
-            self._paths.failures.unlink()
+            self._paths.failures.unlink(missing_ok=True)
 
     def _close(self) -> None:
+        self._syncing.shutdown()
         for file in (self._scored, self._failures):
             if file is not None:
                 file.close()
@@ -65,6 +75,10 @@ class Journal:
                 hint="make room, then run again with resume_from_cache: what is written is intact",
             ) from error
 
+    async def sync_aside(self) -> None:
+        """`sync`, without blocking the event loop."""
+        await asyncio.get_running_loop().run_in_executor(self._syncing, self.sync)
+
     def sync(self) -> None:
         """Make everything written so far survive a crash of the machine."""
         for file in (self._scored, self._failures):
@@ -74,6 +88,24 @@ class Journal:
                 os.fsync(file.fileno())
             except OSError as error:
                 raise JournalFailed(f"{file.name}: {error.strerror}") from error
+
+
+def check_free(path: Path) -> None:
+    """Raise InputDataError when another collection is writing to `path` right now."""
+    if path.is_file():
+        with path.open("ab") as file:
+            _hold(file, path)
+
+
+def _hold(file: IO[bytes], path: Path) -> None:
+    """Be the one writer, until the file is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputDataError(
+            f"{path} is being written by another collection",
+            hint="wait for that one, stop it, or choose another output",
+        ) from None
 
 
 def _forget(file: IO[bytes], size: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts.accounting import Accounting
-from palestra.rollouts.journal import repair
+from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, differences, read_manifest
 from palestra.rollouts.materialize import materialize, remove_empty
 from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT
@@ -69,6 +69,7 @@ def prepare(
     """
     paths = RunPaths(settings.output_jsonl_fpath)
     _check_places(settings, paths)
+    check_free(paths.output)
     existing = [path for path in paths.all() if path.exists()]
     if existing and settings.resume_from_cache:
         return _resume(settings, paths, agents=agents, semantics=semantics, version=version)

@@ -73,14 +73,14 @@ def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Sco
             hint="verify must return a finite number as `reward`",
         )
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
-    line = encode_json(
-        {
-            **fields,
-            TASK_INDEX: key.task,
-            ROLLOUT_INDEX: key.rollout,
-            AGENT_REF: row[AGENT_REF],
-        }
-    )
+    identity = {TASK_INDEX: key.task, ROLLOUT_INDEX: key.rollout, AGENT_REF: row[AGENT_REF]}
+    try:
+        line = encode_json({**fields, "reward": float(reward), **identity})
+    except (TypeError, ValueError) as error:
+        raise VerifierError(
+            f"the verify response cannot be written as JSON: {error}",
+            hint="report plain numbers, texts, lists and objects",
+        ) from error
     response = fields.get("response")
     return Scored(
         key=key,

@@ -1,6 +1,5 @@
 """One collection from start to finish."""
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,7 +57,7 @@ async def run(
                 prepared.rows(), count=prepared.remaining, failed_before=prepared.attempts
             )
     except BaseException as error:  # also when it was stopped: the files must be left in order
-        await asyncio.to_thread(_leave_resumable, prepared)
+        _leave_resumable(prepared)
         raise first_cause(error) from None
     accounting.check()
     _write_counts(prepared)
@@ -71,6 +70,8 @@ async def run(
             )
         except CallError as error:
             problem = error.message
+        except TimeoutError:
+            problem = "the environment did not answer in time"
     return Collected(accounting, tuple(metrics), problem)
 
 

@@ -14,7 +14,7 @@ from typing import Any, final
 
 from itsdangerous import BadSignature, Signer
 
-from palestra.errors import CallError, DeadlineExceeded, status_for, to_body
+from palestra.errors import CallError, DeadlineExceeded, WrongSetting, status_for, to_body
 from palestra.schema import encode_json
 from palestra.serving.sessions import SESSION_ID_KEY
 from palestra.transport import (
@@ -87,7 +87,7 @@ class Boundary:
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         if not self._allowed(headers, scope):
-            await _answer(send, 401, {"detail": "this fleet asks for its token"})
+            await _answer(send, 401, to_body(_token_missing(self._server)))
             return
         send, started = self._with_session(scope, headers, send)
         context = _context(headers)
@@ -149,6 +149,12 @@ def _context(headers: dict[str, str]) -> CallContext:
     if own.row is not None:
         return own
     return CallContext(row=context.row, deadline=context.deadline, activity=Activity())
+
+
+def _token_missing(server: str) -> WrongSetting:
+    return WrongSetting(
+        f"{server} asks for its fleet's token", hint="give every command the same ++fleet_token"
+    )
 
 
 def _timed_out(server: str, path: str, context: CallContext) -> DeadlineExceeded:

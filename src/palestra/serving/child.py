@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from palestra.errors import ServerDied
+from palestra.errors import PalestraError, ServerDied
+from palestra.serving.orders import REFUSAL_MARK, read_refusal
 
 LAST_LINES = 25
 
@@ -27,6 +28,8 @@ class Ending:
     name: str
     returncode: int
     last_lines: tuple[str, ...]
+    refusal: PalestraError | None = None
+    """Why it would not run, when it said so itself."""
 
     @property
     def how(self) -> str:
@@ -35,8 +38,10 @@ class Ending:
             return f"signal {signal.Signals(-self.returncode).name}"
         return f"exit code {self.returncode}"
 
-    def as_error(self, *, before_ready: bool = False) -> ServerDied:
+    def as_error(self, *, before_ready: bool = False) -> PalestraError:
         """The error that stops the fleet."""
+        if self.refusal is not None:
+            return self.refusal
         when = " before it was ready" if before_ready else ""
         lines = "".join(f"\n  | {line}" for line in self.last_lines) or " (it printed nothing)"
         hint = (
@@ -60,6 +65,7 @@ class Child:
         self._process = process
         self._lines: deque[str] = deque(maxlen=LAST_LINES)
         self._reader: asyncio.Task[None] | None = None
+        self._refusal: PalestraError | None = None
         self.stopping = False
 
     @classmethod
@@ -122,20 +128,24 @@ class Child:
                 if not raw:
                     return
                 line = redact(raw.decode("utf-8", "replace").rstrip())
+                if line.startswith(REFUSAL_MARK):
+                    self._refusal = read_refusal(self.name, line)
+                    continue
                 self._lines.append(line)
-                on_line(self.name, line)
-                if log is not None:
-                    log.write(line + "\n")
-                    log.flush()
+                # A closed terminal or a full disk must not stop the reading: the child would
+                # block on its full pipe.
+                with contextlib.suppress(OSError, ValueError):
+                    on_line(self.name, line)
+                    if log is not None:
+                        log.write(line + "\n")
+                        log.flush()
 
     async def ended(self) -> Ending:
         """Wait for the process's end and the rest of its output."""
         code = await self._process.wait()
         if self._reader is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await asyncio.shield(self._reader)
-        return Ending(self.name, code, tuple(self._lines))
+            await asyncio.wait({self._reader}, timeout=1)
+        return Ending(self.name, code, tuple(self._lines), self._refusal)
 
     async def stop(self, *, grace_s: float = 3.0) -> None:
         """Ask the whole group to end, then make it."""

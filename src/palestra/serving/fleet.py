@@ -38,6 +38,7 @@ from palestra.transport import Target, new_id
 
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
 START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 2.0
 
 
 def placement_of(instance: InstanceConfig, default: str) -> str:
@@ -73,7 +74,7 @@ class Fleet:
         self._listening: list[socket.socket] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._failed = asyncio.Event()
-        self.failure: ServerDied | None = None
+        self.failure: PalestraError | None = None
         self.instances: dict[str, RunningInstance] = {}
         self.client = server_client(self._targets, config.tree, token=self._token)
 
@@ -147,7 +148,7 @@ class Fleet:
             if not limit.expired():
                 raise
             raise ServerDied(
-                f"{instance.name} was not ready within {limit_s:.0f} s",
+                f"{instance.name} was not ready within {limit_s:g} s",
                 hint="its log may say why; ++start_timeout=<seconds> gives it longer",
             ) from None
 
@@ -264,7 +265,7 @@ class Fleet:
         log_dir = self.config.tree.get("nemo_gym_log_dir")
         child = await Child.spawn(
             name,
-            [str(python), "-u", "-m", "palestra.serving.worker"],
+            [str(python), "-u", "-P", "-m", "palestra.serving.worker"],
             order=order.encode(),
             on_line=self._on_line,
             redact=self._redact,
@@ -313,12 +314,17 @@ class Fleet:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-        for server in self._servers:
-            with contextlib.suppress(Exception):
-                await server.stop()
+        await asyncio.gather(*(_stop_server(server) for server in self._servers))
         for sock in self._listening:
             sock.close()
         await self.client.http.aclose()
+
+
+async def _stop_server(server: Server) -> None:
+    """An author's `stop` may fail or hang: neither keeps the fleet from ending."""
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await server.stop()
 
 
 async def _serve_forever(server: Server, sock: socket.socket) -> None:

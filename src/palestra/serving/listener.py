@@ -7,11 +7,19 @@ from collections.abc import AsyncIterator, Iterator
 
 import uvicorn
 
+from palestra.serving.sockets import BACKLOG
 from palestra.transport import ASGIApp
 
 
 class _QuietServer(uvicorn.Server):
-    """uvicorn without its own signal handlers: the fleet decides when to stop."""
+    """uvicorn without its own signal handlers and clock: the fleet decides when to stop."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.stopping = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.stopping.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -33,6 +41,7 @@ async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[None]:
         timeout_keep_alive=30,
         timeout_graceful_shutdown=2,
         ws="none",
+        backlog=BACKLOG,
         server_header=False,
         date_header=False,
     )
@@ -42,7 +51,7 @@ async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        server.should_exit = True
+        server.stopping.set()
         try:
             await listener
         finally:

@@ -5,6 +5,8 @@ from typing import Any
 
 import orjson
 
+from palestra.errors import ConfigError, PalestraError, ServerDied
+
 
 @dataclass(frozen=True, slots=True)
 class WorkOrder:
@@ -28,3 +30,21 @@ class WorkOrder:
     def decode(cls, line: bytes) -> "WorkOrder":
         """The inverse of `encode`."""
         return cls(*orjson.loads(line))
+
+
+REFUSAL_MARK = "\x1epalestra-refusal "
+"""How a line begins with which a server process tells its fleet why it will not run."""
+
+
+def refusal_line(error: PalestraError) -> str:
+    """What a server process prints instead of a message that only people could read."""
+    said = orjson.dumps([error.message, error.hint, error.exit_code]).decode()
+    return REFUSAL_MARK + said
+
+
+def read_refusal(server: str, line: str) -> PalestraError:
+    """The error that `refusal_line` was made of, as the fleet raises it."""
+    message, hint, code = orjson.loads(line.removeprefix(REFUSAL_MARK))
+    if code == ConfigError.exit_code:
+        return ConfigError(message, hint=hint)
+    return ServerDied(f"server {server} could not run: {message}", hint=hint)

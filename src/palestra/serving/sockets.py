@@ -2,6 +2,7 @@
 between choosing it and using it; and a way to say who holds a busy one.
 """
 
+import contextlib
 import random
 import resource
 import socket
@@ -62,15 +63,21 @@ def holder_of(port: int) -> str:
     if not inodes:
         return ""
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            fds = list((process / "fd").iterdir())
-            held = {str(fd.readlink()) for fd in fds}
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-        except OSError:
-            continue
-        if held & inodes:
-            return f"process {process.name} ({command[:120]})"
+        if _files_of(process) & inodes:
+            with contextlib.suppress(OSError):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+                return f"process {process.name} ({command.decode(errors='replace').strip()[:120]})"
     return ""
+
+
+def _files_of(process: Path) -> set[str]:
+    """What its descriptors refer to; those that were closed while we looked are left out."""
+    held: set[str] = set()
+    with contextlib.suppress(OSError):
+        for fd in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                held.add(str(fd.readlink()))
+    return held
 
 
 def _listening_inodes(port: int) -> set[str]:

@@ -84,13 +84,19 @@ async def interpreter_for(folder: Path, *, cache: Path) -> Path:
     missing = unsatisfied(requirements_of(folder))
     if not missing:
         return Path(sys.executable)
-    asked = "\n".join((sys.version, sys.prefix, *sorted(requirements_of(folder))))
+    asked = "\n".join((sys.version, sys.prefix, *sorted(missing), _base(missing, folder)))
     venv = cache / hashlib.sha256(asked.encode()).hexdigest()[:20]
     async with _alone(venv):
         if not (venv / "complete").exists():
             await _make(venv, missing, folder)
             (venv / "complete").write_text(asked)
     return venv / "bin" / "python"
+
+
+def _base(missing: tuple[str, ...], folder: Path) -> str:
+    """The folder, where a line means something else in another one (a path, an option)."""
+    relative = any(line.startswith("-") or "/" in line for line in missing)
+    return str(folder.resolve()) if relative else ""
 
 
 @contextlib.asynccontextmanager

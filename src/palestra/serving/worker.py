@@ -16,7 +16,7 @@ from palestra.config import config_from_tree
 from palestra.errors import PalestraError
 from palestra.serving.build import build_server, server_client
 from palestra.serving.listener import serving
-from palestra.serving.orders import WorkOrder
+from palestra.serving.orders import WorkOrder, refusal_line
 from palestra.serving.sockets import raise_descriptor_limit
 from palestra.transport import Target
 
@@ -55,6 +55,9 @@ def stop_with_parent() -> None:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(STOP_GRACE_S)
+        if os.getpgrp() == os.getpid():
+            # This process leads its own group: whatever it started goes with it.
+            os.killpg(0, signal.SIGKILL)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="parent watch").start()
@@ -70,8 +73,8 @@ def main() -> int:
 
         uvloop.run(serve(order))
     except PalestraError as error:
-        sys.stderr.write(f"{error.message}\n{'hint: ' + error.hint if error.hint else ''}\n")
-        return 1
+        sys.stderr.write(refusal_line(error) + "\n")
+        return error.exit_code
     return 0
 
 

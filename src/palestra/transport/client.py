@@ -184,6 +184,8 @@ class ServerClient:
     ) -> HttpReply:
         """One request to `target` with the caller's context, retried where that is safe."""
         sent = {**context_headers(current_call()), **(headers or {})}
+        if self._token:
+            sent["authorization"] = f"Bearer {self._token}"
         if target.local is not None:
             return await call_asgi(
                 target.local.asgi_app(),
@@ -195,8 +197,6 @@ class ServerClient:
                 params=params,
                 session_id=session_id,
             )
-        if self._token:
-            sent["authorization"] = f"Bearer {self._token}"
         sent["content-type"] = "application/json"
         url = base_url + with_query(path, params)
 
@@ -281,7 +281,7 @@ class Peer:
             return _parse(reply.body, answer, self._target, path)
         result = await self._invoke(endpoint, path, body)
         if isinstance(result, answer):
-            return result
+            return _as_sent(result)
         sent = fields_of(result) if isinstance(result, BaseModel) else result
         return _parse(encode_json(sent), answer, self._target, path)
 
@@ -311,7 +311,7 @@ class Peer:
         path = "/" + quote(name, safe="", errors="replace")
         body = encode_json(arguments)
         reply = await self._send(path, body, stateless=False)
-        failure = from_body(_json_or_none(reply.body)) if reply.status >= 500 else None
+        failure = from_body(_json_or_none(reply.body)) if reply.status >= 400 else None
         if failure is None:
             return reply.body.decode("utf-8", "replace")
         if failure.evidence.traceback and not failure.evidence.hops:
@@ -373,6 +373,13 @@ def _foreign_failure(target: Target, status: int, text: str, evidence: Evidence)
     if status in {502, 503, 504}:
         return InfraError(message, evidence=evidence, status=status)
     return VerifierError(message, evidence=evidence, status=status)
+
+
+def _as_sent(result: Reply) -> Reply:
+    """The object as it would arrive over HTTP: the defaults that are sent count as set."""
+    given = result.model_fields_set
+    told = {name: value for name, value in fields_of(result).items() if name not in given}
+    return result.model_copy(update=told) if told else result
 
 
 def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply:

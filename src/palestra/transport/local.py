@@ -5,6 +5,7 @@ goes through the server's ASGI app, called directly (an HTTP client's in-memory 
 a hundred times more).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 from urllib.parse import unquote, urlencode
@@ -90,11 +91,13 @@ async def call_asgi(
     reply_headers: list[tuple[bytes, bytes]] = []
     chunks: list[bytes] = []
     request_sent = False
+    never = asyncio.get_running_loop().create_future()
 
     async def receive() -> MutableMapping[str, Any]:
         nonlocal request_sent
         if request_sent:
-            return {"type": "http.disconnect"}
+            # Whoever asks for a second message waits for our disconnection: we stay.
+            await never
         request_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 

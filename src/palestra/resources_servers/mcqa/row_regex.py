@@ -9,6 +9,7 @@ The one seam for it: when `palestra.sandbox` has warm workers, `search` asks the
 
 import asyncio
 import json
+import signal
 import sys
 
 from palestra.errors import InfraError, excerpt
@@ -21,7 +22,7 @@ LONGEST_TEXT = 100_000
 
 _PROGRAM = f"""
 import json, re, resource, sys, warnings
-resource.setrlimit(resource.RLIMIT_CPU, ({CPU_LIMIT_S}, {CPU_LIMIT_S}))
+resource.setrlimit(resource.RLIMIT_CPU, ({CPU_LIMIT_S}, {CPU_LIMIT_S} + 1))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 warnings.simplefilter("ignore")
 pattern, text = json.load(sys.stdin)
@@ -53,15 +54,16 @@ async def search(pattern: str, text: str) -> str | None:
             request = json.dumps([pattern, text[-LONGEST_TEXT:]]).encode()
             out, err = await child.communicate(request)
     except TimeoutError:
-        return None
+        # The CPU limit is far below: this machine did not let the child run.
+        raise InfraError(f"the regex child did not end within {WALL_LIMIT_S} s") from None
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
     status = await child.wait()
-    if status < 0:
+    if status == -signal.SIGXCPU:
         return None
-    if status > 0:
+    if status != 0:
         raise InfraError(f"the regex child exited {status}: {excerpt(err)}")
     found: str | None = json.loads(out)
     return found

@@ -1,0 +1,93 @@
+"""What the commands say about themselves."""
+
+import json
+import time
+
+import pytest
+from cli_world import World
+
+import palestra
+from palestra.cli.main import app
+
+COMMANDS = sorted(
+    (command.name or getattr(command.callback, "__name__", ""))
+    for command in app.registered_commands
+    if not command.hidden
+)
+
+
+def test_the_help_lists_every_command(world: World) -> None:
+    done = world.run("palestra", "--help")
+
+    assert done.code == 0
+    assert [name for name in COMMANDS if name not in done.out] == []
+
+
+def test_the_commands_are_the_ones_that_work() -> None:
+    assert COMMANDS == ["collect", "config", "eval", "profile", "run", "status", "version"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(world: World, command: str) -> None:
+    done = world.run("palestra", command, "--help")
+
+    assert done.code == 0
+    assert f"Usage: palestra {command}" in done.out
+
+
+def test_help_comes_at_once(world: World) -> None:
+    began = time.monotonic()
+    world.run("palestra", "--help")
+
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("word", ["+help=true", "--help"])
+def test_the_fields_commands_explain_themselves(world: World, word: str) -> None:
+    done = world.run("ng_run", word)
+
+    assert done.code == 0
+    assert "ng_run: start every server of the configuration" in done.out
+
+
+def test_the_list_of_commands_is_complete(world: World) -> None:
+    done = world.run("ng_help")
+
+    assert {"ng_run", "ng_status", "ng_collect_rollouts", "ng_reward_profile"} < set(
+        done.out.split()
+    )
+
+
+def test_the_version_can_be_read_by_machines(world: World) -> None:
+    facts = json.loads(world.run("ng_version", "+json=true").out)
+
+    assert facts["palestra"] == palestra.__version__
+    assert facts["dependencies"]["pydantic"]
+
+
+def test_the_version_can_be_read_by_people(world: World) -> None:
+    assert world.run("palestra", "version").out.startswith(f"palestra {palestra.__version__} ")
+
+
+def test_an_unknown_command_is_refused(world: World) -> None:
+    done = world.run("palestra", "colect")
+
+    assert done.code == 2
+    assert "No such command 'colect'" in done.err
+
+
+def test_without_a_fleet_the_status_says_how_to_start_one(world: World) -> None:
+    ours, theirs = world.run("palestra", "status", world.head), world.run("ng_status", world.head)
+
+    assert (ours.code, theirs.code) == (1, 0)
+    assert ours.out == theirs.out == "No Palestra servers found running.\n"
+    assert "palestra run" in ours.err
+
+
+def test_the_configuration_is_printed_without_its_secrets(world: World) -> None:
+    world.write("env.yaml", "policy_api_key: sk-very-secret-key\nother: is sk-very-secret-key\n")
+    done = world.run("ng_dump_config")
+
+    assert done.code == 0
+    assert "sk-very-secret-key" not in done.out
+    assert "policy_api_key: '****'" in done.out

@@ -1,0 +1,165 @@
+"""What crosses the wire when a call fails, and what of it comes back."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.errors import (
+    CallError,
+    CredentialsRejected,
+    DeadlineExceeded,
+    Evidence,
+    FailureKind,
+    FieldProblem,
+    Hop,
+    Hopeless,
+    InfraError,
+    JudgeFailure,
+    Layer,
+    ModelError,
+    ModelNotServed,
+    ModelRejectedRow,
+    RowError,
+    RowIdentity,
+    VerifierError,
+    WrongSetting,
+    add_hop,
+    add_row,
+    excerpt,
+    from_body,
+    status_for,
+    to_body,
+)
+from palestra.errors.envelope import BODY_EXCERPT_CHARS
+
+CLASSES = [
+    CredentialsRejected,
+    DeadlineExceeded,
+    Hopeless,
+    InfraError,
+    JudgeFailure,
+    ModelError,
+    ModelNotServed,
+    ModelRejectedRow,
+    RowError,
+    VerifierError,
+    WrongSetting,
+]
+SAME_ON_THE_WIRE = {CredentialsRejected: Hopeless, ModelNotServed: Hopeless}
+"""Classes that the caller gets back as their parent: what to do about them is the same."""
+
+TEXT = st.text(max_size=40)
+HOPS = st.builds(Hop, TEXT, TEXT, st.none() | st.integers(100, 599), TEXT)
+ROWS = st.builds(
+    RowIdentity,
+    task=st.none() | st.integers(0) | TEXT,
+    rollout=st.none() | st.integers(0),
+    attempt=st.integers(1, 9),
+    agent=TEXT,
+)
+EVIDENCE = st.builds(
+    Evidence,
+    hops=st.lists(HOPS, max_size=4).map(tuple),
+    row=st.none() | ROWS,
+    problems=st.lists(st.builds(FieldProblem, TEXT, TEXT), max_size=3).map(tuple),
+    traceback=TEXT,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def over_the_wire(error: CallError) -> CallError | None:
+    return from_body(json.loads(json.dumps(to_body(error))))
+
+
+@given(st.sampled_from(CLASSES), TEXT, TEXT, EVIDENCE)
+def test_a_failure_comes_back_as_it_was_sent(
+    cls: type[CallError], message: str, hint: str, evidence: Evidence
+) -> None:
+    found = over_the_wire(cls(message, hint=hint, evidence=evidence))
+
+    assert found is not None
+    assert type(found) is SAME_ON_THE_WIRE.get(cls, cls)
+    assert (found.kind, found.layer, found.retriable) == (cls.kind, cls.layer, cls.retriable)
+    assert (found.message, found.hint, found.evidence) == (message, hint, evidence)
+
+
+@given(st.sampled_from(CLASSES), EVIDENCE)
+def test_a_failure_relayed_twice_has_the_same_body_but_for_its_hops(
+    cls: type[CallError], evidence: Evidence
+) -> None:
+    once = over_the_wire(cls("it broke", evidence=evidence))
+    assert once is not None
+    twice = over_the_wire(add_hop(once, Hop("agent", "http://agent/run", 500)))
+
+    assert twice is not None
+    assert twice.message == "it broke"
+    assert [hop.server for hop in twice.evidence.hops[1:]] == [h.server for h in evidence.hops]
+    assert twice.evidence.hops[0] == Hop("agent", "http://agent/run", 500)
+
+
+@given(JSON)
+def test_a_body_of_somebody_else_is_none_of_ours(body: Any) -> None:
+    assert from_body(body) is None
+    assert from_body({"error": body}) is None
+
+
+WORDS = st.sampled_from([*FailureKind, *Layer, "", 0])
+
+
+@given(WORDS, WORDS, JSON, JSON, JSON)
+def test_a_body_with_our_words_in_other_shapes_is_read_or_refused_but_never_raises(
+    kind: Any, layer: Any, hops: Any, row: Any, problems: Any
+) -> None:
+    body = {"type": kind, "layer": layer, "hops": hops, "row": row, "problems": problems}
+
+    assert isinstance(from_body({"error": body}), CallError | None)
+
+
+def test_an_endpoint_s_own_error_with_hops_in_it_is_foreign() -> None:
+    assert from_body({"error": {"type": "infra_error", "layer": "infra", "hops": 3}}) is None
+    assert from_body({"error": {"layer": "infra", "hops": []}}) is None
+
+
+def test_an_inner_server_s_row_is_kept() -> None:
+    inner, outer = RowIdentity(task=1, rollout=2), RowIdentity(task=9)
+    error = add_row(InfraError("gone"), inner)
+
+    assert add_row(error, outer).evidence.row == inner
+    assert add_row(InfraError("gone"), None).evidence.row is None
+
+
+@pytest.mark.parametrize("size", [0, 1, BODY_EXCERPT_CHARS])
+def test_a_body_within_bounds_is_kept_whole(size: int) -> None:
+    assert excerpt("x" * size) == "x" * size
+    assert excerpt(b"x" * size) == "x" * size
+
+
+def test_a_longer_body_is_cut_and_says_how_long_it_was() -> None:
+    cut = excerpt("x" * (BODY_EXCERPT_CHARS + 1))
+
+    assert cut == "x" * BODY_EXCERPT_CHARS + "… (4001 characters in all)"
+
+
+def test_a_body_that_is_no_text_is_shown_as_far_as_it_is() -> None:
+    assert excerpt(b"ok \xff\xfe") == "ok \ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RowError("bad body"), 422),
+        (DeadlineExceeded("late"), 504),
+        (ModelRejectedRow("bad schema"), 500),
+        (VerifierError("raised"), 500),
+        (InfraError("refused"), 500),
+    ],
+)
+def test_the_status_says_whose_fault_it_is(error: CallError, status: int) -> None:
+    assert status_for(error) == status

@@ -1,0 +1,44 @@
+"""The exception tree: what every class of it promises."""
+
+import palestra.errors
+from palestra.errors import (
+    BadInput,
+    CallError,
+    ConfigError,
+    FailureKind,
+    Layer,
+    PalestraError,
+    RunFailed,
+    ServerDied,
+)
+from palestra.errors.envelope import _CLASSES
+from palestra.transport import ConnectionFailed
+
+
+def test_everything_in_all_exists() -> None:
+    assert all(hasattr(palestra.errors, name) for name in palestra.errors.__all__)
+
+
+def test_the_hint_is_a_note_so_that_a_traceback_shows_it() -> None:
+    assert ConfigError("bad", hint="do this").__notes__ == ["hint: do this"]
+    assert not hasattr(ConfigError("bad"), "__notes__")
+
+
+def test_bad_input_exits_with_2_and_a_failed_run_with_1() -> None:
+    assert BadInput.exit_code == ConfigError.exit_code == 2
+    assert RunFailed.exit_code == ServerDied.exit_code == PalestraError.exit_code == 1
+
+
+def test_every_call_error_s_kind_and_layer_are_words_of_the_report() -> None:
+    for cls in _CLASSES:
+        assert isinstance(cls.kind, FailureKind)
+        assert isinstance(cls.layer, Layer)
+
+
+def test_every_kind_that_a_call_can_have_survives_the_wire() -> None:
+    kinds = {cls.kind for cls in _CLASSES}
+
+    # A cancelled rollout makes no call that could carry its failure.
+    assert kinds == set(FailureKind) - {FailureKind.CANCELLED}
+    assert issubclass(ConnectionFailed, CallError)
+    assert ConnectionFailed.kind is FailureKind.INFRA

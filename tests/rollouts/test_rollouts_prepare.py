@@ -1,0 +1,260 @@
+"""Before the first rollout: fresh, refused, moved aside, or continued where it stopped."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_runs import SEMANTICS, paths, prepared, read_rows, task, write_rows
+
+from palestra.errors import InputDataError
+from palestra.rollouts import PreparedRun, StaleRun
+from palestra.schema import RolloutKey, key_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with three tasks."""
+    write_rows(tmp_path / "tasks.jsonl", [task(1), task(2), task(3)])
+    return tmp_path
+
+
+def scored(task_index: int, rollout: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"_ng_task_index": task_index, "_ng_rollout_index": rollout, "reward": 1.0} | fields
+
+
+def failed(task_index: int, kind: str, attempt: int, *, terminal: bool = False) -> dict[str, Any]:
+    return {
+        "_ng_task_index": task_index,
+        "_ng_rollout_index": 0,
+        "_ng_failure_class": kind,
+        "_ng_failure_terminal": terminal,
+        "attempt": attempt,
+    }
+
+
+def record(folder: Path, *rows: dict[str, Any]) -> None:
+    """Write what a run would have recorded before it was stopped."""
+    write_rows(paths(folder).output, [row for row in rows if "reward" in row])
+    write_rows(paths(folder).failures, [row for row in rows if "reward" not in row])
+
+
+def resumed(folder: Path, **changes: Any) -> PreparedRun:
+    return prepared(folder, resume_from_cache=True, **changes)
+
+
+def remaining(run: PreparedRun) -> list[RolloutKey]:
+    return [key_of(row) for row in run.rows()]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_fresh_run_has_its_inputs_and_its_manifest(folder: Path) -> None:
+    run = prepared(folder, num_repeats=2)
+
+    assert names(folder) == {"tasks.jsonl", "run_materialized_inputs.jsonl", "run_manifest.json"}
+    assert (run.manifest.requested, run.manifest.tasks, run.remaining) == (6, 3, 6)
+    assert len(remaining(run)) == 6
+
+
+def test_existing_outputs_are_not_overwritten_unasked(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    with pytest.raises(InputDataError, match=r"run\.jsonl exists already"):
+        prepared(folder)
+
+    assert read_rows(paths(folder).output) == [scored(0)]
+
+
+def test_overwriting_keeps_what_was_there_as_bak(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0), failed(1, "timeout", 1))
+    run = prepared(folder, overwrite=True)
+
+    assert run.remaining == 3
+    assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
+    assert read_rows(folder / "run_failures.jsonl.bak") == [failed(1, "timeout", 1)]
+    assert {"run_manifest.json.bak", "run_materialized_inputs.jsonl.bak"} < names(folder)
+    assert run.notices == ("moved 4 files of an earlier run to <name>.bak",)
+
+
+def test_bad_rows_move_nothing_aside(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    before = names(folder)
+    write_rows(folder / "tasks.jsonl", [{}])
+    with pytest.raises(InputDataError):
+        prepared(folder, overwrite=True)
+
+    assert names(folder) == before
+    assert read_rows(paths(folder).output) == [scored(0)]
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run_materialized_inputs.jsonl"])
+def test_a_run_never_writes_over_its_own_input(folder: Path, name: str) -> None:
+    write_rows(folder / name, [task(1)])
+    with pytest.raises(InputDataError, match="which is its input"):
+        prepared(folder, input_jsonl_fpath=folder / name, overwrite=True)
+
+    assert read_rows(folder / name) == [task(1)]
+
+
+def test_a_folder_is_no_output(folder: Path) -> None:
+    paths(folder).output.mkdir()
+    with pytest.raises(InputDataError, match=r"run\.jsonl is a folder"):
+        prepared(folder, overwrite=True)
+
+    assert paths(folder).output.is_dir()
+
+
+def test_resuming_what_never_began_is_a_fresh_run(folder: Path) -> None:
+    assert resumed(folder).remaining == 3
+
+
+def test_resuming_leaves_out_what_has_ended(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(1), failed(2, "data_error", 1, terminal=True))
+    run = resumed(folder)
+
+    assert remaining(run) == [RolloutKey(0, 0)]
+    assert run.accounting.line() == ("requested 3 = scored 1 + failed 1 (data_error 1) + not run 1")
+    assert run.notices[-1] == "resuming: 2 of 3 rollouts have ended already"
+
+
+def test_resuming_continues_the_count_of_attempts(folder: Path) -> None:
+    prepared(folder)
+    record(folder, failed(0, "timeout", 1), failed(0, "infra_error", 2), failed(1, "timeout", 1))
+    run = resumed(folder)
+
+    assert dict(run.attempts) == {RolloutKey(0, 0): 2, RolloutKey(1, 0): 1}
+    assert run.remaining == 3
+
+
+def test_spent_attempts_end_a_rollout_until_more_are_allowed(folder: Path) -> None:
+    prepared(folder)
+    record(folder, *(failed(0, "timeout", n, terminal=n == 3) for n in (1, 2, 3)))
+
+    assert resumed(folder).remaining == 2
+    assert resumed(folder, max_attempts=5).attempts == {RolloutKey(0, 0): 3}
+
+
+def test_a_score_wins_over_the_failures_before_it(folder: Path) -> None:
+    prepared(folder)
+    record(folder, failed(0, "timeout", 1), failed(0, "timeout", 2), scored(0))
+
+    run = resumed(folder, max_attempts=2)
+    assert (run.accounting.scored, run.accounting.failed) == (1, 0)
+
+
+def test_resuming_restores_rewards_tokens_and_truncations(folder: Path) -> None:
+    prepared(folder)
+    response = {
+        "usage": {"output_tokens": 7},
+        "incomplete_details": {"reason": "max_output_tokens"},
+    }
+    record(folder, scored(0, response=response), scored(1, reward=0.0, response=None))
+
+    accounting = resumed(folder).accounting
+    assert (accounting.mean_reward, accounting.output_tokens) == (0.5, 7)
+    assert accounting.line().startswith("requested 3 = scored 2, 1 of them truncated")
+
+
+def test_torn_last_lines_are_dropped_with_a_notice(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    with paths(folder).output.open("a") as file:
+        file.write('{"_ng_task_index": 1, "rew')
+    run = resumed(folder)
+
+    assert run.remaining == 2
+    assert run.notices[0].endswith("run.jsonl: dropped a torn last line of 26 bytes")
+
+
+def test_a_line_that_no_run_wrote_is_named(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    with paths(folder).output.open("a") as file:
+        file.write("garbage\n")
+    with pytest.raises(InputDataError, match=r"run\.jsonl line 2 is not a row of a run"):
+        resumed(folder)
+
+
+def test_a_row_without_its_indices_is_named(folder: Path) -> None:
+    prepared(folder)
+    record(folder, {"reward": 1.0})
+    with pytest.raises(InputDataError, match=r"run\.jsonl line 1 .* it needs _ng_rollout_index"):
+        resumed(folder)
+
+
+def test_lost_materialized_inputs_are_made_again(folder: Path) -> None:
+    expected = remaining(prepared(folder))
+    paths(folder).materialized_inputs.unlink()
+
+    assert remaining(resumed(folder)) == expected
+
+
+def test_outputs_without_a_manifest_cannot_be_resumed(folder: Path) -> None:
+    record(folder, scored(0))
+    with pytest.raises(InputDataError, match="cannot be continued safely") as caught:
+        resumed(folder)
+
+    assert caught.value.hint == "start again with --overwrite"
+
+
+def stale(folder: Path, **changes: Any) -> str:
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, **changes)
+    return caught.value.message
+
+
+def test_changed_rows_are_refused(folder: Path) -> None:
+    prepared(folder)
+    write_rows(folder / "tasks.jsonl", [task(1), task(9), task(3)])
+
+    assert "the input rows differ" in stale(folder)
+    assert not paths(folder).new_inputs.exists()
+
+
+def test_a_changed_model_is_refused_with_the_difference(folder: Path) -> None:
+    prepared(folder)
+    changed = json.loads(json.dumps(SEMANTICS).replace("tiny", "big"))
+
+    assert "servers.policy_model.settings.model: 'tiny' -> 'big'" in stale(
+        folder, semantics=changed
+    )
+
+
+def test_a_changed_temperature_is_refused_with_the_difference(folder: Path) -> None:
+    def sampling(temperature: float) -> dict[str, Any]:
+        return {"responses_create_params": {"temperature": temperature}}
+
+    prepared(folder, semantics=sampling(0.5))
+
+    assert "responses_create_params.temperature: 0.5 -> 1.0" in stale(
+        folder, semantics=sampling(1.0)
+    )
+
+
+def test_another_number_of_rollouts_is_refused(folder: Path) -> None:
+    prepared(folder)
+
+    assert "rollouts requested: 3 -> 6" in stale(folder, num_repeats=2)
+
+
+def test_operational_settings_may_change(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    run = resumed(folder, num_samples_in_parallel=1, rollout_timeout=5.0, max_attempts=1)
+
+    assert run.remaining == 2
+
+
+def test_a_refused_resume_changes_nothing(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    stale(folder, limit=1)
+
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -1,0 +1,76 @@
+"""Reading rows from disk, also from files that a kill left behind."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.schema import Line, RolloutKey, key_of, read_jsonl
+
+
+def lines_of(tmp_path: Path, content: bytes) -> list[Line]:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    return list(read_jsonl(path))
+
+
+def test_blank_lines_are_skipped_and_still_counted(tmp_path: Path) -> None:
+    found = lines_of(tmp_path, b'{"a":1}\n\n  \t\n{"a":2}\n\n')
+
+    assert [(line.number, line.row) for line in found] == [(1, {"a": 1}), (4, {"a": 2})]
+
+
+def test_a_last_line_without_its_line_break_is_torn_when_it_is_no_json(tmp_path: Path) -> None:
+    *whole, last = lines_of(tmp_path, b'{"a":1}\n{"a":')
+
+    assert [line.row for line in whole] == [{"a": 1}]
+    assert last.torn
+    assert last.number == 2
+    assert last.error
+
+
+def test_a_last_line_without_its_line_break_counts_when_it_is_whole(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, b'{"a":1}') == [Line(1, {"a": 1})]
+
+
+def test_a_bad_line_in_the_middle_is_not_torn_and_does_not_end_the_file(tmp_path: Path) -> None:
+    first, bad, last = lines_of(tmp_path, b'{"a":1}\n{"a":\n{"a":3}\n')
+
+    assert (first.row, last.row) == ({"a": 1}, {"a": 3})
+    assert bad.row is None
+    assert bad.error
+    assert not bad.torn
+
+
+def test_an_empty_file_has_no_lines_and_a_missing_one_raises(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, b"") == []
+    with pytest.raises(FileNotFoundError):
+        list(read_jsonl(tmp_path / "absent.jsonl"))
+
+
+ROWS = st.lists(st.dictionaries(st.text(), st.integers(0, 9) | st.text()), min_size=1, max_size=5)
+
+
+@given(rows=ROWS, cut=st.integers(1))
+def test_a_file_cut_anywhere_loses_only_its_last_row(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]], cut: int
+) -> None:
+    whole = b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    kept = whole[: cut % len(whole)]
+    found = lines_of(tmp_path_factory.mktemp("cut"), kept)
+
+    good = [line.row for line in found if not line.error]
+    assert good == rows[: len(good)]
+    assert len(good) >= kept.count(b"\n")
+    assert [line.torn for line in found if line.error] in ([], [True])
+
+
+def test_a_row_s_key_sorts_by_task_then_rollout_and_reads_well() -> None:
+    rows = [{"_ng_task_index": t, "_ng_rollout_index": r} for t, r in ((1, 0), (0, 2), (0, 10))]
+
+    assert sorted(key_of(row) for row in rows) == [(0, 2), (0, 10), (1, 0)]
+    assert str(RolloutKey(3, 1)) == "3:1"
+    with pytest.raises(KeyError):
+        key_of({"_ng_task_index": 1})

@@ -1,0 +1,147 @@
+"""From a file to the server class in it, and what is said when there is none."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import palestra.serving
+from palestra.config import PACKAGE_ROOT
+from palestra.errors import ConfigError
+from palestra.serving import FunctionServer, load_environment, load_module, load_server_class
+
+SERVER = """
+from palestra.serving import ResourcesServer
+
+
+class {name}(ResourcesServer):
+    async def verify(self, body):
+        return {{"reward": 1.0}}
+"""
+ENVIRONMENT = """
+from palestra import environment
+
+
+@environment(data=[], prompt="")
+def {name}(answer):
+    return 1.0
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "resources_servers" / "x" / "app.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def refused(path: Path) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load_server_class(path)
+    return caught.value
+
+
+def test_everything_in_all_exists() -> None:
+    assert all(hasattr(palestra.serving, name) for name in palestra.serving.__all__)
+
+
+def test_the_one_server_class_of_a_file_is_found(tmp_path: Path) -> None:
+    assert load_server_class(write(tmp_path, SERVER.format(name="Mine"))).__name__ == "Mine"
+
+
+def test_of_classes_that_build_on_each_other_it_is_the_last(tmp_path: Path) -> None:
+    text = SERVER.format(name="Base") + "\n\nclass Last(Base):\n    pass\n"
+
+    assert load_server_class(write(tmp_path, text)).__name__ == "Last"
+
+
+def test_an_environment_is_a_server_too(tmp_path: Path) -> None:
+    path = write(tmp_path, ENVIRONMENT.format(name="sums"))
+
+    assert issubclass(load_server_class(path), FunctionServer)
+    assert load_environment(path).name == "sums"
+
+
+def test_a_file_without_a_server_says_so(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, "from palestra.serving import ResourcesServer\n"))
+
+    assert "must define exactly one server class or @environment; found: none" in error.message
+
+
+def test_a_file_with_several_servers_names_them(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, SERVER.format(name="One") + SERVER.format(name="Two")))
+
+    assert error.message.endswith("found: One, Two")
+
+
+def test_a_file_with_several_environments_names_them(tmp_path: Path) -> None:
+    path = write(tmp_path, ENVIRONMENT.format(name="one") + ENVIRONMENT.format(name="two"))
+
+    assert refused(path).message.endswith("found: one, two")
+    with pytest.raises(ConfigError, match="exactly one @environment; found: one, two"):
+        load_environment(path)
+
+
+def test_an_error_at_import_has_the_author_s_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "\n\nLIMIT = int('many')\n")
+    error = refused(path)
+
+    assert error.message.startswith(f"{path}:3 cannot be imported: ValueError: invalid literal")
+
+
+def test_a_syntax_error_has_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "x = 1\ndef broken(:\n")
+
+    assert refused(path).message.startswith(f"{path}:2 cannot be imported: SyntaxError")
+
+
+def test_a_missing_module_is_named_with_where_to_list_it(tmp_path: Path) -> None:
+    path = write(tmp_path, "import no_such_module_here.inner\n")
+    error = refused(path)
+
+    assert "needs the module 'no_such_module_here', which is not installed" in error.message
+    assert str(path.parent / "requirements.txt") in error.hint
+
+
+def test_a_file_that_failed_to_import_can_be_mended_and_imported(tmp_path: Path) -> None:
+    path = write(tmp_path, "raise RuntimeError('not yet')\n")
+    refused(path)
+    write(tmp_path, SERVER.format(name="Mended"))
+
+    assert load_server_class(path).__name__ == "Mended"
+
+
+def test_files_of_the_same_place_in_two_projects_are_two_modules(tmp_path: Path) -> None:
+    first = write(tmp_path / "one", SERVER.format(name="First"))
+    second = write(tmp_path / "two", SERVER.format(name="Second"))
+
+    assert load_server_class(first).__name__ == "First"
+    assert load_server_class(second).__name__ == "Second"
+    assert load_module(first) is load_module(first)
+
+
+def test_a_file_that_two_servers_load_at_once_runs_once_and_whole(tmp_path: Path) -> None:
+    slow = "import time\ntime.sleep(0.1)\n" + SERVER.format(name="Slow")
+    path = write(tmp_path, slow)
+
+    async def both() -> list[type]:
+        loads = (asyncio.to_thread(load_server_class, path) for _ in range(2))
+        return list(await asyncio.gather(*loads))
+
+    first, second = asyncio.run(both())
+
+    assert first is second
+
+
+def test_a_file_of_ours_is_imported_by_its_package_name() -> None:
+    module = load_module(PACKAGE_ROOT / "resources_servers" / "mcqa" / "app.py")
+
+    assert module.__name__ == "palestra.resources_servers.mcqa.app"
+
+
+def test_a_server_may_import_what_lies_beside_it(tmp_path: Path) -> None:
+    text = "from words_beside_the_server import WORD\n" + SERVER.format(name="Mine")
+    path = write(tmp_path, text)
+    (path.parent / "words_beside_the_server.py").write_text("WORD = 'hello'\n")
+
+    assert load_module(path).WORD == "hello"

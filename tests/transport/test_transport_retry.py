@@ -1,0 +1,190 @@
+"""Trying again: only what is safe, only while there is time, and counted."""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from palestra.errors import CallError, DeadlineExceeded
+from palestra.transport import (
+    BUSY_STATUSES,
+    CallContext,
+    ConnectionFailed,
+    HttpReply,
+    RetryCount,
+    RetryPolicy,
+    calling,
+    with_retries,
+)
+
+QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.01, give_up_after_s=5)
+OK = HttpReply(200, b"ok")
+REFUSED = ConnectionFailed("refused", sent=False)
+BROKEN = ConnectionFailed("broke", sent=True)
+
+
+def status(code: int, **headers: str) -> HttpReply:
+    return HttpReply(code, b"", headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+@dataclass
+class Endpoint:
+    """Ends each try as told, in order, and the last one again; notes when and with what left."""
+
+    ends: list[HttpReply | CallError]
+    tries: list[float] = field(default_factory=list)
+    left: list[float | None] = field(default_factory=list)
+    count: RetryCount = field(default_factory=RetryCount)
+
+    async def send(self, remaining_s: float | None) -> HttpReply:
+        self.tries.append(time.monotonic())
+        self.left.append(remaining_s)
+        end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        if isinstance(end, CallError):
+            raise end
+        return end
+
+    def ask(
+        self,
+        *,
+        stateless: bool = True,
+        policy: RetryPolicy = QUICK,
+        within_s: float | None = None,
+    ) -> HttpReply:
+        deadline = None if within_s is None else time.monotonic() + within_s
+
+        async def asked() -> HttpReply:
+            with calling(CallContext(deadline=deadline)):
+                return await with_retries(
+                    self.send, what="x", stateless=stateless, policy=policy, count=self.count
+                )
+
+        return asyncio.run(asked())
+
+
+def test_a_request_that_never_left_is_tried_again_whatever_it_is() -> None:
+    endpoint = Endpoint([REFUSED, REFUSED, OK])
+
+    assert endpoint.ask(stateless=False) is OK
+    assert endpoint.count.retries == 2
+    assert endpoint.count.last_reason == "refused"
+
+
+def test_a_request_that_may_have_been_acted_on_is_never_repeated() -> None:
+    endpoint = Endpoint([BROKEN, OK])
+
+    with pytest.raises(ConnectionFailed, match="broke"):
+        endpoint.ask(stateless=False)
+    assert len(endpoint.tries) == 1
+
+
+def test_a_stateless_request_is_repeated_after_a_broken_connection() -> None:
+    assert Endpoint([BROKEN, OK]).ask() is OK
+
+
+@pytest.mark.parametrize("code", sorted(BUSY_STATUSES))
+def test_a_busy_endpoint_is_asked_again(code: int) -> None:
+    assert Endpoint([status(code), status(code), OK]).ask() is OK
+
+
+@pytest.mark.parametrize("code", [*sorted(BUSY_STATUSES), 500])
+def test_the_answer_to_a_call_with_effects_is_final(code: int) -> None:
+    endpoint = Endpoint([status(code), OK])
+
+    assert endpoint.ask(stateless=False).status == code
+    assert len(endpoint.tries) == 1
+
+
+@pytest.mark.parametrize("code", [400, 401, 404, 422])
+def test_a_refusal_is_final(code: int) -> None:
+    endpoint = Endpoint([status(code), OK])
+
+    assert endpoint.ask().status == code
+    assert len(endpoint.tries) == 1
+
+
+def test_server_errors_are_tolerated_a_few_times() -> None:
+    endpoint = Endpoint([status(500)])
+
+    assert endpoint.ask().status == 500
+    assert len(endpoint.tries) == QUICK.server_errors
+
+
+def test_retry_after_is_honoured() -> None:
+    endpoint = Endpoint([status(429, retry_after="0.2"), OK])
+    endpoint.ask()
+
+    assert endpoint.tries[1] - endpoint.tries[0] >= 0.2
+
+
+@pytest.mark.parametrize("asked", ["0", "-3", "nan", "Wed, 21 Oct 2015 07:28:00 GMT", ""])
+def test_retry_after_is_no_leave_to_hammer(asked: str) -> None:
+    endpoint = Endpoint([status(429, retry_after=asked), OK])
+    endpoint.ask(policy=RetryPolicy(first_wait_s=0.1))
+
+    assert endpoint.tries[1] - endpoint.tries[0] >= 0.05
+
+
+def test_waits_grow_up_to_the_longest() -> None:
+    policy = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.04)
+    endpoint = Endpoint([status(503)] * 6 + [OK])
+    endpoint.ask(policy=policy)
+    waits = [
+        after - before for before, after in zip(endpoint.tries, endpoint.tries[1:], strict=False)
+    ]
+
+    assert all(wait >= least for wait, least in zip(waits, [0.005, 0.01, 0.02, 0.02], strict=False))
+
+
+def test_a_busy_endpoint_at_the_deadline_is_named() -> None:
+    endpoint = Endpoint([status(503)])
+    started = time.monotonic()
+
+    with pytest.raises(DeadlineExceeded, match="x answered 503; the deadline leaves no time"):
+        endpoint.ask(within_s=0.2)
+    assert time.monotonic() - started < 1
+
+
+def test_a_wait_that_would_outlive_the_deadline_is_not_begun() -> None:
+    endpoint = Endpoint([status(429, retry_after="60"), OK])
+    started = time.monotonic()
+
+    with pytest.raises(DeadlineExceeded):
+        endpoint.ask(within_s=5)
+    assert time.monotonic() - started < 1
+    assert len(endpoint.tries) == 1
+
+
+def test_a_refused_connection_at_the_deadline_is_what_is_raised() -> None:
+    with pytest.raises(ConnectionFailed, match="refused"):
+        Endpoint([REFUSED]).ask(within_s=0.05)
+
+
+def test_every_try_gets_the_time_that_is_left() -> None:
+    endpoint = Endpoint([REFUSED, REFUSED, OK])
+    endpoint.ask(within_s=5)
+
+    left = [seconds for seconds in endpoint.left if seconds is not None]
+    assert len(left) == 3
+    assert 5 >= left[0] > left[1] > left[2] > 4
+
+
+def test_without_a_deadline_it_gives_up_and_returns_the_last_answer() -> None:
+    policy = RetryPolicy(first_wait_s=0.01, give_up_after_s=0.05)
+
+    assert Endpoint([status(503)]).ask(policy=policy).status == 503
+    with pytest.raises(ConnectionFailed):
+        Endpoint([REFUSED]).ask(policy=policy)
+
+
+def test_the_first_retry_is_said_at_once_and_the_next_ones_seldom(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    endpoint = Endpoint([status(503)] * 20 + [OK])
+    with caplog.at_level(logging.WARNING, logger="palestra.transport"):
+        endpoint.ask()
+
+    assert [record.message.split(";")[0] for record in caplog.records] == ["x answered 503"]
+    assert endpoint.count.retries == 20
