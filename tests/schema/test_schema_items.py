@@ -37,7 +37,7 @@ TOKENS = st.fixed_dictionaries(
     optional={
         "prompt_token_ids": st.lists(st.integers(0, 9), max_size=3),
         "generation_token_ids": st.lists(st.integers(0, 9), max_size=3),
-        "generation_log_probs": st.lists(FINITE | st.integers(-9, 0), max_size=3),
+        "generation_log_probs": st.lists(st.none() | FINITE | WHOLE, max_size=3),
     },
 )
 

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        # Fields that nobody set are not invented on the wire.
-        return value.model_dump(mode="json", exclude_unset=True)
+        # Fields that nobody set are not invented on the wire. A value of another type than
+        # announced (a null among log-probabilities) is sent as it is, without a warning each time.
+        return value.model_dump(mode="json", exclude_unset=True, warnings=False)
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
@@ -40,7 +41,7 @@ def encode_json(value: Any) -> bytes:
 def to_plain(value: Any) -> Any:
     """The same value as plain dicts, lists and scalars, without a detour through text."""
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_unset=True)
+        return value.model_dump(mode="json", exclude_unset=True, warnings=False)
     if isinstance(value, dict):
         return {key: to_plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
