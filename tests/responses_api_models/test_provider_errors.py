@@ -81,7 +81,7 @@ def test_a_grammar_that_does_not_compile_is_the_rows_fault_in_the_providers_word
     assert isinstance(found, ModelRejectedRow)
     assert found.kind is FailureKind.DATA
     assert "Invalid grammar specification: 'triggers'" in found.message
-    assert "palestra doctor tools" in found.hint
+    assert "mend the tools of this row" in found.hint
 
 
 def test_llama_cpps_500_about_a_tool_is_the_rows_fault() -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
@@ -16,7 +18,7 @@ from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.progress import choose_kind, live_view
 from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.tables import print_table
-from palestra.config import ResolvedConfig, config_from_tree, redact
+from palestra.config import PACKAGE_ROOT, InstanceConfig, ResolvedConfig, config_from_tree, redact
 from palestra.errors import PalestraError, RunFailed
 from palestra.rollouts import (
     Collected,
@@ -28,6 +30,7 @@ from palestra.rollouts import (
     run,
     semantics_of,
 )
+from palestra.schema import FAILURE_CLASS, read_jsonl
 from palestra.serving import (
     EMBEDDED,
     AttachedFleet,
@@ -75,7 +78,8 @@ class Reachable:
             "num_repeats_add_seed": settings.num_repeats_add_seed,
             "prompt": settings.prompt_config.read_text() if settings.prompt_config else None,
         }
-        return semantics_of(instances, shaping)
+        code = {name: digest for name, i in self.config.instances.items() if (digest := _code(i))}
+        return semantics_of(instances, {**shaping, "code": code})
 
 
 def collect(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
@@ -178,14 +182,35 @@ def report(
             say(f"  {shown(path)}")
     if collected.covered(settings.min_coverage):
         return 0
+    for kind, message in _first_failures(prepared.paths.failures):
+        notice(f"{kind}: {message}")
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{prepared.paths.failures} says why, rollout by rollout; "
-        "--resume with a higher max_attempts tries those again that may succeed",
+        "--resume with a higher max_attempts tries those again that may succeed; after mending "
+        "an environment, --overwrite starts afresh",
     )
     notice(f"error: {error.message}")
     notice(f"hint: {error.hint}")
     return error.exit_code
+
+
+def _first_failures(path: Path) -> list[tuple[str, str]]:
+    """One message for each class of failure: enough to know what to look for."""
+    first: dict[str, str] = {}
+    if path.exists():
+        for line in read_jsonl(path):
+            first.setdefault(str(line.row[FAILURE_CLASS]), str(line.row["message"]))
+    return sorted(first.items())
+
+
+def _code(instance: InstanceConfig) -> str:
+    """A digest of the user's own code behind an instance; empty for what ships with Palestra."""
+    files = [Path(str(instance.settings["path"]))] if "path" in instance.settings else []
+    if instance.folder is not None and not instance.folder.is_relative_to(PACKAGE_ROOT):
+        files.append(instance.folder / instance.entrypoint)
+    held = b"".join(file.read_bytes() for file in files if file.is_file())
+    return hashlib.sha256(held).hexdigest() if held else ""
 
 
 async def unless(broken: Awaitable[None], work: Awaitable[T]) -> T:

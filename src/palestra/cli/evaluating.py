@@ -205,7 +205,17 @@ def model_config(model: str | None, overrides: list[str]) -> tuple[list[str], di
             f"--model {model!r} names no model",
             hint="local, openai:NAME, vllm:URL[#NAME], or a model instance of your configs",
         )
-    return [], {"policy_model": {"_copy": model}}
+    return [], _configured(model, overrides)
+
+
+def _configured(model: str, overrides: list[str]) -> dict[str, Any]:
+    """Settings that make the instance `model` of the user's configs the policy."""
+    if not any("config_paths" in item for item in overrides):
+        raise ConfigError(
+            f"--model {model!r} is neither a kind of model nor an instance of your configs",
+            hint="local, openai:NAME, vllm:URL[#NAME], or an instance of +config_paths=[…]",
+        )
+    return {"policy_model": {"_copy": model}}
 
 
 def _names_endpoint(overrides: list[str]) -> bool:

@@ -179,8 +179,8 @@ def evaluate(
         str | None,
         typer.Option(help="local, openai:NAME, vllm:URL[#NAME], or a configured instance."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="How many tasks.")] = None,
-    repeats: Annotated[int, typer.Option(help="Rollouts per task.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=0, help="How many tasks; 0 means none.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Rollouts per task.")] = 1,
     output: Annotated[
         Path | None, typer.Option(help="Where scored rows go; default a new folder in runs/.")
     ] = None,

@@ -75,6 +75,9 @@ async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
             f"what answers at {address.url} is not the head server of a fleet",
             hint="++head_server.port=<port> names another one",
         )
+    if run is None:
+        # The fleet may have come up between looking for its file and asking its head.
+        run = read_run_file(address.port)
     if run is None and address.host in LOOPBACK:
         raise ForeignFleet(
             f"the fleet at {address.url} belongs to another user or run directory",

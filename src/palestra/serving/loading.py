@@ -80,7 +80,7 @@ def load_environment(path: Path) -> Environment:
         names = ", ".join(made.name for made in found) or "none"
         raise ConfigError(
             f"{path} must define exactly one @environment; found: {names}",
-            hint="see `palestra init` for an environment that is a folder",
+            hint="decorate one function with @palestra.environment",
         )
     return found[0]
 

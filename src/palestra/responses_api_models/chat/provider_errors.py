@@ -125,7 +125,10 @@ def _failure(status: int, sentence: str, reply: HttpReply) -> tuple[type[CallErr
     # llama.cpp answers 500 to a malformed tool.
     malformed_tool = status == 500 and "failed to parse tools" in sentence.lower()
     if malformed_tool or (status in {400, 422} and _TOOLS.search(sentence)):
-        return ModelRejectedRow, "`palestra doctor tools FILE` checks the tools of every row"
+        return (
+            ModelRejectedRow,
+            "mend the tools of this row; the endpoint says what it does not accept",
+        )
     if status >= 500 or status in _BUSY:
         return ModelError, "the endpoint is overloaded or broken; see its own log"
     if status < 400:

@@ -148,7 +148,7 @@ def _name(tool: JSON, index: int) -> str:
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise ModelRejectedRow(
             f"/tools/{index}/function/name: a tool needs a name",
-            hint="`palestra doctor tools FILE` checks the tools of every row",
+            hint="mend the tools of this row; the endpoint says what it does not accept",
         )
     name: str = function["name"]
     return name
