@@ -4,7 +4,8 @@ Every call carries its rollout's identity and deadline; every failure comes back
 errors of `palestra.errors`, with the servers that it passed through.
 """
 
-from palestra.transport.client import BodyReader, Peer, ServerClient, ServerReply, Target
+from palestra.transport.calls import Target
+from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
     Activity,
     CallContext,
@@ -27,6 +28,7 @@ from palestra.transport.local import (
     LocalServer,
     call_asgi,
 )
+from palestra.transport.peer import Peer
 from palestra.transport.retry import (
     BUSY_STATUSES,
     WITHIN_FLEET,
