@@ -13,13 +13,13 @@ from transport_worlds import (
 )
 
 from palestra.errors import CallError, DeadlineExceeded
-from palestra.transport import AiohttpTransport, ConnectionFailed, HttpReply
+from palestra.transport import AiohttpTransport, ConnectionFailed, HttpReply, HttpRequest
 
 
 async def sent(url: str, *, timeout_s: float | None = 5) -> HttpReply:
     http = AiohttpTransport()
     try:
-        return await http.send("POST", url, body=b"{}", timeout_s=timeout_s)
+        return await http.send(HttpRequest("POST", url, body=b"{}", timeout_s=timeout_s))
     finally:
         await http.aclose()
 
@@ -141,8 +141,8 @@ def test_cookies_of_one_call_are_not_sent_with_the_next() -> None:
     async def twice() -> None:
         http = AiohttpTransport()
         async with misbehaving(note) as url:
-            await http.send("GET", url, cookies={"own": "1"})
-            await http.send("GET", url)
+            await http.send(HttpRequest("GET", url, cookies={"own": "1"}))
+            await http.send(HttpRequest("GET", url))
         await http.aclose()
 
     asyncio.run(twice())

@@ -17,6 +17,7 @@ from palestra.transport.http import (
     AiohttpTransport,
     ConnectionFailed,
     HttpReply,
+    HttpRequest,
     HttpTransport,
 )
 from palestra.transport.ids import new_id
@@ -46,6 +47,7 @@ __all__ = [
     "CallContext",
     "ConnectionFailed",
     "HttpReply",
+    "HttpRequest",
     "HttpTransport",
     "LocalEndpoint",
     "LocalServer",

@@ -7,11 +7,11 @@ library can raise is translated here, once.
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Protocol, final
 
 import aiohttp
+import msgspec
 
 from palestra.errors import DeadlineExceeded, InfraError
 
@@ -27,30 +27,35 @@ class ConnectionFailed(InfraError):
         self.sent = sent
 
 
-@dataclass(frozen=True, slots=True)
-class HttpReply:
+# Structs, not dataclasses: a frozen dataclass takes ten times as long to make (1 us against 0.1),
+# and there are two of them in every exchange.
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """One request. The transport adds `host`, the length of the body, and the Cookie header."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = {}
+    body: bytes | None = None
+    cookies: Mapping[str, str] | None = None
+    timeout_s: float | None = None
+    """How long the whole exchange may take, the connecting included; None is for ever."""
+
+
+class HttpReply(msgspec.Struct, frozen=True):
     """One answer, whatever its status; header names are lower case."""
 
     status: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
-    cookies: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
+    cookies: Mapping[str, str] = {}
 
 
 class HttpTransport(Protocol):
     """Send one request, get one answer."""
 
-    async def send(
-        self,
-        method: str,
-        url: str,
-        /,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        cookies: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> HttpReply:
+    async def send(self, request: HttpRequest, /) -> HttpReply:
         """Raises `ConnectionFailed` when no answer came and `DeadlineExceeded` after `timeout_s`."""
 
     async def aclose(self) -> None:
@@ -110,25 +115,16 @@ class AiohttpTransport:
             )
         return self._session
 
-    async def send(
-        self,
-        method: str,
-        url: str,
-        /,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        cookies: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> HttpReply:
-        sent_headers = dict(headers or {})
-        if cookies:
-            sent_headers["Cookie"] = cookie_header(cookies)
+    async def send(self, request: HttpRequest, /) -> HttpReply:
+        url, timeout_s = request.url, request.timeout_s
+        headers = dict(request.headers)
+        if request.cookies:
+            headers["Cookie"] = cookie_header(request.cookies)
         try:
             async with (
                 asyncio.timeout(timeout_s) as limit,
                 self._open().request(
-                    method, url, data=body, headers=sent_headers, allow_redirects=False
+                    request.method, url, data=request.body, headers=headers, allow_redirects=False
                 ) as reply,
             ):
                 return HttpReply(
