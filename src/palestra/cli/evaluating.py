@@ -228,10 +228,10 @@ def _only_model(url: str) -> str:
     """The model that the endpoint serves. Raises ConfigError unless there is exactly one."""
     import asyncio
 
-    from palestra.transport import AiohttpTransport, HttpRequest
+    from palestra.transport import AutoTransport, HttpRequest
 
     async def ask() -> list[str]:
-        http = AiohttpTransport()
+        http = AutoTransport()
         try:
             request = HttpRequest("GET", url.rstrip("/") + "/models", timeout_s=10)
             reply = await http.send(request)

@@ -201,7 +201,7 @@ class ServerClient:
         url = base_url + with_query(path, params)
 
         async def send(remaining_s: float | None) -> HttpReply:
-            request = HttpRequest(method, url, sent, body, cookies, remaining_s)
+            request = HttpRequest(method, url, sent, body, cookies, remaining_s, stateless)
             return await self.http.send(request)
 
         try:

@@ -64,9 +64,10 @@ class Upstream:
         encoded = encode_json(body)
 
         async def send(remaining_s: float | None) -> HttpReply:
-            return await self._http.send(
-                HttpRequest("POST", url, self._headers, encoded, timeout_s=remaining_s)
+            request = HttpRequest(
+                "POST", url, self._headers, encoded, timeout_s=remaining_s, repeatable=True
             )
+            return await self._http.send(request)
 
         try:
             reply = await with_retries(
