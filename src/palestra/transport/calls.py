@@ -22,7 +22,7 @@ from palestra.errors import (
 )
 from palestra.schema import encode_json
 from palestra.transport.context import context_headers, current_call
-from palestra.transport.http import HttpReply, HttpTransport
+from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
 from palestra.transport.local import LocalServer, call_asgi, with_query
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
 
@@ -90,9 +90,8 @@ class Caller:
         url = base_url + with_query(path, params)
 
         async def send(remaining_s: float | None) -> HttpReply:
-            return await self.http.send(
-                method, url, headers=sent, body=body, cookies=cookies, timeout_s=remaining_s
-            )
+            request = HttpRequest(method, url, sent, body, cookies, remaining_s, stateless)
+            return await self.http.send(request)
 
         try:
             return await with_retries(
