@@ -157,6 +157,8 @@ class Peer:
 def _as_sent(result: Reply) -> Reply:
     """The object as it would arrive over HTTP: the defaults that are sent count as set."""
     given = result.model_fields_set
+    if all(value is None or name in given for name, value in result.__dict__.items()):
+        return result
     told = {name: value for name, value in fields_of(result).items() if name not in given}
     return result.model_copy(update=told) if told else result
 
