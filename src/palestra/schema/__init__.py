@@ -57,6 +57,8 @@ from palestra.schema.responses import (
     Tool,
     Usage,
     add_usage,
+    cached_tokens,
+    reasoning_tokens,
 )
 from palestra.schema.rows import (
     AGENT_REF,
@@ -127,11 +129,13 @@ __all__ = [
     "VerifyResponse",
     "WireModel",
     "add_usage",
+    "cached_tokens",
     "decode_completion",
     "encode_json",
     "fields_of",
     "key_of",
     "maker",
     "read_jsonl",
+    "reasoning_tokens",
     "to_plain",
 ]
