@@ -7,6 +7,7 @@ a rejected API key, a dead server, cancellation) ends the whole collection.
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from palestra.errors import (
     RowIdentity,
 )
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
 from palestra.schema import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RolloutKey, VerifyResponse
@@ -66,6 +68,7 @@ class Collector:
         self._accounting = accounting
         self._limits = limits
         self._run_id = run_id
+        self._deadlines = Deadlines(limits.rollout_timeout_s)
         self.progress = Progress(accounting, done_before=accounting.scored + accounting.failed)
 
     async def collect(
@@ -90,13 +93,14 @@ class Collector:
                 key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
                 await self._rollout(row, key, first=1 + spent.get(key, 0))
 
-        async with asyncio.TaskGroup() as tasks:
-            syncing = tasks.create_task(self._sync(done), name="journal sync")
-            async with asyncio.TaskGroup() as running:
-                for _ in range(workers):
-                    running.create_task(worker())
-            done.set()
-            await syncing
+        with closing(self._deadlines):
+            async with asyncio.TaskGroup() as tasks:
+                syncing = tasks.create_task(self._sync(done), name="journal sync")
+                async with asyncio.TaskGroup() as running:
+                    for _ in range(workers):
+                        running.create_task(worker())
+                done.set()
+                await syncing
 
     async def _sync(self, done: asyncio.Event) -> None:
         while not done.is_set():
@@ -146,8 +150,8 @@ class Collector:
             activity=activity,
         )
         try:
-            with calling(context):
-                async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(None) as limit:
+                with calling(context), self._deadlines.over(limit):
                     peer = self._client.peer(agent)
                     result = await peer.call("/run", row, VerifyResponse)
                     return scored(row, result)
