@@ -53,7 +53,7 @@ class AnswerReader:
         )
         self.expect()
 
-    def expect(self, *, bodiless: bool = False) -> None:
+    def expect(self, bodiless: bool = False) -> None:
         """Begin the next answer; `bodiless` when it has no body, whatever its headers say."""
         self._bodiless = bodiless
         self._chunks: list[bytes] = []

@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
         return self._reader.received > 0
 
     def begin(
-        self, head: bytes, body: bytes | None, *, deadline: float, bodiless: bool
+        self, head: bytes, body: bytes | None, deadline: float, bodiless: bool
     ) -> "asyncio.Future[HttpReply]":
         """Write a request; the future ends with its answer, or with an `ExchangeEnded`.
 
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         if transport.is_closing():
             answer.set_exception(Unsent("the peer closed it before anything was asked"))
             return answer
-        self._reader.expect(bodiless=bodiless)
+        self._reader.expect(bodiless)
         self._answer = answer
         self._deadline = deadline
         if deadline < self._alarm_at:

@@ -57,12 +57,13 @@ class Opened:
 
 @final
 class Host:
-    """One address that is spoken to. `rooms` bound the exchanges with it.
+    """One address that is spoken to. `rooms` bound the exchanges with it: `try_enter` each, or
+    else `enter`, and `leave` in the end.
 
     The connection used last is used next: so the others grow old enough to be closed.
     """
 
-    __slots__ = ("_address", "_gate", "_idle", "_opened", "rooms")
+    __slots__ = ("_address", "_gate", "_idle", "_opened", "_rooms")
 
     def __init__(
         self, address: tuple[str, int], *, rooms: tuple[Room, ...], opened: Opened
@@ -71,7 +72,33 @@ class Host:
         self._gate = Room(MOST_CONNECTING)
         self._idle: list[Connection] = []
         self._opened = opened
-        self.rooms = rooms
+        self._rooms = rooms
+
+    def try_enter(self) -> bool:
+        """Begin an exchange, if none waits for its turn."""
+        for entered, room in enumerate(self._rooms):
+            if not room.try_enter():
+                for taken in self._rooms[:entered]:
+                    taken.leave()
+                return False
+        return True
+
+    async def enter(self) -> None:
+        """Wait for the turn to begin an exchange."""
+        entered: list[Room] = []
+        try:
+            for room in self._rooms:
+                await room.enter()
+                entered.append(room)
+        except asyncio.CancelledError:
+            for room in entered:
+                room.leave()
+            raise
+
+    def leave(self) -> None:
+        """The exchange has ended."""
+        for room in self._rooms:
+            room.leave()
 
     def take(self, now: float) -> Connection | None:
         """An idle connection that is still open, as far as we know."""
