@@ -6,7 +6,7 @@ from typing import Final, final
 from palestra.errors import DeadlineExceeded
 from palestra.transport.h1.connection import NEVER, Connection, ExchangeEnded, Late
 from palestra.transport.h1.pool import IDLE_S, Host, Opened
-from palestra.transport.h1.requests import RequestHeads, Route
+from palestra.transport.h1.requests import RequestHeads
 from palestra.transport.h1.room import Room
 from palestra.transport.http import ConnectionFailed, HttpReply, HttpRequest
 
@@ -22,36 +22,51 @@ class PlainTransport:
     of the answer. Nobody can tell whether the server had read the request. Methods that are
     idempotent, and requests marked `repeatable`, then go out once more at once, on a fresh
     connection. Others fail with `sent=True`: what to do is their caller's knowledge.
+
+    Connections belong to the event loop that opened them: under another loop it begins anew.
     """
 
     def __init__(self, *, limit: int = 0, limit_per_host: int = 0) -> None:
         self._heads = RequestHeads()
-        self._hosts: dict[tuple[str, int], Host] = {}
-        self._opened = Opened()
+        self._limit = limit
         self._limit_per_host = limit_per_host
-        self._rooms = (Room(limit),) if limit else ()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._begin(None)
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
         """Besides what every transport raises: `RequestRefused` when it cannot be sent."""
         route = self._heads.route(request.method, request.url)
         head = self._heads.head(route, request)
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._begin(loop)
+        now = loop.time()
         timeout_s = request.timeout_s
-        deadline = NEVER if timeout_s is None else loop.time() + timeout_s
-        if timeout_s is not None and timeout_s <= 0:
+        deadline = NEVER if timeout_s is None else now + timeout_s
+        if deadline <= now:
             raise _late(request)
         host = self._hosts.get(route.address) or self._new_host(route.address)
-        entered = 0
+        if not host.try_enter():
+            await _wait_for(host, deadline, request)
         try:
-            for room in host.rooms:
-                if not room.try_enter():
-                    await _wait_for(room, deadline, request)
-                entered += 1
-            return await self._exchange(host, route, head, request, deadline)
+            connection = host.take(now)
+            while True:
+                if connection is None:
+                    connection = await _connect(host, request, deadline)
+                try:
+                    reply = await connection.begin(head, request.body, deadline, route.bodiless)
+                except BaseException as ended:
+                    # Cancelled too: an answer that nobody waits for must not serve the next one.
+                    connection.abort()
+                    _raise_unless_repeatable(request, connection, ended)
+                    connection = await _connect(host, request, deadline, fresh=True)
+                else:
+                    host.give(connection, loop.time())
+                    if self._sweeper is None:
+                        self._sweeper = loop.call_later(IDLE_S, self._sweep, loop)
+                    return reply
         finally:
-            for room in host.rooms[:entered]:
-                room.leave()
+            host.leave()
 
     async def aclose(self) -> None:
         """Close every connection; what is under way fails."""
@@ -60,32 +75,12 @@ class PlainTransport:
             self._sweeper = None
         await self._opened.close("this side closed it")
 
-    async def _exchange(
-        self, host: Host, route: Route, head: bytes, request: HttpRequest, deadline: float
-    ) -> HttpReply:
-        loop = asyncio.get_running_loop()
-        fresh = False
-        while True:
-            connection = None if fresh else host.take(loop.time())
-            if connection is None:
-                connection = await _connect(host, request, deadline, fresh=fresh)
-            try:
-                reply = await connection.begin(
-                    head, request.body, deadline=deadline, bodiless=route.bodiless
-                )
-            except ExchangeEnded as ended:
-                if fresh or not _may_go_again(request, connection, ended):
-                    raise _failure(request, ended) from None
-                fresh = True
-            except BaseException:
-                # Cancelled: an answer that nobody waits for must not serve the next request.
-                connection.abort()
-                raise
-            else:
-                host.give(connection, loop.time())
-                if self._sweeper is None:
-                    self._sweeper = loop.call_later(IDLE_S, self._sweep, loop)
-                return reply
+    def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
+        self._hosts: dict[tuple[str, int], Host] = {}
+        self._opened = Opened()
+        self._rooms = (Room(self._limit),) if self._limit else ()
+        self._sweeper = None
 
     def _new_host(self, address: tuple[str, int]) -> Host:
         own = (Room(self._limit_per_host),) if self._limit_per_host else ()
@@ -100,15 +95,17 @@ class PlainTransport:
         self._sweeper = loop.call_later(IDLE_S / 3, self._sweep, loop) if any(left) else None
 
 
-async def _wait_for(room: Room, deadline: float, request: HttpRequest) -> None:
+async def _wait_for(host: Host, deadline: float, request: HttpRequest) -> None:
     try:
         async with asyncio.timeout_at(None if deadline == NEVER else deadline):
-            await room.enter()
+            await host.enter()
     except TimeoutError:
         raise _late(request, "all connections were in use") from None
 
 
-async def _connect(host: Host, request: HttpRequest, deadline: float, *, fresh: bool) -> Connection:
+async def _connect(
+    host: Host, request: HttpRequest, deadline: float, *, fresh: bool = False
+) -> Connection:
     try:
         async with asyncio.timeout_at(None if deadline == NEVER else deadline):
             return await host.connect(fresh=fresh)
@@ -120,19 +117,17 @@ async def _connect(host: Host, request: HttpRequest, deadline: float, *, fresh: 
         raise _late(request, "no connection by then") from None
 
 
-def _may_go_again(request: HttpRequest, connection: Connection, ended: ExchangeEnded) -> bool:
-    if connection.exchanges == 1 or isinstance(ended, Late):
-        return False
-    if not ended.sent:
-        return True
-    repeatable = request.repeatable or request.method.upper() in IDEMPOTENT
-    return repeatable and not connection.heard
-
-
-def _failure(request: HttpRequest, ended: ExchangeEnded) -> ConnectionFailed | DeadlineExceeded:
+def _raise_unless_repeatable(
+    request: HttpRequest, connection: Connection, ended: BaseException
+) -> None:
     if isinstance(ended, Late):
-        return _late(request, str(ended))
-    return ConnectionFailed(f"{request.url}: {ended}", sent=ended.sent)
+        raise _late(request, str(ended)) from None
+    if not isinstance(ended, ExchangeEnded):
+        raise ended
+    repeatable = request.repeatable or request.method.upper() in IDEMPOTENT
+    stale = connection.exchanges > 1 and not connection.heard
+    if not (stale and (repeatable or not ended.sent)):
+        raise ConnectionFailed(f"{request.url}: {ended}", sent=ended.sent) from None
 
 
 def _late(request: HttpRequest, detail: str = "") -> DeadlineExceeded:

@@ -1,12 +1,11 @@
 """From an `HttpRequest` to the bytes of its head.
 
 URLs mean here what they mean to aiohttp: `yarl` reads them. What does not change from request
-to request (a URL, a set of header names) is read once and remembered, a bounded number of each.
+to request (a URL, a set of headers) is read once and remembered, a bounded number of each.
 """
 
 import base64
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, final
@@ -16,7 +15,7 @@ from yarl import URL
 from palestra.transport.http import HttpRequest, RequestRefused, cookie_header
 
 REMEMBERED = 1024
-"""URLs and sets of header names kept per transport; a fleet has a few dozen of each."""
+"""URLs and sets of headers kept per transport; a fleet has a few dozen URLs."""
 
 BODILESS_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Without a body these announce none; others say `content-length: 0`."""
@@ -33,9 +32,9 @@ class Route:
     """What one method and one URL come to."""
 
     address: tuple[str, int]
-    request_line: str
-    host_line: str
-    authorization: str
+    request_line: bytes
+    host_line: bytes
+    authorization: bytes
     """A header line, when the URL has credentials."""
     bodiless: bool
     """Whether no answer to it has a body, whatever its headers say."""
@@ -43,54 +42,48 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a set of header names comes to: lines with a place for each value."""
+class Fields:
+    """What a set of headers comes to, the ones that every request has added."""
 
-    template: str
-    lines: int
+    lines: bytes
     has_host: bool
     has_authorization: bool
 
 
 @final
 class RequestHeads:
-    """Writes request heads; remembers what their URLs and header names came to."""
+    """Writes request heads; remembers what their URLs and headers came to.
 
-    __slots__ = ("_shape", "route")
+    The headers of a model endpoint are the same in every request.
+    """
+
+    __slots__ = ("_fields", "route")
 
     def __init__(self) -> None:
         self.route = lru_cache(REMEMBERED)(parse_route)
-        self._shape = lru_cache(REMEMBERED)(parse_shape)
+        self._fields = lru_cache(REMEMBERED)(parse_fields)
 
     def head(self, route: Route, request: HttpRequest) -> bytes:
         """Everything up to the body. Raises `RequestRefused` when it would not be HTTP."""
-        headers, body = request.headers, request.body
-        shape = self._shape(tuple(headers), bool(body))
-        fields = shape.template % tuple(headers.values())
-        lines = shape.lines
-        if request.cookies:
-            fields = f"{fields}cookie: {cookie_header(request.cookies)}\r\n"
-            lines += 1
-        # Each line of ours has one of each; one more is somebody's smuggled line.
-        if fields.count("\n") != lines or fields.count("\r") != lines or "\0" in fields:
-            raise RequestRefused(_smuggled(request))
-        if shape.has_authorization and route.authorization:
+        body = request.body
+        fields = self._fields(tuple(request.headers.items()), bool(body))
+        if fields.has_authorization and route.authorization:
             raise RequestRefused(
                 f"{request.method} to {route.address[0]}: the URL has credentials, and so has the "
                 "authorization header",
                 hint="leave one of them out",
             )
-        host = "" if shape.has_host else route.host_line
+        host = b"" if fields.has_host else route.host_line
+        more = _line("cookie", cookie_header(request.cookies)) if request.cookies else b""
         if body or not route.announces_nothing:
-            length = f"content-length: {len(body or b'')}\r\n\r\n"
-        else:
-            length = "\r\n"
-        try:
-            return f"{route.request_line}{host}{fields}{route.authorization}{length}".encode(
-                "utf-8", "surrogateescape"
-            )
-        except UnicodeEncodeError as error:
-            raise RequestRefused(f"{request.url}: a header is no text: {error}") from None
+            more += b"content-length: %d\r\n" % len(body or b"")
+        return b"%b%b%b%b%b\r\n" % (
+            route.request_line,
+            host,
+            fields.lines,
+            route.authorization,
+            more,
+        )
 
 
 def parse_route(method: str, url: str) -> Route:
@@ -107,39 +100,50 @@ def parse_route(method: str, url: str) -> Route:
         raise RequestRefused(f"{url!r} is not a URL of HTTP: {error}") from None
     if parsed.scheme != "http" or not host or port is None:
         raise RequestRefused(f"{url!r} is not a URL of HTTP without TLS")
-    authorization = ""
+    authorization = b""
     if parsed.raw_user or parsed.raw_password:
-        credentials = f"{parsed.user or ''}:{parsed.password or ''}".encode()
-        authorization = f"authorization: Basic {base64.b64encode(credentials).decode()}\r\n"
+        authorization = _line("authorization", _basic(parsed.user or "", parsed.password or ""))
     method = method.upper()
     return Route(
         address=(host, port),
-        request_line=f"{method} {parsed.raw_path_qs} HTTP/1.1\r\n",
-        host_line=f"host: {parsed.host_port_subcomponent}\r\n",
+        request_line=f"{method} {parsed.raw_path_qs} HTTP/1.1\r\n".encode(),
+        host_line=_line("host", parsed.host_port_subcomponent or ""),
         authorization=authorization,
         bodiless=method == "HEAD",
         announces_nothing=method in BODILESS_METHODS,
     )
 
 
-def parse_shape(names: tuple[str, ...], has_body: bool) -> Shape:
-    """Raises `RequestRefused` for a name that no header can have, or that is not the caller's."""
-    lower = [name.lower() for name in names]
-    for name in lower:
-        if _TOKEN.fullmatch(name) is None:
-            raise RequestRefused(f"{name!r} is no name of a header")
-        if name in _FRAMING:
-            raise RequestRefused(f"the {name} header is the transport's to send")
+def parse_fields(headers: tuple[tuple[str, str], ...], has_body: bool) -> Fields:
+    """Raises `RequestRefused` for what is no header, or not the caller's to send."""
+    names = {name.lower() for name, _ in headers}
+    if framing := names & _FRAMING:
+        raise RequestRefused(f"the {framing.pop()} header is the transport's to send")
     added = [*_DEFAULTS, _BINARY] if has_body else _DEFAULTS
-    lines = [f"{name.replace('%', '%%')}: %s\r\n" for name in names]
-    lines += [f"{name}: {value}\r\n" for name, value in added if name not in lower]
-    return Shape("".join(lines), len(lines), "host" in lower, "authorization" in lower)
+    lines = [_line(name, value) for name, value in headers]
+    lines += [_line(name, value) for name, value in added if name not in names]
+    return Fields(b"".join(lines), "host" in names, "authorization" in names)
 
 
-def _smuggled(request: HttpRequest) -> str:
-    def broken(fields: Mapping[str, str] | None) -> list[str]:
-        return [n for n, v in (fields or {}).items() if set(f"{n}{v}") & set("\r\n\0")]
+def _basic(user: str, password: str) -> str:
+    credentials = f"{user}:{password}"
+    try:
+        raw = credentials.encode("latin-1")
+    except UnicodeEncodeError:
+        # No standard says which encoding; latin-1 is what servers have long been sent.
+        raw = credentials.encode("utf-8", "surrogateescape")
+    return f"Basic {base64.b64encode(raw).decode()}"
 
-    found = [f"header {n!r}" for n in broken(request.headers)]
-    found += [f"cookie {n!r}" for n in broken(request.cookies)]
-    return f"{request.url}: a line break in {', '.join(found)}: it would be read as another header"
+
+def _line(name: str, value: str) -> bytes:
+    if _TOKEN.fullmatch(name) is None:
+        raise RequestRefused(f"{name!r} is no name of a header")
+    if "\n" in value or "\r" in value or "\0" in value:
+        raise RequestRefused(
+            f"the {name} header has a line break: what follows it would be read as another header"
+        )
+    try:
+        # Bytes that were no text when they came in (a cookie) go out as they were.
+        return f"{name}: {value}\r\n".encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise RequestRefused(f"the {name} header is no text: {error}") from None
