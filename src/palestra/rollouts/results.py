@@ -152,4 +152,5 @@ def _output_tokens(response: Any) -> int:
 
 
 def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    # A dict is found at once, where the abstract class is asked at length for what it is not.
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

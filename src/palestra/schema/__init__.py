@@ -73,7 +73,7 @@ from palestra.schema.rows import (
     key_of,
     read_jsonl,
 )
-from palestra.schema.unchecked import maker
+from palestra.schema.unchecked import changed, maker
 
 __all__ = [
     "AGENT_REF",
@@ -130,6 +130,7 @@ __all__ = [
     "WireModel",
     "add_usage",
     "cached_tokens",
+    "changed",
     "decode_completion",
     "encode_json",
     "fields_of",

@@ -21,6 +21,7 @@ from palestra.serving.server import Server, ServerConfig
 from palestra.serving.tools import is_tool, tool_schema
 
 _make_verify_response = maker(VerifyResponse)
+_OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
 
 
 class ResourcesServerConfig(ServerConfig):
@@ -55,7 +56,7 @@ class ResourcesServer(Server):
         given = body.model_fields_set
         fields = {name: value for name, value in body.__dict__.items() if name in given}
         fields |= {**(body.model_extra or {}), **reported, "reward": reward}
-        known = {name: fields.pop(name) for name in VerifyResponse.model_fields if name in fields}
+        known = {name: fields.pop(name) for name in _OF_VERIFY_RESPONSE if name in fields}
         return _make_verify_response(known, fields)
 
     def tools(self) -> dict[str, dict[str, Any]]:
