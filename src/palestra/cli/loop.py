@@ -6,6 +6,8 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from palestra.serving import rare_collections
+
 T = TypeVar("T")
 
 
@@ -23,10 +25,11 @@ class Stopped(Exception):
 
 
 def run_to_end(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` on a fast loop. Raises Stopped when a signal ended it."""
+    """Run `main` on a fast loop, in a process of its own. Raises Stopped when a signal ended it."""
     import uvloop
 
-    return uvloop.run(_stoppable(main))
+    with rare_collections():
+        return uvloop.run(_stoppable(main))
 
 
 async def _stoppable(main: Coroutine[Any, Any, T]) -> T:

@@ -9,6 +9,7 @@ from palestra.serving.attach import AttachedFleet, ForeignFleet, HeadAddress, No
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
+from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.loading import load_environment, load_module, load_server_class
@@ -55,6 +56,7 @@ __all__ = [
     "load_server_class",
     "probe",
     "raise_descriptor_limit",
+    "rare_collections",
     "server_client",
     "summary_line",
     "tool",
