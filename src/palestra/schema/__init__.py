@@ -16,7 +16,7 @@ from palestra.schema.chat import (
     UpstreamUsage,
     decode_completion,
 )
-from palestra.schema.encoding import encode_json, fields_of, to_plain
+from palestra.schema.encoding import encode_json, fields_of, set_fields, to_plain
 from palestra.schema.items import (
     ContentPart,
     FunctionCall,
@@ -138,5 +138,6 @@ __all__ = [
     "maker",
     "read_jsonl",
     "reasoning_tokens",
+    "set_fields",
     "to_plain",
 ]
