@@ -169,7 +169,8 @@ def begin(planned: PreparedRun) -> PreparedRun:
                 if (dropped := repair(path))
             )
         else:
-            notices = _move_aside([path for path in paths.all() if path.exists()])
+            earlier = [*paths.all(), *paths.derived()]
+            notices = _move_aside([path for path in earlier if path.exists()])
             planned.manifest.write(paths.manifest)
         # Those of a run that is continued are the same, byte for byte: the digest says so.
         paths.new_inputs.replace(paths.materialized_inputs)

@@ -111,6 +111,10 @@ class RunPaths:
         """Metrics per agent, as the environments report them."""
         return self._beside("_aggregate_metrics.json")
 
+    def derived(self) -> tuple[Path, ...]:
+        """What `profile` makes of a run; stale as soon as the run is another one."""
+        return (self._beside("_reward_profiling.jsonl"), self._beside("_agent_metrics.json"))
+
     def all(self) -> tuple[Path, ...]:
         """Every file that a run writes."""
         return (
