@@ -31,7 +31,7 @@ from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
 from palestra.serving import EMBEDDED, PROCESS, REMOTE, Fleet, State
 from palestra.serving.sockets import listen
-from palestra.transport import AiohttpTransport
+from palestra.transport import AiohttpTransport, HttpRequest
 
 X = "x.resources_servers.x"
 AGENT = "agent.responses_api_agents.simple_agent"
@@ -293,7 +293,7 @@ def test_a_host_that_others_reach_is_protected_by_the_fleet_s_token(project: Pro
             inside = await fleet.client.post("x", "/seed_session", json={"start": 1})
             http = AiohttpTransport()
             url = f"http://127.0.0.1:{ports_of(fleet)[0]}/seed_session"
-            outside = await http.send("POST", url, body=b'{"start": 1}')
+            outside = await http.send(HttpRequest("POST", url, body=b'{"start": 1}'))
             await http.aclose()
             return inside.status, outside.status
 

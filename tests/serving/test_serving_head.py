@@ -39,7 +39,7 @@ from palestra.serving.runfile import (
     write_run_file,
 )
 from palestra.serving.sockets import http_url, listen
-from palestra.transport import AiohttpTransport
+from palestra.transport import AiohttpTransport, HttpRequest
 
 ANY_PORT = "++head_server.port=0"
 
@@ -60,7 +60,7 @@ def address(run: RunFile) -> HeadAddress:
 
 
 async def got(http: AiohttpTransport, run: RunFile, path: str) -> Any:
-    return json.loads((await http.send("GET", run.url + path)).body)
+    return json.loads((await http.send(HttpRequest("GET", run.url + path))).body)
 
 
 def test_the_head_tells_the_configuration_with_secrets_masked(project: Project) -> None:

@@ -4,6 +4,9 @@ Every call carries its rollout's identity and deadline; every failure comes back
 errors of `palestra.errors`, with the servers that it passed through.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from palestra.transport.auto import AutoTransport
 from palestra.transport.client import BodyReader, Peer, ServerClient, ServerReply, Target
 from palestra.transport.context import (
     Activity,
@@ -13,11 +16,14 @@ from palestra.transport.context import (
     context_headers,
     current_call,
 )
+from palestra.transport.h1 import PlainTransport
 from palestra.transport.http import (
-    AiohttpTransport,
+    CONNECTOR_LIMIT,
     ConnectionFailed,
     HttpReply,
+    HttpRequest,
     HttpTransport,
+    RequestRefused,
 )
 from palestra.transport.ids import new_id
 from palestra.transport.local import (
@@ -35,21 +41,29 @@ from palestra.transport.retry import (
     with_retries,
 )
 
+if TYPE_CHECKING:
+    from palestra.transport.secure import AiohttpTransport
+
 __all__ = [
     "BUSY_STATUSES",
+    "CONNECTOR_LIMIT",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
     "ASGIApp",
     "Activity",
     "AiohttpTransport",
+    "AutoTransport",
     "BodyReader",
     "CallContext",
     "ConnectionFailed",
     "HttpReply",
+    "HttpRequest",
     "HttpTransport",
     "LocalEndpoint",
     "LocalServer",
     "Peer",
+    "PlainTransport",
+    "RequestRefused",
     "RetryCount",
     "RetryPolicy",
     "ServerClient",
@@ -63,3 +77,12 @@ __all__ = [
     "new_id",
     "with_retries",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Importing aiohttp takes 0.2 s, which a run without TLS does not need to pay.
+    if name == "AiohttpTransport":
+        from palestra.transport.secure import AiohttpTransport
+
+        return AiohttpTransport
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,7 +27,7 @@ from palestra.errors import (
 )
 from palestra.schema import encode_json, fields_of
 from palestra.transport.context import context_headers, current_call
-from palestra.transport.http import HttpReply, HttpTransport
+from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
 from palestra.transport.ids import new_id
 from palestra.transport.local import LocalEndpoint, LocalServer, call_asgi, with_query
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
@@ -201,9 +201,8 @@ class ServerClient:
         url = base_url + with_query(path, params)
 
         async def send(remaining_s: float | None) -> HttpReply:
-            return await self.http.send(
-                method, url, headers=sent, body=body, cookies=cookies, timeout_s=remaining_s
-            )
+            request = HttpRequest(method, url, sent, body, cookies, remaining_s, stateless)
+            return await self.http.send(request)
 
         try:
             return await with_retries(
