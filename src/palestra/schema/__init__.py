@@ -72,6 +72,7 @@ from palestra.schema.rows import (
     key_of,
     read_jsonl,
 )
+from palestra.schema.unchecked import maker
 
 __all__ = [
     "AGENT_REF",
@@ -132,6 +133,7 @@ __all__ = [
     "encode_json",
     "fields_of",
     "key_of",
+    "maker",
     "read_jsonl",
     "to_plain",
 ]

@@ -7,7 +7,8 @@ errors of `palestra.errors`, with the servers that it passed through.
 from typing import TYPE_CHECKING, Any
 
 from palestra.transport.auto import AutoTransport
-from palestra.transport.client import BodyReader, Peer, ServerClient, ServerReply, Target
+from palestra.transport.calls import Target
+from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
     Activity,
     CallContext,
@@ -33,6 +34,7 @@ from palestra.transport.local import (
     LocalServer,
     call_asgi,
 )
+from palestra.transport.peer import Peer
 from palestra.transport.retry import (
     BUSY_STATUSES,
     WITHIN_FLEET,

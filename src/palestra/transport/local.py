@@ -19,6 +19,9 @@ ASGIApp = Callable[
     Awaitable[None],
 ]
 
+IN_PROCESS = "in-process"
+"""What stands for the URL of a server in this process."""
+
 SESSION_SCOPE_KEY = "palestra.session_id"
 """Where an in-process caller puts the session id, instead of a signed cookie."""
 
@@ -81,8 +84,8 @@ async def call_asgi(
             (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
             for name, value in sent.items()
         ],
-        "client": ("in-process", 0),
-        "server": ("in-process", 0),
+        "client": (IN_PROCESS, 0),
+        "server": (IN_PROCESS, 0),
         "state": {},
     }
     if session_id is not None:
