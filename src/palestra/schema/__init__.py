@@ -37,6 +37,7 @@ from palestra.schema.items import (
     WireModel,
 )
 from palestra.schema.outcomes import Outcome
+from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     AggregateMetrics,
     AggregateMetricsRequest,
@@ -106,6 +107,7 @@ __all__ = [
     "OutputTokensDetails",
     "Reasoning",
     "Refusal",
+    "RejectedField",
     "Response",
     "ResponseCreateParams",
     "RolloutKey",
@@ -131,5 +133,8 @@ __all__ = [
     "fields_of",
     "key_of",
     "read_jsonl",
+    "rejected_fields",
+    "rejection_text",
     "to_plain",
+    "why_unreadable",
 ]

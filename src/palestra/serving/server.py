@@ -10,9 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from palestra.errors import CallError, Evidence, FieldProblem, RowError, VerifierError
+from palestra.errors import CallError, Evidence, RowError, VerifierError
+from palestra.schema import rejected_fields
 from palestra.serving.boundary import Boundary, SessionCookie
-from palestra.serving.endpoints import Endpoint, log_own_error, own_frames
+from palestra.serving.endpoints import Endpoint, log_own_error, own_frames, row_error
 from palestra.serving.sessions import SessionStore
 from palestra.transport import ASGIApp, ServerClient, new_id
 
@@ -155,14 +156,15 @@ async def _reraise(_request: Any, error: Exception) -> Any:
 
 
 def _request_error(server: str, path: str, error: RequestValidationError) -> RowError:
-    problems = tuple(
-        FieldProblem("/" + "/".join(str(part) for part in p["loc"][1:]), str(p["msg"]))
-        for p in error.errors()
-    )
-    listed = "; ".join(f"{p.pointer}: {p.expected}" for p in problems)
-    return RowError(
-        f"{server}{path} rejects the body: {listed}", evidence=Evidence(problems=problems)
-    )
+    given: dict[str, Any] = {"body": error.body}
+    for problem in error.errors():
+        if problem["loc"][0] != "body":
+            given.setdefault(problem["loc"][0], {})[problem["loc"][-1]] = problem["input"]
+    fields = [
+        field._replace(pointer=field.pointer.removeprefix("/body"))
+        for field in rejected_fields(given, error)
+    ]
+    return row_error(server, path, fields)
 
 
 __all__ = ["Server", "ServerConfig"]

@@ -25,7 +25,7 @@ from palestra.errors import (
     from_body,
     status_for,
 )
-from palestra.schema import encode_json, fields_of
+from palestra.schema import encode_json, fields_of, why_unreadable
 from palestra.transport.context import context_headers, current_call
 from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.ids import new_id
@@ -389,7 +389,8 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
         text = excerpt(body)
         hop = Hop(target.name, path, 200, text)
         evidence = Evidence(hops=(hop,), row=current_call().row)
-        message = f"{target.name}{path} answered what is no {answer.__name__}: {error}"
+        why = why_unreadable(body, error)
+        message = f"{target.name}{path} answered what is no {answer.__name__}: {why}"
         kind = ModelError if target.server_type == "responses_api_models" else VerifierError
         raise kind(message, evidence=evidence) from error
 
