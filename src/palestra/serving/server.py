@@ -14,6 +14,7 @@ from palestra.errors import CallError, Evidence, RowError, VerifierError
 from palestra.schema import rejected_fields
 from palestra.serving.boundary import Boundary, SessionCookie
 from palestra.serving.endpoints import Endpoint, log_own_error, own_frames, row_error
+from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
 from palestra.transport import ASGIApp, ServerClient, new_id
 
@@ -132,15 +133,14 @@ class Server(BaseModel):
         name = quote(f"{type(self).__name__}___{self.name}", safe="")
         cookie = SessionCookie(name, self._secret)
         app = self.setup_webserver()
-        app.add_exception_handler(RequestValidationError, _reraise)
-        app.add_middleware(
-            Boundary,
+        return Boundary(
+            app,
             server=self.name,
-            cookie=cookie,
+            refusals=Refusals(app, server=self.name, own_failure=self.own_failure),
             on_error=self.translate,
+            cookie=cookie,
             token=self._token,
         )
-        return app
 
     def asgi_app(self) -> ASGIApp:
         """The app behind the boundary that adds sessions and renders failures."""
@@ -149,10 +149,6 @@ class Server(BaseModel):
 
 async def _status() -> dict[str, str]:
     return {"status": "ok"}
-
-
-async def _reraise(_request: Any, error: Exception) -> Any:
-    raise error
 
 
 def _request_error(server: str, path: str, error: RequestValidationError) -> RowError:

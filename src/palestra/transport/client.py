@@ -311,12 +311,12 @@ class Peer:
         path = "/" + quote(name, safe="", errors="replace")
         body = encode_json(arguments)
         reply = await self._send(path, body, stateless=False)
-        failure = from_body(_json_or_none(reply.body)) if reply.status >= 400 else None
+        answered = _json_or_none(reply.body) if reply.status >= 400 else None
+        failure = from_body(answered)
         if failure is None:
             return reply.body.decode("utf-8", "replace")
-        if failure.evidence.traceback and not failure.evidence.hops:
-            # The tool itself raised: an error of the tool, which the model gets to read.
-            return _tool_error(failure.message)
+        if (said := _said_by_the_tool(failure, answered)) is not None:
+            return said
         raise self._client.failure(self._target, self._base_url + path, reply, body)
 
     def _note(self, path: str) -> None:
@@ -400,6 +400,19 @@ def _json_or_none(body: bytes) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
+
+
+def _said_by_the_tool(failure: CallError, answered: Any) -> str | None:
+    """What the model gets to read of a failed tool; None when the tool's own call failed."""
+    if failure.evidence.hops:
+        return None
+    if "detail" in answered:
+        # The answer of the route itself, in its own words.
+        return encode_json({"detail": answered["detail"]}).decode()
+    if failure.evidence.traceback or failure.evidence.problems:
+        # It raised, or the arguments do not fit, which are the model's words.
+        return _tool_error(failure.message)
+    return None
 
 
 def _tool_error(message: str) -> str:
