@@ -8,7 +8,7 @@ import asyncio
 import hmac
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, final
@@ -24,9 +24,11 @@ from palestra.errors import (
     to_body,
 )
 from palestra.schema import encode_json
+from palestra.serving.caller import Caller, Message, Receive
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SESSION_ID_KEY
 from palestra.transport import (
+    IN_PROCESS_CLIENT,
     SESSION_SCOPE_KEY,
     Activity,
     ASGIApp,
@@ -37,8 +39,6 @@ from palestra.transport import (
     new_id,
 )
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _STOPGAPS = frozenset({413, 500})
@@ -110,25 +110,46 @@ class Boundary:
         answer = Answer(send, self._session(scope, headers))
         context = _context(headers)
         limit = asyncio.timeout(context.remaining_s())
+        if scope.get("client") != IN_PROCESS_CLIENT:
+            answer.caller = Caller(receive, limit, has_body=_has_body(headers))
+            receive = answer.caller.receive
+        failure = await self._failure(scope, receive, answer, context, limit)
+        if failure is not None and not answer.started:
+            add_row(failure, context.row)
+            await _answer(answer.pass_on, status_for(failure), to_body(failure))
+
+    async def _failure(
+        self,
+        scope: Message,
+        receive: Receive,
+        answer: "Answer",
+        context: CallContext,
+        limit: asyncio.Timeout,
+    ) -> CallError | None:
+        """Let the app answer; how it failed to, unless nobody is there to be told."""
+        caller = answer.caller
         try:
             with calling(context):
                 async with limit:
                     await self._app(scope, receive, answer.send)
                     await self._release(scope, answer)
         except CallError as error:
-            failure = error
+            return error
         except Exception as error:
+            if caller is not None and caller.gone:
+                return None
+            if limit.expired():
+                return _timed_out(self._server, scope["path"], context)
             # An author's own TimeoutError is a bug of theirs, not our deadline.
-            failure = (
-                _timed_out(self._server, scope["path"], context)
-                if limit.expired()
-                else self._on_error(scope["path"], error)
-            )
-        else:
-            return
-        if not answer.started:
-            add_row(failure, context.row)
-            await _answer(answer.pass_on, status_for(failure), to_body(failure))
+            return self._on_error(scope["path"], error)
+        except asyncio.CancelledError:
+            if caller is None or not caller.insisted:
+                raise
+            _uncancel()
+        finally:
+            if caller is not None:
+                caller.close()
+        return None
 
     def _allowed(self, headers: dict[str, str], scope: Message) -> bool:
         if not self._token or SESSION_SCOPE_KEY in scope:
@@ -189,7 +210,7 @@ class Answer:
     framework itself writes in plain text about exceptions and limits.
     """
 
-    __slots__ = ("_send", "_session", "held", "started")
+    __slots__ = ("_send", "_session", "caller", "held", "started")
 
     def __init__(self, send: Send, session: _OpenSession | None) -> None:
         self._send = send
@@ -197,6 +218,8 @@ class Answer:
         self.held: list[Message] = []
         self.started = False
         """Whether anything has reached the caller."""
+        self.caller: Caller | None = None
+        """None for one in this process, who cancels us directly."""
 
     async def send(self, message: Message) -> None:
         """What the app sends."""
@@ -211,7 +234,15 @@ class Answer:
             self.started = True
             if self._session is not None and (cookies := self._session.cookies()):
                 message["headers"] = [*message.get("headers", ()), *cookies]
+        elif self.caller is not None and not message.get("more_body"):
+            self.caller.done = True
         await self._send(message)
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
 
 
 def _is_stopgap(start: Message) -> bool:
@@ -219,6 +250,10 @@ def _is_stopgap(start: Message) -> bool:
         return False
     kinds = [value for name, value in start.get("headers", ()) if name.lower() == b"content-type"]
     return kinds == [] or kinds[0].startswith(b"text/plain")
+
+
+def _has_body(headers: dict[str, str]) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _context(headers: dict[str, str]) -> CallContext:

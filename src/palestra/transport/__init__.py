@@ -21,6 +21,7 @@ from palestra.transport.http import (
 )
 from palestra.transport.ids import new_id
 from palestra.transport.local import (
+    IN_PROCESS_CLIENT,
     SESSION_SCOPE_KEY,
     ASGIApp,
     LocalEndpoint,
@@ -37,6 +38,7 @@ from palestra.transport.retry import (
 
 __all__ = [
     "BUSY_STATUSES",
+    "IN_PROCESS_CLIENT",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
     "ASGIApp",

@@ -19,6 +19,9 @@ ASGIApp = Callable[
     Awaitable[None],
 ]
 
+IN_PROCESS_CLIENT = ("in-process", 0)
+"""The `client` of a request that came without a socket."""
+
 SESSION_SCOPE_KEY = "palestra.session_id"
 """Where an in-process caller puts the session id, instead of a signed cookie."""
 
@@ -81,7 +84,7 @@ async def call_asgi(
             (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
             for name, value in sent.items()
         ],
-        "client": ("in-process", 0),
+        "client": IN_PROCESS_CLIENT,
         "server": ("in-process", 0),
         "state": {},
     }
