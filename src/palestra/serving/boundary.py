@@ -18,6 +18,7 @@ from itsdangerous import BadSignature, Signer
 from palestra.errors import (
     CallError,
     DeadlineExceeded,
+    InfraError,
     WrongSetting,
     add_row,
     status_for,
@@ -37,6 +38,7 @@ from palestra.transport import (
     context_from_headers,
     current_call,
     new_id,
+    parse_set_cookies,
 )
 
 Send = Callable[[Message], Awaitable[None]]
@@ -47,10 +49,15 @@ _STOPGAPS = frozenset({413, 500})
 
 @final
 class SessionCookie:
-    """The signed cookie that carries a session: `{ClassName}___{instance}`."""
+    """The signed cookie that carries a session: `{ClassName}___{instance}`.
 
-    def __init__(self, name: str, secret: str) -> None:
+    `worker`: name and value of the cookie by which callers find the process that holds it, when
+    there are several.
+    """
+
+    def __init__(self, name: str, secret: str, *, worker: tuple[str, str] | None = None) -> None:
         self.name = name
+        self.worker = worker
         self._signer = Signer(secret, salt=name)
 
     def read(self, cookie_header: str) -> dict[str, Any] | None:
@@ -65,6 +72,13 @@ class SessionCookie:
         except (BadSignature, CookieError, KeyError, ValueError):
             return None
         return held if isinstance(held, dict) else None
+
+    def strayed(self, cookie_header: str) -> str:
+        """The number of the worker that holds the session, when that is not this one."""
+        if self.worker is None or self.worker[0] not in cookie_header:
+            return ""
+        given = parse_set_cookies(cookie_header.split(";")).get(self.worker[0], "")
+        return given if given != self.worker[1] else ""
 
     def write(self, held: dict[str, Any]) -> str:
         """A Set-Cookie header's value."""
@@ -106,6 +120,9 @@ class Boundary:
         }
         if not self._allowed(headers, scope):
             await _answer(send, 401, to_body(_token_missing(self._server)))
+            return
+        if stray := self._cookie is not None and self._cookie.strayed(headers.get("cookie", "")):
+            await _answer(send, 500, to_body(_strayed(self._server, stray)))
             return
         answer = Answer(send, self._session(scope, headers))
         context = _context(headers)
@@ -162,7 +179,8 @@ class Boundary:
         if self._cookie is None:
             return None
         given = scope.get(SESSION_SCOPE_KEY)
-        held = self._cookie.read(headers.get("cookie", ""))
+        cookies = headers.get("cookie", "")
+        held = self._cookie.read(cookies)
         if given and (held is None or held.get(SESSION_ID_KEY) != given):
             held = {SESSION_ID_KEY: given}
         session: dict[str, Any] = held or {}
@@ -201,7 +219,12 @@ class _OpenSession:
         """Headers that give the caller what has changed."""
         if self._session == self._before:
             return []
-        return [(b"set-cookie", self._cookie.write(self._session).encode("latin-1"))]
+        worker = self._cookie.worker
+        beside = [] if worker is None else [f"{worker[0]}={worker[1]}; path=/; samesite=lax"]
+        return [
+            (b"set-cookie", cookie.encode("latin-1"))
+            for cookie in (self._cookie.write(self._session), *beside)
+        ]
 
 
 @final
@@ -268,6 +291,13 @@ def _context(headers: dict[str, str]) -> CallContext:
 def _token_missing(server: str) -> WrongSetting:
     return WrongSetting(
         f"{server} asks for its fleet's token", hint="give every command the same ++fleet_token"
+    )
+
+
+def _strayed(server: str, worker: str) -> InfraError:
+    return InfraError(
+        f"the session of this request lives in worker {worker} of {server}, and this is another",
+        hint="call the server through server_client, which finds the worker by its cookie",
     )
 
 

@@ -16,7 +16,7 @@ from palestra.serving.boundary import Boundary, SessionCookie
 from palestra.serving.endpoints import Endpoint, log_own_error, own_frames, row_error
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
-from palestra.transport import ASGIApp, ServerClient, new_id
+from palestra.transport import ASGIApp, ServerClient, new_id, worker_cookie
 
 
 class ServerConfig(BaseModel):
@@ -46,6 +46,7 @@ class Server(BaseModel):
     _sessions: SessionStore = PrivateAttr(default_factory=SessionStore)
     _secret: str = PrivateAttr(default_factory=new_id)
     _token: str = PrivateAttr(default="")
+    _worker: int | None = PrivateAttr(default=None)
 
     @property
     def name(self) -> str:
@@ -122,8 +123,12 @@ class Server(BaseModel):
 
         app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
 
-    def secure(self, *, secret: str = "", token: str = "") -> None:
-        """Share the fleet's cookie secret and token; call before the first request."""
+    def secure(self, *, secret: str = "", token: str = "", worker: int | None = None) -> None:
+        """Share the fleet's cookie secret and token; call before the first request.
+
+        `worker`: this process's number, when several serve the instance.
+        """
+        self._worker = worker
         self._secret = secret or self._secret
         self._token = token
 
@@ -131,7 +136,7 @@ class Server(BaseModel):
     def _app(self) -> ASGIApp:
         # An instance's name may hold what a cookie's may not.
         name = quote(f"{type(self).__name__}___{self.name}", safe="")
-        cookie = SessionCookie(name, self._secret)
+        cookie = SessionCookie(name, self._secret, worker=self._worker_mark())
         app = self.setup_webserver()
         return Boundary(
             app,
@@ -141,6 +146,9 @@ class Server(BaseModel):
             cookie=cookie,
             token=self._token,
         )
+
+    def _worker_mark(self) -> tuple[str, str] | None:
+        return None if self._worker is None else (worker_cookie(self.name), str(self._worker))
 
     def asgi_app(self) -> ASGIApp:
         """The app behind the boundary that adds sessions and renders failures."""

@@ -18,6 +18,7 @@ from palestra.transport.http import (
     ConnectionFailed,
     HttpReply,
     HttpTransport,
+    parse_set_cookies,
 )
 from palestra.transport.ids import new_id
 from palestra.transport.local import (
@@ -35,6 +36,7 @@ from palestra.transport.retry import (
     RetryPolicy,
     with_retries,
 )
+from palestra.transport.workers import worker_cookie, worker_url
 
 __all__ = [
     "BUSY_STATUSES",
@@ -63,5 +65,8 @@ __all__ = [
     "context_headers",
     "current_call",
     "new_id",
+    "parse_set_cookies",
     "with_retries",
+    "worker_cookie",
+    "worker_url",
 ]

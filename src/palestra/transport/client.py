@@ -1,7 +1,6 @@
 """`ServerClient`: how any part of a fleet calls a server of it, wherever that server lives."""
 
 import logging
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
@@ -31,6 +30,7 @@ from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.ids import new_id
 from palestra.transport.local import LocalEndpoint, LocalServer, call_asgi, with_query
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
+from palestra.transport.workers import worker_url
 
 logger = logging.getLogger("palestra.transport")
 
@@ -149,7 +149,7 @@ class ServerClient:
         body = encode_json(json) if json is not None else b""
         reply = await self.exchange(
             target,
-            target.urls[0] if target.urls else "",
+            worker_url(server_name, target.urls, cookies),
             method,
             url_path,
             body=body,
@@ -254,7 +254,7 @@ class Peer:
     ) -> None:
         self._client = client
         self._target = target
-        self._base_url = random.choice(target.urls) if target.urls else ""
+        self._base_url = worker_url(target.name, target.urls, cookies)
         self._session_id = "" if cookies else new_id()
         self.cookies: dict[str, str] = dict(cookies or {})
 
