@@ -105,6 +105,19 @@ def test_the_head_lists_the_instances_with_all_their_fields(project: Project) ->
     }
 
 
+def test_the_head_answers_what_it_does_not_know_with_an_envelope(project: Project) -> None:
+    async def asked() -> Any:
+        async with headed(project.load(X_ALONE, ANY_PORT)) as (run, http):
+            return await got(http, run, "/server_instance")
+
+    error = asyncio.run(asked())["error"]
+
+    assert error["type"] == "infra_error"
+    assert error["message"] == (
+        "head server has no endpoint GET /server_instance; did you mean '/server_instances'?"
+    )
+
+
 def test_the_run_file_appears_with_the_head_and_goes_with_it(project: Project) -> None:
     async def served() -> tuple[RunFile, RunFile | None, int]:
         async with headed(project.load(X_ALONE, ANY_PORT)) as (run, _):

@@ -37,6 +37,7 @@ from palestra.schema.items import (
     WireModel,
 )
 from palestra.schema.outcomes import Outcome
+from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     TRANSFORMS,
     AggregateMetrics,
@@ -109,6 +110,7 @@ __all__ = [
     "OutputTokensDetails",
     "Reasoning",
     "Refusal",
+    "RejectedField",
     "Response",
     "ResponseCreateParams",
     "RolloutKey",
@@ -135,5 +137,8 @@ __all__ = [
     "key_of",
     "maker",
     "read_jsonl",
+    "rejected_fields",
+    "rejection_text",
     "to_plain",
+    "why_unreadable",
 ]

@@ -261,6 +261,7 @@ class Fleet:
             fd=sock.fileno(),
             secret=self._secret,
             token=self._token,
+            worker=index if instance.num_workers > 1 else None,
         )
         log_dir = self.config.tree.get("nemo_gym_log_dir")
         child = await Child.spawn(

@@ -12,6 +12,7 @@ from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.local import IN_PROCESS
 from palestra.transport.peer import Peer
 from palestra.transport.retry import WITHIN_FLEET, RetryPolicy
+from palestra.transport.workers import worker_url
 
 
 class BodyReader:
@@ -108,7 +109,7 @@ class ServerClient:
         body = encode_json(json) if json is not None else b""
         reply = await self._caller.exchange(
             target,
-            target.urls[0] if target.urls else "",
+            worker_url(server_name, target.urls, cookies),
             method,
             url_path,
             body=body,

@@ -1,6 +1,5 @@
 """`Peer`: one rollout's conversation with one server, wherever that server lives."""
 
-import random
 from collections.abc import Mapping
 from typing import Any, TypeVar, final
 from urllib.parse import quote
@@ -20,12 +19,13 @@ from palestra.errors import (
     from_body,
     status_for,
 )
-from palestra.schema import encode_json, fields_of
+from palestra.schema import encode_json, fields_of, why_unreadable
 from palestra.transport.calls import Caller, Target, json_or_none
 from palestra.transport.context import current_call
 from palestra.transport.http import HttpReply
 from palestra.transport.ids import new_id
 from palestra.transport.local import IN_PROCESS, LocalEndpoint
+from palestra.transport.workers import worker_url
 
 Reply = TypeVar("Reply", bound=BaseModel)
 
@@ -44,7 +44,7 @@ class Peer:
     def __init__(self, caller: Caller, target: Target, cookies: Mapping[str, str] | None) -> None:
         self._caller = caller
         self._target = target
-        self._base_url = random.choice(target.urls) if target.urls else ""
+        self._base_url = worker_url(target.name, target.urls, cookies)
         self._session_id = "" if cookies else new_id()
         self.cookies: dict[str, str] = dict(cookies or {})
 
@@ -101,12 +101,12 @@ class Peer:
         path = "/" + quote(name, safe="", errors="replace")
         body = encode_json(arguments)
         reply = await self._send(path, body, stateless=False)
-        failure = from_body(json_or_none(reply.body)) if reply.status >= 400 else None
+        answered = json_or_none(reply.body) if reply.status >= 400 else None
+        failure = from_body(answered)
         if failure is None:
             return reply.body.decode("utf-8", "replace")
-        if failure.evidence.traceback and not failure.evidence.hops:
-            # The tool itself raised: an error of the tool, which the model gets to read.
-            return _tool_error(failure.message)
+        if (said := _said_by_the_tool(failure, answered)) is not None:
+            return said
         raise self._caller.failure(self._target, self._base_url + path, reply, body)
 
     def _note(self, path: str) -> None:
@@ -170,9 +170,23 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
         text = excerpt(body)
         hop = Hop(target.name, path, 200, text)
         evidence = Evidence(hops=(hop,), row=current_call().row)
-        message = f"{target.name}{path} answered what is no {answer.__name__}: {error}"
+        why = why_unreadable(body, error)
+        message = f"{target.name}{path} answered what is no {answer.__name__}: {why}"
         kind = ModelError if target.server_type == "responses_api_models" else VerifierError
         raise kind(message, evidence=evidence) from error
+
+
+def _said_by_the_tool(failure: CallError, answered: Any) -> str | None:
+    """What the model gets to read of a failed tool; None when the tool's own call failed."""
+    if failure.evidence.hops:
+        return None
+    if "detail" in answered:
+        # The answer of the route itself, in its own words.
+        return encode_json({"detail": answered["detail"]}).decode()
+    if failure.evidence.traceback or failure.evidence.problems:
+        # It raised, or the arguments do not fit, which are the model's words.
+        return _tool_error(failure.message)
+    return None
 
 
 def _tool_error(message: str) -> str:

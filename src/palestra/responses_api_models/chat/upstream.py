@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excerpt
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow, classify
-from palestra.schema import encode_json
+from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
     HttpReply,
     HttpRequest,
@@ -108,7 +108,7 @@ class Upstream:
         text = self._mask(excerpt(body))
         return ModelError(
             f"{self._server}: {url} answered 200 with what is no {wanted} "
-            f"({self._mask(str(error))}): {text[:500]}",
+            f"({self._mask(why_unreadable(body, error))}): {text[:500]}",
             hint="does the base_url point to an OpenAI-compatible endpoint, /v1 included?",
             evidence=Evidence(hops=(Hop(self._server, url, 200, text),)),
         )
