@@ -58,6 +58,7 @@ from palestra.schema.responses import (
     Usage,
     add_usage,
 )
+from palestra.schema.rewards import finite_reward, no_reward
 from palestra.schema.rows import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -129,7 +130,9 @@ __all__ = [
     "decode_completion",
     "encode_json",
     "fields_of",
+    "finite_reward",
     "key_of",
+    "no_reward",
     "read_jsonl",
     "to_plain",
 ]
