@@ -16,6 +16,7 @@ from itsdangerous import BadSignature, Signer
 
 from palestra.errors import CallError, DeadlineExceeded, WrongSetting, status_for, to_body
 from palestra.schema import encode_json
+from palestra.serving.authors_errors import ESCAPES, stops_this_task
 from palestra.serving.sessions import SESSION_ID_KEY
 from palestra.transport import (
     SESSION_SCOPE_KEY,
@@ -70,7 +71,7 @@ class Boundary:
         *,
         server: str,
         cookie: SessionCookie,
-        on_error: Callable[[str, Exception], CallError],
+        on_error: Callable[[str, BaseException], CallError],
         token: str = "",
     ) -> None:
         self._app = app
@@ -98,7 +99,9 @@ class Boundary:
                     await self._app(scope, receive, send)
         except CallError as error:
             failure = error
-        except Exception as error:
+        except ESCAPES as error:
+            if stops_this_task(error):
+                raise
             # An author's own TimeoutError is a bug of theirs, not our deadline.
             failure = (
                 _timed_out(self._server, scope["path"], context)
