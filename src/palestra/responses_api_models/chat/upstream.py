@@ -61,11 +61,18 @@ class Upstream:
         Raises `CallError`: what `classify` makes of a refusal, or that no answer came.
         """
         encoded = encode_json(body)
+        activity = current_call().activity
+        if activity is not None:
+            activity.now("upstream", f"the endpoint of {self._server} ({url})")
+        last: HttpReply | None = None
 
         async def send(remaining_s: float | None) -> HttpReply:
-            return await self._http.send(
+            nonlocal last
+            last = None
+            last = await self._http.send(
                 "POST", url, headers=self._headers, body=encoded, timeout_s=remaining_s
             )
+            return last
 
         try:
             reply = await with_retries(
@@ -76,7 +83,7 @@ class Upstream:
                 count=self._count,
             )
         except CallError as error:
-            add_hop(error, Hop(self._server, url))
+            add_hop(error, self._hop(url, last))
             raise
         return reply.body if reply.status < 300 else self._refused(url, reply)
 
@@ -117,6 +124,12 @@ class Upstream:
         if isinstance(found, ContextOverflow):
             return found
         raise found
+
+    def _hop(self, url: str, reply: HttpReply | None) -> Hop:
+        """A call of the endpoint, with what it answered, if it did."""
+        if reply is None:
+            return Hop(self._server, url)
+        return Hop(self._server, url, reply.status, self._mask(excerpt(reply.body)))
 
     def _mask(self, text: str) -> str:
         return text.replace(self._secret, "****") if self._secret else text
