@@ -151,7 +151,9 @@ def _context(headers: dict[str, str]) -> CallContext:
     own = current_call()
     if own.row is not None:
         return own
-    return CallContext(row=context.row, deadline=context.deadline, activity=Activity())
+    return CallContext(
+        row=context.row, deadline=context.deadline, activity=Activity("its own code")
+    )
 
 
 def _token_missing(server: str) -> WrongSetting:
