@@ -1,6 +1,5 @@
 """How one requested rollout ended, ready to be written down."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,8 @@ from palestra.schema import (
     RolloutKey,
     encode_json,
     fields_of,
+    finite_reward,
+    no_reward,
 )
 
 
@@ -66,16 +67,16 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
 def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
     """The result row of a verify response. Raises VerifierError without a finite reward."""
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
-    reward = fields.get("reward")
-    if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
+    reward = finite_reward(fields.get("reward"))
+    if reward is None:
         raise VerifierError(
-            f"the verify response has reward {reward!r}, which is no reward",
+            f"the verify response has reward {no_reward(fields.get('reward'))}",
             hint="verify must return a finite number as `reward`",
         )
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     identity = {TASK_INDEX: key.task, ROLLOUT_INDEX: key.rollout, AGENT_REF: row[AGENT_REF]}
     try:
-        line = encode_json({**fields, "reward": float(reward), **identity})
+        line = encode_json({**fields, "reward": reward, **identity})
     except (TypeError, ValueError) as error:
         raise VerifierError(
             f"the verify response cannot be written as JSON: {error}",
@@ -85,7 +86,7 @@ def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Sco
     return Scored(
         key=key,
         outcome=Outcome.TRUNCATED if _truncated(response) else Outcome.SCORED,
-        reward=float(reward),
+        reward=reward,
         line=line,
         output_tokens=_output_tokens(response),
     )

@@ -60,6 +60,7 @@ from palestra.schema.responses import (
     Usage,
     add_usage,
 )
+from palestra.schema.rewards import finite_reward, no_reward
 from palestra.schema.rows import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -134,8 +135,10 @@ __all__ = [
     "decode_completion",
     "encode_json",
     "fields_of",
+    "finite_reward",
     "key_of",
     "maker",
+    "no_reward",
     "read_jsonl",
     "rejected_fields",
     "rejection_text",

@@ -1,7 +1,6 @@
 """`ResourcesServer`: an environment. It holds state and tools, and verifies."""
 
 import inspect
-import math
 from abc import abstractmethod
 from functools import cached_property
 from typing import Any
@@ -14,6 +13,8 @@ from palestra.schema import (
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
+    finite_reward,
+    no_reward,
 )
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.server import Server, ServerConfig
@@ -103,9 +104,9 @@ class ResourcesServer(Server):
         reward = (
             result.get("reward") if isinstance(result, dict) else getattr(result, "reward", None)
         )
-        if isinstance(reward, bool | int | float) and math.isfinite(reward):
+        if finite_reward(reward) is not None:
             return
         raise VerifierError(
-            f"{self.name}/verify returned {reward!r}, which is no reward",
+            f"{self.name}/verify returned {no_reward(reward)}",
             hint="verify must return a finite number as `reward`",
         )
