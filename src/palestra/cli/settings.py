@@ -55,8 +55,30 @@ class ProfileArgs(BaseModel):
     group_by: str | None = None
 
 
+class AggregateArgs(BaseModel):
+    """What `ng_aggregate_rollouts` takes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    input_glob: str
+    output_jsonl_fpath: str
+    merge_shards: bool = True
+    allow_partial_rollouts: bool = False
+
+    @property
+    def shards(self) -> list[str]:
+        """The globs, files or folders of the list."""
+        return [item.strip() for item in self.input_glob.split(",") if item.strip()]
+
+
 COMMAND_SETTINGS = frozenset(
-    {*CollectArgs.model_fields, *ProfileArgs.model_fields, "split", "wait"}
+    {
+        *CollectArgs.model_fields,
+        *ProfileArgs.model_fields,
+        *AggregateArgs.model_fields,
+        "split",
+        "wait",
+    }
 )
 """Top-level keys that are settings of some command: its users pass one set to several."""
 

@@ -9,6 +9,15 @@ from palestra.rollouts.collect import Collector, Limits, Progress
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize
+from palestra.rollouts.merging import (
+    Completeness,
+    MergeFailed,
+    MergeIncomplete,
+    MergePlan,
+    OtherRun,
+    merge,
+    plan_merge,
+)
 from palestra.rollouts.prepare import PreparedRun, StaleRun, discard, prepare
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.results import Failed, Scored
@@ -22,12 +31,17 @@ __all__ = [
     "CollectSettings",
     "Collected",
     "Collector",
+    "Completeness",
     "Failed",
     "Journal",
     "JournalFailed",
     "Limits",
     "Manifest",
     "Materialized",
+    "MergeFailed",
+    "MergeIncomplete",
+    "MergePlan",
+    "OtherRun",
     "PreparedRun",
     "Progress",
     "PromptTemplate",
@@ -39,6 +53,8 @@ __all__ = [
     "first_cause",
     "load_prompt",
     "materialize",
+    "merge",
+    "plan_merge",
     "prepare",
     "read_manifest",
     "repair",

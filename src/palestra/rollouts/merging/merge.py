@@ -77,7 +77,7 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
     Raises InputDataError when shards are missing, being written, of different runs or
     damaged, and when they contradict each other.
     """
-    paths = RunPaths(output.absolute())
+    paths = RunPaths(output)
     found, notices = find_shards(shards, paths.output)
     _check_places(paths, found)
     with Sources() as sources:

@@ -23,11 +23,10 @@ from palestra.rollouts.merging.scan import (
     ScoredColumns,
     numbers,
 )
-from palestra.rollouts.merging.shards import Shard, missing_parts
+from palestra.rollouts.merging.shards import MOST_NAMED, Shard, missing_parts
 from palestra.rollouts.merging.sources import Place, Sources
 from palestra.schema import RolloutKey
 
-MOST_NAMED = 10
 Read = Callable[[Place], bytes]
 
 
@@ -323,8 +322,7 @@ class _Merging:
         ]
         raise InputDataError(
             f"{len(conflicts)} rollouts are {what} twice, differently\n  "
-            + "\n  ".join(named)
-            + _more(len(conflicts) - MOST_NAMED),
+            + "\n  ".join(_named(named, len(conflicts))),
             hint="the same rollouts were collected twice; leave out one of those shards",
         )
 
@@ -332,8 +330,7 @@ class _Merging:
         named = [f"{self._key(keys[row])}: {self._where(table, row)}" for row in stray[:MOST_NAMED]]
         return InputDataError(
             f"{len(stray)} rows are for rollouts that their own materialized inputs do not have\n  "
-            + "\n  ".join(named)
-            + _more(len(stray) - MOST_NAMED),
+            + "\n  ".join(_named(named, len(stray))),
             hint="the shard's files are not of one run; give them back as they were",
         )
 
@@ -401,6 +398,10 @@ def _wrong_size(path: Path, found: int, expected: int) -> InputDataError:
         f"{path} holds {found} rollouts, but its manifest says {expected}",
         hint="the file is not as the collection wrote it; collect the shard again",
     )
+
+
+def _named(some: list[str], count: int) -> list[str]:
+    return [*some, f"and {count - len(some)} more"] if count > len(some) else some
 
 
 def _more(count: int) -> str:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.rollouts.merging.shards import Shard
+from palestra.rollouts.merging.shards import MOST_NAMED, Shard
 from palestra.rollouts.merging.sources import Place, Sources
 from palestra.rollouts.problems import RowProblems
 from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, Outcome
@@ -136,8 +136,16 @@ def scan_shards(shards: Sequence[Shard], sources: Sources) -> Scanned:
         scan.input_rows if has_inputs else None,
         scan.scored_rows,
         scan.failure_rows,
-        tuple(scan.notices),
+        _torn(scan.torn),
     )
+
+
+def _torn(files: Sequence[str]) -> tuple[str, ...]:
+    if not files:
+        return ()
+    more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
+    named = ", ".join(files[:MOST_NAMED])
+    return (f"left out torn last lines, which have no end: {named}{more}",)
 
 
 class _Scan:
@@ -145,7 +153,7 @@ class _Scan:
         self.input_rows = Columns()
         self.scored_rows = ScoredColumns()
         self.failure_rows = FailureColumns()
-        self.notices: list[str] = []
+        self.torn: list[str] = []
         self._sources = sources
 
     def inputs(self, shard: int, path: Path) -> None:
@@ -177,9 +185,7 @@ class _Scan:
         problems: list[tuple[int, str]] = []
         for offset, text in lines:
             if not text.endswith(b"\n"):
-                self.notices.append(
-                    f"{path}: left out a torn last line of {len(text)} bytes (no end of line)"
-                )
+                self.torn.append(f"{path} ({len(text)} bytes)")
                 break
             try:
                 row = reader.read(text)

@@ -63,18 +63,20 @@ def find_shards(given: Sequence[str | Path], output: Path) -> tuple[list[Shard],
     Files that go with a run are passed over, and so is `output` when a folder or glob has it.
     Returns notices too. Raises InputDataError when there is no shard or one cannot be used.
     """
-    found: Counter[Path] = Counter()
+    found: dict[Path, list[Path]] = {}
     for item in given:
-        found.update(_named(str(item), output.absolute()))
+        for path in _named(str(item), output):
+            found.setdefault(path.resolve(), []).append(path)
     if not found:
         what = ", ".join(str(item) for item in given) or "nothing"
         raise InputDataError(
             f"no shards to merge in {what}",
             hint="give the shards' output files, or a folder or a quoted glob of them",
         )
-    twice = [path for path, times in sorted(found.items()) if times > 1]
-    notices = [f"{path} was given more than once and is read once" for path in twice]
-    shards = [_shard(path) for path in sorted(found)]
+    named = [min(names) for _, names in sorted(found.items())]
+    twice = [path for path in named if len(found[path.resolve()]) > 1]
+    notices = [f"given more than once, read once: {_names(twice)}"] if twice else []
+    shards = [_shard(path) for path in named]
     _check_manifests(shards)
     _check_inputs(shards)
     if shards[0].manifest is None:
@@ -108,7 +110,7 @@ def part_of(path: Path) -> ShardOf | None:
 
 
 def _named(item: str, output: Path) -> Iterator[Path]:
-    """The shards that one argument names, as resolved paths."""
+    """The shards that one argument names."""
     path = Path(item)
     if path.is_dir():
         candidates = sorted(path.glob("*.jsonl"))
@@ -126,13 +128,10 @@ def _named(item: str, output: Path) -> Iterator[Path]:
     else:
         raise InputDataError(f"shard {path} does not exist")
     for candidate in candidates:
-        resolved = candidate.resolve()
-        if (
-            not candidate.is_dir()
-            and not _goes_with_a_run(candidate)
-            and resolved != output.resolve()
-        ):
-            yield resolved
+        if candidate.is_dir() or _goes_with_a_run(candidate):
+            continue
+        if candidate.resolve() != output.resolve():
+            yield candidate
 
 
 def _goes_with_a_run(path: Path) -> bool:
