@@ -172,7 +172,7 @@ def test_a_second_merge_into_the_same_output_is_refused(folder: Path) -> None:
     with beside.open("ab") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
 
-        with pytest.raises(InputDataError, match=r"another merge is writing .*run\.jsonl$"):
+        with pytest.raises(InputDataError, match=r"another merge is writing .*run\.jsonl"):
             merged(folder)
         assert contents(folder / "all") == {beside.name: b""}
     merged(folder)
