@@ -12,14 +12,15 @@ from typing import Any
 
 import orjson
 
-from palestra.cli.collecting import collect_with, embedded, stoppable
+from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import notice, say, warn_all
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.progress import choose_kind
+from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import existing_path, load
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
 from palestra.errors import ConfigError, InputDataError, PalestraError
-from palestra.rollouts import CollectSettings
+from palestra.rollouts import CollectSettings, InputFile
 from palestra.serving import load_environment
 
 LOCAL = "local"
@@ -80,17 +81,17 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
 async def _collect(
     config: ResolvedConfig, target: Target, settings: CollectSettings, view: str
 ) -> int:
-    async with embedded(config) as fleet:
-        # Only now: a fleet that cannot start leaves nothing behind.
-        made = _write_tasks(target, settings.input_jsonl_fpath)
-        try:
-            return await collect_with(fleet, settings, view, metrics=False)
-        except BaseException:
-            if made and not settings.output_jsonl_fpath.exists():
-                settings.input_jsonl_fpath.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):
-                    settings.input_jsonl_fpath.parent.rmdir()
-            raise
+    tasks = settings.inputs[0].path
+    made = _write_tasks(target, tasks)
+    try:
+        return await collect_with(OwnFleet(config), settings, view, metrics=False)
+    except BaseException:
+        # A fleet that cannot start, or rows that cannot run, leave nothing behind.
+        if made and not settings.output_jsonl_fpath.exists():
+            tasks.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                tasks.parent.rmdir()
+        raise
 
 
 def _write_tasks(target: Target, path: Path) -> bool:
@@ -270,7 +271,7 @@ def _settings(
     if args.temperature is not None:
         params["temperature"] = args.temperature
     return CollectSettings(
-        input_jsonl_fpath=_input(target, agents, output),
+        inputs=(InputFile(_input(target, agents, output)),),
         output_jsonl_fpath=output.absolute(),
         agent_name=agents[0].name if agents else None,
         limit=args.limit,

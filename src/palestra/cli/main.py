@@ -110,6 +110,17 @@ def collect(
         float | None, typer.Option(help="Seconds that one attempt may take.")
     ] = None,
     max_attempts: Annotated[int | None, typer.Option(help="Attempts per rollout.")] = None,
+    on_stale: Annotated[
+        str | None,
+        typer.Option(help="error or restart, when the run to --resume was made otherwise."),
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="I/N: this job's share of the tasks, from 0/N on.")
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Without --input: the configs' datasets of this type."),
+    ] = None,
     progress: Annotated[str | None, typer.Option(help="rich, plain or none.")] = None,
     configs: Configs = None,
     overrides: Overrides = None,
@@ -134,6 +145,9 @@ def collect(
         min_coverage=min_coverage,
         rollout_timeout=rollout_timeout,
         max_attempts=max_attempts,
+        on_stale=on_stale,
+        shard=shard,
+        split=split,
         progress=progress,
     )
     guarded(lambda: collect_rollouts(_with_configs(configs, overrides), ng=False, extra=extra))

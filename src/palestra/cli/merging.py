@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.cli.collecting import _reach
 from palestra.cli.console import notice, say, shown, warn_all
 from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.reaching import find
 from palestra.cli.settings import AggregateArgs, args_from, load
 from palestra.cli.tables import print_table
 from palestra.config import ResolvedConfig
@@ -93,7 +93,8 @@ def _aggregate(config: ResolvedConfig, output: Path, destination: Path) -> None:
     """Metrics of the rollouts in `output`, from their agents, in a file and as a table."""
 
     async def ask() -> list[dict[str, Any]]:
-        async with _reach(config) as fleet:
+        # Metrics are of answers that are there already: no model is needed, it may be gone.
+        async with find(config) as choice, choice.open(models=False) as fleet:
             return await aggregate(fleet.client, output, destination)
 
     try:

@@ -70,6 +70,22 @@ def collect_rollouts() -> NoReturn:
     )
 
 
+def e2e_collect_rollouts() -> NoReturn:
+    """`ng_e2e_collect_rollouts`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.collecting import collect
+
+        return collect(overrides, ng=True, own_fleet=True)
+
+    _command(
+        "ng_e2e_collect_rollouts",
+        "start the configuration's servers, run its datasets of +split (train, validation, "
+        "benchmark) or +input_jsonl_fpath through their agents, stop",
+        call,
+    )
+
+
 def reward_profile() -> NoReturn:
     """`ng_reward_profile`."""
 

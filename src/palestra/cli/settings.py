@@ -2,13 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, load_config, resolve_path
 from palestra.errors import ConfigError
-from palestra.rollouts import CollectSettings
+from palestra.rollouts import CollectSettings, InputFile, Shard
 
 
 class CollectArgs(BaseModel):
@@ -16,7 +24,8 @@ class CollectArgs(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    input_jsonl_fpath: str
+    split: Literal["train", "validation", "benchmark", "example"] | None = None
+    input_jsonl_fpath: str | None = Field(default=None, validate_default=True)
     output_jsonl_fpath: str
     agent_name: str | None = None
     limit: int | None = Field(default=None, ge=0)
@@ -31,17 +40,65 @@ class CollectArgs(BaseModel):
     rollout_timeout: float = Field(default=3600.0, gt=0)
     max_attempts: int = Field(default=3, ge=1)
     overwrite: bool = False
+    on_stale: Literal["error", "restart"] = "error"
+    shard: str | None = None
     progress: str | None = None
 
-    def settings(self, *, overwrite: bool | None = None) -> CollectSettings:
-        """As the rollouts package takes them, paths resolved."""
-        values = self.model_dump(exclude={"progress"})
-        values["input_jsonl_fpath"] = existing_path(self.input_jsonl_fpath)
+    @field_validator("input_jsonl_fpath")
+    @classmethod
+    def _is_given(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("split") is None:
+            raise PydanticCustomError("missing", "Field required")
+        return value
+
+    @field_validator("shard")
+    @classmethod
+    def _is_a_shard(cls, value: str | None) -> str | None:
+        if value is not None:
+            Shard.parse(value)
+        return value
+
+    def settings(self, config: ResolvedConfig, *, overwrite: bool | None = None) -> CollectSettings:
+        """As the rollouts package takes them, paths resolved.
+
+        Raises ConfigError when there is nothing to collect over.
+        """
+        values = self.model_dump(exclude={"progress", "input_jsonl_fpath", "split"})
+        values["inputs"] = self._inputs(config)
+        values["shard"] = Shard.parse(self.shard) if self.shard else None
         values["output_jsonl_fpath"] = Path(self.output_jsonl_fpath).absolute()
         values["prompt_config"] = existing_path(self.prompt_config) if self.prompt_config else None
         if overwrite is not None:
             values["overwrite"] = overwrite
         return CollectSettings(**values)
+
+    def _inputs(self, config: ResolvedConfig) -> tuple[InputFile, ...]:
+        if self.input_jsonl_fpath:
+            return (InputFile(existing_path(self.input_jsonl_fpath)),)
+        found = datasets_of(config, self.split or "")
+        if not found:
+            raise ConfigError(
+                f"no agent of the configuration has a dataset of type {self.split}",
+                hint="datasets stand under an agent: {name, type, jsonl_fpath}; or name a file "
+                "with input_jsonl_fpath",
+            )
+        return found
+
+
+def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:
+    """The datasets of that type, in the order of the configuration, each for its agent."""
+    return tuple(
+        InputFile(
+            existing_path(str(dataset["jsonl_fpath"])),
+            agent=instance.name,
+            repeats=int(dataset.get("num_repeats") or 1),
+            start=int(dataset.get("start_idx") or 0),
+            end=dataset.get("end_idx"),
+        )
+        for instance in config.instances.values()
+        for dataset in instance.datasets
+        if dataset.get("type") == split
+    )
 
 
 class ProfileArgs(BaseModel):
@@ -60,7 +117,7 @@ class AggregateArgs(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    input_glob: str
+    input_glob: str | list[str]
     output_jsonl_fpath: str
     merge_shards: bool = True
     allow_partial_rollouts: bool = False
@@ -68,6 +125,8 @@ class AggregateArgs(BaseModel):
     @property
     def shards(self) -> list[str]:
         """The globs, files or folders of the list."""
+        if isinstance(self.input_glob, list):
+            return self.input_glob
         return [item.strip() for item in self.input_glob.split(",") if item.strip()]
 
 
@@ -76,7 +135,6 @@ COMMAND_SETTINGS = frozenset(
         *CollectArgs.model_fields,
         *ProfileArgs.model_fields,
         *AggregateArgs.model_fields,
-        "split",
         "wait",
     }
 )

@@ -7,7 +7,7 @@ once, as a scored row or as a typed failure.
 from palestra.rollouts.accounting import Accounting, AccountingError
 from palestra.rollouts.collect import Collector, Limits, Progress
 from palestra.rollouts.journal import Journal, JournalFailed, repair
-from palestra.rollouts.manifest import Manifest, differences, read_manifest
+from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize
 from palestra.rollouts.merging import (
     Completeness,
@@ -18,12 +18,13 @@ from palestra.rollouts.merging import (
     merge,
     plan_merge,
 )
-from palestra.rollouts.prepare import PreparedRun, StaleRun, discard, prepare
+from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.results import Failed, Scored
+from palestra.rollouts.row_checks import check_rows
 from palestra.rollouts.run import Collected, first_cause, run
 from palestra.rollouts.semantics import semantics_of
-from palestra.rollouts.settings import CollectSettings, RunPaths
+from palestra.rollouts.settings import CollectSettings, InputFile, RunPaths, Shard
 
 __all__ = [
     "Accounting",
@@ -33,6 +34,7 @@ __all__ = [
     "Collector",
     "Completeness",
     "Failed",
+    "InputFile",
     "Journal",
     "JournalFailed",
     "Limits",
@@ -47,13 +49,18 @@ __all__ = [
     "PromptTemplate",
     "RunPaths",
     "Scored",
+    "Shard",
+    "ShardOf",
     "StaleRun",
+    "begin",
+    "check_rows",
     "differences",
     "discard",
     "first_cause",
     "load_prompt",
     "materialize",
     "merge",
+    "plan",
     "plan_merge",
     "prepare",
     "read_manifest",

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.errors import CallError, PalestraError
+from palestra.errors import CallError, InputDataError, PalestraError
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.aggregate import aggregate
 from palestra.rollouts.collect import Collector, Limits, Progress
 from palestra.rollouts.journal import Journal, JournalFailed
+from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard
 from palestra.rollouts.settings import CollectSettings
 from palestra.transport import ServerClient
@@ -36,7 +37,7 @@ async def run(
     *,
     on_start: Callable[[Progress], None] | None = None,
 ) -> Collected:
-    """Run what remains of `prepared`, account for it, and aggregate.
+    """Run what remains of `prepared`, which has begun; account for it, and aggregate.
 
     Raises what ended the collection early (a rejected key, a full disk, a dead server); what
     was recorded until then stays and can be resumed. Nothing recorded leaves no files.
@@ -50,6 +51,7 @@ async def run(
     )
     try:
         with Journal(prepared.paths) as journal:
+            _confirm(prepared)
             collector = Collector(client, journal, accounting, limits=limits)
             if on_start is not None:
                 on_start(collector.progress)
@@ -82,6 +84,15 @@ def first_cause(error: BaseException) -> BaseException:
     leaves = [first_cause(inner) for inner in error.exceptions]
     ours = [leaf for leaf in leaves if isinstance(leaf, PalestraError)]
     return (ours or leaves)[0]
+
+
+def _confirm(prepared: PreparedRun) -> None:
+    """Now that the journal is ours: is it still of the run that was prepared?"""
+    if read_manifest(prepared.paths.manifest).digest != prepared.manifest.digest:
+        raise InputDataError(
+            f"another collection has begun at {prepared.paths.output} in the meantime",
+            hint="choose another output, or wait for that one",
+        )
 
 
 def _leave_resumable(prepared: PreparedRun) -> None:

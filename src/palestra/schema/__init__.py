@@ -38,6 +38,7 @@ from palestra.schema.items import (
 )
 from palestra.schema.outcomes import Outcome
 from palestra.schema.protocol import (
+    TRANSFORMS,
     AggregateMetrics,
     AggregateMetricsRequest,
     RunRequest,
@@ -80,6 +81,7 @@ __all__ = [
     "FAILURE_TERMINAL",
     "ROLLOUT_INDEX",
     "TASK_INDEX",
+    "TRANSFORMS",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "ChatChoice",

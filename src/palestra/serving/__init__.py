@@ -12,7 +12,7 @@ from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.loading import load_environment, load_module, load_server_class
-from palestra.serving.model_server import ModelServer, ModelServerConfig
+from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
@@ -21,6 +21,7 @@ from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
 
 __all__ = [
+    "CHECK_PATH",
     "EMBEDDED",
     "PROCESS",
     "REMOTE",

@@ -24,6 +24,7 @@ from palestra.errors import (
     excerpt,
 )
 from palestra.schema import encode_json, fields_of
+from palestra.serving.published import published_schema
 from palestra.serving.sessions import SESSION_ID_KEY, Session, SessionStore
 from palestra.serving.tools import arguments_model
 
@@ -144,7 +145,7 @@ class Endpoint:
 
     def body_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the body, or None when the method takes none."""
-        return None if self._body_model is None else self._body_model.model_json_schema()
+        return None if self._body_model is None else published_schema(self._body_model)
 
     async def invoke(self, body: Any, /, *, session_id: str) -> Any:
         """Run the method. Raises `RowError` for a body that does not fit, else `CallError`."""

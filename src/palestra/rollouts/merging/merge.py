@@ -1,8 +1,9 @@
 """One merge from start to finish: what is given, what it amounts to, what is written."""
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -11,7 +12,7 @@ from palestra.errors import InputDataError
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.merging.plan import Completeness, Decision, decide
 from palestra.rollouts.merging.scan import scan_shards
-from palestra.rollouts.merging.shards import Shard, find_shards
+from palestra.rollouts.merging.shards import ShardFiles, find_shards
 from palestra.rollouts.merging.sources import Sources
 from palestra.rollouts.merging.write import Content, Copied, Target, Text, write_targets
 from palestra.rollouts.settings import RunPaths
@@ -94,7 +95,7 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
         )
 
 
-def _check_places(paths: RunPaths, shards: Sequence[Shard]) -> None:
+def _check_places(paths: RunPaths, shards: Sequence[ShardFiles]) -> None:
     """Raise InputDataError when a merged file would take the place of a shard's, or of a folder."""
     taken = {path.resolve() for shard in shards for path in shard.paths.all()}
     for path in paths.all():
@@ -107,25 +108,28 @@ def _check_places(paths: RunPaths, shards: Sequence[Shard]) -> None:
             )
 
 
-def _manifest(shards: Sequence[Shard], accounting: Accounting) -> bytes | None:
+def _manifest(shards: Sequence[ShardFiles], accounting: Accounting) -> bytes | None:
     """That of the whole run, with the counts of all shards; None for files of other tools.
 
     The same for every order of shards, and for every order in which settings were given.
     """
-    manifest = shards[0].manifest
-    if manifest is None:
+    first = shards[0].manifest
+    if first is None:
         return None
     requested, tasks = shards[0].run_size
     versions = {shard.manifest.version for shard in shards if shard.manifest}
-    held = {
-        "format": manifest.format,
-        "digest": manifest.digest,
-        "input_digest": manifest.input_digest,
-        "semantics": manifest.semantics,
-        "requested": requested,
-        "tasks": tasks,
-        "shard": None,
-        "palestra_version": ", ".join(sorted(versions)),
-        "ended": {outcome.value: count for outcome, count in accounting.ended.items()},
-    }
-    return orjson.dumps(held, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+    ordered = orjson.dumps(first.semantics, option=orjson.OPT_SORT_KEYS)
+    whole = replace(
+        first,
+        semantics=orjson.loads(ordered),
+        requested=requested,
+        tasks=tasks,
+        version=", ".join(sorted(versions)),
+        shard=None,
+    )
+    with tempfile.TemporaryDirectory() as aside:
+        path = Path(aside) / "manifest.json"
+        whole.write(
+            path, ended={outcome.value: n for outcome, n in sorted(accounting.ended.items())}
+        )
+        return path.read_bytes()

@@ -23,7 +23,7 @@ from palestra.rollouts.merging.scan import (
     ScoredColumns,
     numbers,
 )
-from palestra.rollouts.merging.shards import MOST_NAMED, Shard, missing_parts
+from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles, missing_parts
 from palestra.rollouts.merging.sources import Place, Sources
 from palestra.schema import RolloutKey
 
@@ -140,7 +140,7 @@ class Decision:
     notices: tuple[str, ...]
 
 
-def decide(scanned: Scanned, shards: Sequence[Shard], sources: Sources) -> Decision:
+def decide(scanned: Scanned, shards: Sequence[ShardFiles], sources: Sources) -> Decision:
     """Order the rows and account for them.
 
     Raises InputDataError for rows that were not asked for, and for rows that differ under one
@@ -165,7 +165,7 @@ def decide(scanned: Scanned, shards: Sequence[Shard], sources: Sources) -> Decis
 class _Merging:
     """The columns of all files with their keys numbered, and the questions asked of them."""
 
-    def __init__(self, scanned: Scanned, shards: Sequence[Shard], sources: Sources) -> None:
+    def __init__(self, scanned: Scanned, shards: Sequence[ShardFiles], sources: Sources) -> None:
         self._scanned = scanned
         self._shards = shards
         self._sources = sources

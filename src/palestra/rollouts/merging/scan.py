@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.rollouts.merging.shards import MOST_NAMED, Shard
+from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles
 from palestra.rollouts.merging.sources import Place, Sources
 from palestra.rollouts.problems import RowProblems
 from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, Outcome
@@ -117,7 +117,7 @@ def numbers(column: "array[int]") -> IntArray:
     return np.array(column, dtype=np.int64)
 
 
-def scan_shards(shards: Sequence[Shard], sources: Sources) -> Scanned:
+def scan_shards(shards: Sequence[ShardFiles], sources: Sources) -> Scanned:
     """Read every file of every shard once.
 
     A torn last line is left out with a notice. Raises InputDataError with the lines of a file
@@ -202,9 +202,9 @@ class _Scan:
         self._raise(source, path, problems)
 
     def _raise(self, source: int, path: Path, problems: Sequence[tuple[int, str]]) -> None:
-        found = RowProblems(path)
+        found = RowProblems()
         for offset, what in problems:
-            found.add(self._sources.line_number(source, offset), what)
+            found.add(path, self._sources.line_number(source, offset), what)
         found.raise_if_any(hint="give back the file as a collection wrote it, or leave it out")
 
 

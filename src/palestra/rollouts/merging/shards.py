@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from palestra.errors import InputDataError, Layer
-from palestra.rollouts.manifest import Manifest, differences, read_manifest
+from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.merging.sources import check_not_being_written
 from palestra.rollouts.settings import RunPaths
 
@@ -32,32 +30,28 @@ class OtherRun(InputDataError):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardOf:
-    """Which part of a run a shard is; `requested` and `tasks` are those of the whole run."""
+class ShardFiles:
+    """The files of one shard, and its manifest, which files of other tools lack.
 
-    index: int
-    of: int
-    requested: int
-    tasks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """The files of one shard. An unsharded run is its own only shard."""
+    A run that was not cut is its own only shard.
+    """
 
     paths: RunPaths
     manifest: Manifest | None
-    part: ShardOf | None
+
+    @property
+    def part(self) -> ShardOf | None:
+        """Which part of its run it is; None for a whole run."""
+        return self.manifest.shard if self.manifest else None
 
     @property
     def run_size(self) -> tuple[int, int]:
         """Rollouts and tasks of the whole run; a shard without a manifest does not know."""
-        if self.part is not None:
-            return self.part.requested, self.part.tasks
-        return (self.manifest.requested, self.manifest.tasks) if self.manifest else (0, 0)
+        known = self.part or self.manifest
+        return (known.requested, known.tasks) if known else (0, 0)
 
 
-def find_shards(given: Sequence[str | Path], output: Path) -> tuple[list[Shard], list[str]]:
+def find_shards(given: Sequence[str | Path], output: Path) -> tuple[list[ShardFiles], list[str]]:
     """The shards that `given` (files, folders, globs) names, in the order of their paths.
 
     Files that go with a run are passed over, and so is `output` when a folder or glob has it.
@@ -86,7 +80,7 @@ def find_shards(given: Sequence[str | Path], output: Path) -> tuple[list[Shard],
     return shards, notices
 
 
-def missing_parts(shards: Iterable[Shard]) -> tuple[int, list[int]]:
+def missing_parts(shards: Iterable[ShardFiles]) -> tuple[int, list[int]]:
     """How many shards the run has, and the indices of those that are not here.
 
     (0, []) when the shards do not say, or were cut in different ways.
@@ -96,17 +90,6 @@ def missing_parts(shards: Iterable[Shard]) -> tuple[int, list[int]]:
         return 0, []
     of = max(part.of for part in parts if part)
     return of, sorted(set(range(of)) - {part.index for part in parts if part})
-
-
-def part_of(path: Path) -> ShardOf | None:
-    """What the manifest at `path` says about sharding; None for a whole run."""
-    try:
-        held = orjson.loads(path.read_bytes()).get("shard")
-        if held is None:
-            return None
-        return ShardOf(held["index"], held["of"], held["requested"], held["tasks"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputDataError(f"{path} is not a manifest ({error!r})") from error
 
 
 def _named(item: str, output: Path) -> Iterator[Path]:
@@ -141,21 +124,21 @@ def _goes_with_a_run(path: Path) -> bool:
     return path.name.endswith(_DERIVED) and not RunPaths(path).manifest.exists()
 
 
-def _shard(path: Path) -> Shard:
+def _shard(path: Path) -> ShardFiles:
     paths = RunPaths(path)
     if path.exists():
         check_not_being_written(path)
     if not paths.manifest.exists():
-        return Shard(paths, None, None)
+        return ShardFiles(paths, None)
     try:
-        return Shard(paths, read_manifest(paths.manifest), part_of(paths.manifest))
+        return ShardFiles(paths, read_manifest(paths.manifest))
     except InputDataError as error:
         raise InputDataError(
             error.message, hint="merge with the version that collected it, or collect it again"
         ) from error
 
 
-def _check_manifests(shards: Sequence[Shard]) -> None:
+def _check_manifests(shards: Sequence[ShardFiles]) -> None:
     """Raise InputDataError when some have none, OtherRun unless all are of one run."""
     without = [shard.paths.output for shard in shards if shard.manifest is None]
     if len(without) == len(shards):
@@ -179,7 +162,7 @@ def _check_manifests(shards: Sequence[Shard]) -> None:
         )
 
 
-def _check_inputs(shards: Sequence[Shard]) -> None:
+def _check_inputs(shards: Sequence[ShardFiles]) -> None:
     """Raise InputDataError when a shard lacks its materialized inputs.
 
     Files of other tools may do without, if none has any.
@@ -197,7 +180,7 @@ def _check_inputs(shards: Sequence[Shard]) -> None:
         )
 
 
-def _changes(reference: Shard, shard: Shard) -> list[str]:
+def _changes(reference: ShardFiles, shard: ShardFiles) -> list[str]:
     old, new = reference.manifest, shard.manifest
     if old is None or new is None:
         return []
@@ -207,7 +190,7 @@ def _changes(reference: Shard, shard: Shard) -> list[str]:
     return found + [f"{what} of the run: {a} -> {b}" for what, a, b in sizes if a != b]
 
 
-def _digest(shard: Shard) -> str:
+def _digest(shard: ShardFiles) -> str:
     return shard.manifest.digest if shard.manifest else ""
 
 

@@ -219,11 +219,12 @@ def _write_all(file: BinaryIO, data: bytearray) -> None:
 def _move_aside(paths: RunPaths, stale: Sequence[Path]) -> tuple[str, ...]:
     """Keep files that will be replaced as `.bak`, the output before what goes with it.
 
-    Metrics go first: they are of the output that is about to go.
+    What was made from the output goes first.
     """
     if not stale:
         return ()
-    moved = [paths.aggregate_metrics] if paths.aggregate_metrics.exists() else []
+    made_from_it = (paths.aggregate_metrics, *paths.derived())
+    moved = [path for path in made_from_it if path.exists()]
     moved += reversed(stale)
     for path in moved:
         path.replace(path.with_name(path.name + ".bak"))
