@@ -8,6 +8,7 @@ import pytest
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 from serving_servers import ask, error_of, server_of, turn
+from starlette.responses import PlainTextResponse
 
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.serving import ResourcesServer, tool
@@ -17,6 +18,7 @@ from palestra.transport import (
     SESSION_SCOPE_KEY,
     AiohttpTransport,
     HttpReply,
+    HttpRequest,
     call_asgi,
     current_call,
 )
@@ -67,7 +69,7 @@ async def over_http(server: ResourcesServer, path: str, body: Any = None, **kwar
     try:
         async with serving(server.asgi_app(), sock):
             headers = {"content-type": "application/json", **kwargs}
-            return await http.send("POST", url, body=orjson.dumps(body), headers=headers)
+            return await http.send(HttpRequest("POST", url, headers, orjson.dumps(body)))
     finally:
         await http.aclose()
 
@@ -97,11 +99,93 @@ def test_a_timeout_error_of_the_author_s_is_not_our_deadline() -> None:
         assert error_of(reply)["message"] == "env/late raised TimeoutError: a wait of my own"
 
 
-def test_an_http_exception_of_the_author_s_is_their_answer() -> None:
-    app = server_of(Own).asgi_app()
-    reply = asyncio.run(call_asgi(app, "GET", "/teapot"))
+def asked(method: str, path: str, **kwargs: Any) -> HttpReply:
+    return asyncio.run(call_asgi(server_of(Own).asgi_app(), method, path, **kwargs))
 
-    assert (reply.status, reply.body) == (418, b'{"detail":"short and stout"}')
+
+def test_an_http_exception_of_the_author_s_is_an_envelope_with_their_words_beside_it() -> None:
+    reply = asked("GET", "/teapot")
+
+    assert reply.status == 418
+    assert error_of(reply)["type"] == "verifier_error"
+    assert error_of(reply)["message"] == "env/teapot answered 418: short and stout"
+    assert orjson.loads(reply.body)["detail"] == "short and stout"
+
+
+def test_an_unknown_path_names_the_endpoints_and_the_nearest_one() -> None:
+    reply = asked("POST", "/verfy")
+    error = error_of(reply)
+
+    assert reply.status == 404
+    assert error["message"] == "env has no endpoint POST /verfy; did you mean '/verify'?"
+    assert {"POST /verify", "POST /move", "GET /", "GET /teapot"} <= set(
+        error["hint"].removeprefix("endpoints: ").split(", ")
+    )
+    assert error["retriable"] is False
+
+
+def test_a_wrong_method_names_the_right_one() -> None:
+    reply = asked("GET", "/verify")
+
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+    assert error_of(reply)["message"] == "env/verify takes POST, not GET"
+
+
+class Small(Own):
+    """Takes small bodies only: in one route, or in all of them."""
+
+    def setup_webserver(self) -> FastAPI:
+        app = FastAPI(max_body_size=100)
+        app.post("/move")(self.move)
+        app.post("/tiny", name="tiny", max_body_size=10)(self.move)
+        return app
+
+
+@pytest.mark.parametrize(("path", "size"), [("/move", 200), ("/tiny", 50)])
+def test_a_body_that_is_too_large_is_an_envelope(path: str, size: int) -> None:
+    raw = orjson.dumps({"x": 1, "y": 2, "pad": "x" * size})
+    for headers in ({"content-length": str(len(raw))}, {}):
+        reply = ask(server_of(Small), path, raw, headers=headers)
+
+        assert reply.status == 413
+        assert error_of(reply)["message"].startswith(f"env{path} answered 413: ")
+
+
+def test_the_row_is_in_the_envelope_of_whatever_fails() -> None:
+    row = {"x-palestra-rollout": '["run-1", 4, 2, 1, "agent"]'}
+    found = [asked("GET", "/teapot", headers=row), asked("POST", "/late", headers=row)]
+
+    assert [error_of(reply)["row"] for reply in found] == [
+        {"run": "run-1", "task": 4, "rollout": 2, "attempt": 1, "agent": "agent"}
+    ] * 2
+
+
+def test_a_handler_of_the_author_s_own_is_left_alone() -> None:
+    class Polite(Own):
+        def setup_webserver(self) -> FastAPI:
+            app = super().setup_webserver()
+
+            @app.exception_handler(HTTPException)
+            async def sorry(_request: Any, error: HTTPException) -> Any:
+                return PlainTextResponse(f"sorry: {error.detail}", error.status_code)
+
+            return app
+
+    reply = asyncio.run(call_asgi(server_of(Polite).asgi_app(), "GET", "/teapot"))
+
+    assert (reply.status, reply.body) == (418, b"sorry: short and stout")
+
+
+def test_a_plain_500_of_the_author_s_stays_as_it_is() -> None:
+    class Plain(Own):
+        def setup_webserver(self) -> FastAPI:
+            app = super().setup_webserver()
+            app.add_api_route("/plain", lambda: PlainTextResponse("out of order", 500))
+            return app
+
+    reply = asyncio.run(call_asgi(server_of(Plain).asgi_app(), "GET", "/plain"))
+
+    assert (reply.status, reply.body) == (500, b"out of order")
 
 
 def test_a_deadline_is_a_504_that_names_what_was_awaited() -> None:

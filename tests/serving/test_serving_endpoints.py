@@ -176,6 +176,15 @@ def test_a_long_value_is_not_repeated_whole_in_the_error() -> None:
     assert len(caught.value.message) < 300
 
 
+def test_a_body_that_is_an_object_is_not_dumped_into_the_error() -> None:
+    class Row(BaseModel, extra="allow"):
+        note: str = "its own business"
+
+    with pytest.raises(RowError) as caught:
+        invoked(with_body, {"word": Row(inner={"deep": "inside"})})
+    assert caught.value.message.endswith("Input should be a valid string, got an object")
+
+
 def test_an_author_s_exception_is_a_verifier_error_with_the_author_s_frames(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

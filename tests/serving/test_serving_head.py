@@ -39,7 +39,7 @@ from palestra.serving.runfile import (
     write_run_file,
 )
 from palestra.serving.sockets import http_url, listen
-from palestra.transport import AiohttpTransport
+from palestra.transport import AiohttpTransport, HttpRequest
 
 ANY_PORT = "++head_server.port=0"
 
@@ -60,7 +60,7 @@ def address(run: RunFile) -> HeadAddress:
 
 
 async def got(http: AiohttpTransport, run: RunFile, path: str) -> Any:
-    return json.loads((await http.send("GET", run.url + path)).body)
+    return json.loads((await http.send(HttpRequest("GET", run.url + path))).body)
 
 
 def test_the_head_tells_the_configuration_with_secrets_masked(project: Project) -> None:
@@ -103,6 +103,19 @@ def test_the_head_lists_the_instances_with_all_their_fields(project: Project) ->
         "status": "healthy",
         "reason": "",
     }
+
+
+def test_the_head_answers_what_it_does_not_know_with_an_envelope(project: Project) -> None:
+    async def asked() -> Any:
+        async with headed(project.load(X_ALONE, ANY_PORT)) as (run, http):
+            return await got(http, run, "/server_instance")
+
+    error = asyncio.run(asked())["error"]
+
+    assert error["type"] == "infra_error"
+    assert error["message"] == (
+        "head server has no endpoint GET /server_instance; did you mean '/server_instances'?"
+    )
 
 
 def test_the_run_file_appears_with_the_head_and_goes_with_it(project: Project) -> None:

@@ -204,6 +204,31 @@ def test_the_error_of_a_tool_is_text_for_the_model_in_every_placement(
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("occupied", '{"detail":{"cell":3}}'),
+        (
+            "place",
+            (
+                '{"error":"environment/place rejects the body: /cell: Input should be a valid '
+                'integer, unable to parse string as an integer, got \\"x\\""}'
+            ),
+        ),
+        ("fail", '{"error":"environment/fail raised KeyError: \'no such thing\'"}'),
+    ],
+)
+def test_what_a_tool_s_own_route_refuses_is_text_for_the_model(
+    placement: str, name: str, says: str
+) -> None:
+    async def called(peer: Peer, client: ServerClient) -> Any:
+        del client
+        return await peer.call_tool(name, {"cell": "x"})
+
+    assert with_peer(placement, Plain, called) == says
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
 def test_an_exception_of_a_plain_route_is_text_for_the_model_too(placement: str) -> None:
     async def called(peer: Peer, client: ServerClient) -> Any:
         del client

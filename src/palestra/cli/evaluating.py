@@ -229,12 +229,13 @@ def _only_model(url: str) -> str:
     """The model that the endpoint serves. Raises ConfigError unless there is exactly one."""
     import asyncio
 
-    from palestra.transport import AiohttpTransport
+    from palestra.transport import AutoTransport, HttpRequest
 
     async def ask() -> list[str]:
-        http = AiohttpTransport()
+        http = AutoTransport()
         try:
-            reply = await http.send("GET", url.rstrip("/") + "/models", timeout_s=10)
+            request = HttpRequest("GET", url.rstrip("/") + "/models", timeout_s=10)
+            reply = await http.send(request)
             return [str(item["id"]) for item in orjson.loads(reply.body)["data"]]
         finally:
             await http.aclose()

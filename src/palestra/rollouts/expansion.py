@@ -13,7 +13,7 @@ import orjson
 from pydantic import ValidationError
 
 from palestra.errors import InputDataError
-from palestra.rollouts.problems import RowProblems, field_problems
+from palestra.rollouts.problems import RowProblems
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.settings import CollectSettings, InputFile
 from palestra.schema import (
@@ -24,6 +24,7 @@ from palestra.schema import (
     Line,
     ResponseCreateParams,
     read_jsonl,
+    rejected_fields,
 )
 
 AGENT_TYPE = "responses_api_agents"
@@ -151,8 +152,9 @@ class Expansion:
         try:
             ResponseCreateParams.model_validate(merged)
         except ValidationError as error:
-            for problem in field_problems(merged, error):
-                yield f"/{CREATE_PARAMS}{problem}"
+            # Without the value: rows that are bad in the same way are said in one line.
+            for field in rejected_fields(merged, error):
+                yield f"/{CREATE_PARAMS}{field.pointer}: {field.expected}"
         else:
             if self._settings.num_repeats_add_seed and not _takes_seed(merged):
                 yield f"/{CREATE_PARAMS}/metadata/extra_body is not a JSON object"

@@ -1,10 +1,7 @@
 """Everything wrong with the rows of a file, said in one error."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from palestra.errors import InputDataError
 
@@ -54,33 +51,3 @@ def line_ranges(lines: Iterable[int]) -> str:
         else:
             spans.append([line, line])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
-
-
-def field_problems(value: Any, error: ValidationError) -> Iterator[str]:
-    """`<JSON pointer>: <what was expected>` for each field of `value` that was rejected."""
-    found = [
-        (_pointer(value, problem["loc"], missing=problem["type"] == "missing"), problem["msg"])
-        for problem in error.errors(include_url=False, include_input=False)
-    ]
-    for pointer, message in found:
-        # That a list is no text says nothing when something is wrong inside of the list.
-        if not any(other.startswith(pointer + "/") for other, _ in found):
-            yield f"{pointer}: {message}"
-
-
-def _pointer(value: Any, steps: tuple[int | str, ...], *, missing: bool) -> str:
-    """The place in `value`. pydantic's steps also name the types it tried, which are left out."""
-    pointer = ""
-    for number, step in enumerate(steps, start=1):
-        if _leads_on(value, step):
-            value = value[step]
-        elif not (missing and number == len(steps)):
-            continue
-        pointer += f"/{step}"
-    return pointer
-
-
-def _leads_on(value: Any, step: int | str) -> bool:
-    if isinstance(value, Mapping):
-        return step in value
-    return isinstance(value, list) and isinstance(step, int)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from palestra.profiling import ProfilePaths
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -113,7 +115,8 @@ class RunPaths:
 
     def derived(self) -> tuple[Path, ...]:
         """What `profile` makes of a run; stale as soon as the run is another one."""
-        return (self._beside("_reward_profiling.jsonl"), self._beside("_agent_metrics.json"))
+        made = ProfilePaths.for_rollouts(self.output)
+        return (made.reward_profiling, made.agent_metrics)
 
     def all(self) -> tuple[Path, ...]:
         """Every file that a run writes."""

@@ -37,6 +37,7 @@ from palestra.schema.items import (
     WireModel,
 )
 from palestra.schema.outcomes import Outcome
+from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     TRANSFORMS,
     AggregateMetrics,
@@ -72,6 +73,7 @@ from palestra.schema.rows import (
     key_of,
     read_jsonl,
 )
+from palestra.schema.unchecked import maker
 
 __all__ = [
     "AGENT_REF",
@@ -108,6 +110,7 @@ __all__ = [
     "OutputTokensDetails",
     "Reasoning",
     "Refusal",
+    "RejectedField",
     "Response",
     "ResponseCreateParams",
     "RolloutKey",
@@ -132,6 +135,10 @@ __all__ = [
     "encode_json",
     "fields_of",
     "key_of",
+    "maker",
     "read_jsonl",
+    "rejected_fields",
+    "rejection_text",
     "to_plain",
+    "why_unreadable",
 ]

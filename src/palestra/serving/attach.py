@@ -10,7 +10,7 @@ from palestra.errors import ConfigError, DeadlineExceeded, InfraError, RunFailed
 from palestra.serving.head import DEFAULT_PORT
 from palestra.serving.runfile import RunFile, live_run_files, read_run_file
 from palestra.serving.sockets import LOOPBACK, http_url
-from palestra.transport import HttpTransport, Target
+from palestra.transport import HttpRequest, HttpTransport, Target
 
 HEAD_TIMEOUT_S = 5.0
 
@@ -113,7 +113,7 @@ def _locate(address: HeadAddress) -> tuple[HeadAddress, RunFile | None]:
 
 async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
     try:
-        reply = await http.send("GET", address.url + path, timeout_s=HEAD_TIMEOUT_S)
+        reply = await http.send(HttpRequest("GET", address.url + path, timeout_s=HEAD_TIMEOUT_S))
     except (InfraError, DeadlineExceeded) as error:
         raise NoFleet(
             f"no fleet answers at {address.url} ({error.message})",

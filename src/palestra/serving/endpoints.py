@@ -7,7 +7,7 @@ HTTP `Request` itself. A method that wants the request is only reachable through
 import inspect
 import logging
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, final, get_type_hints
 
@@ -21,9 +21,8 @@ from palestra.errors import (
     Evidence,
     FieldProblem,
     RowError,
-    excerpt,
 )
-from palestra.schema import encode_json, fields_of
+from palestra.schema import RejectedField, encode_json, fields_of, rejected_fields, rejection_text
 from palestra.serving.published import published_schema
 from palestra.serving.sessions import SESSION_ID_KEY, Session, SessionStore
 from palestra.serving.tools import arguments_model
@@ -33,24 +32,12 @@ logger = logging.getLogger("palestra.serving")
 JSON_TYPE = "application/json"
 
 
-def field_problems(error: ValidationError) -> tuple[FieldProblem, ...]:
-    """Every field a request model rejected, as JSON pointers."""
-    return tuple(
-        FieldProblem(
-            "/" + "/".join(str(part) for part in problem["loc"]),
-            f"{problem['msg']}, got {excerpt(repr(problem.get('input')))[:120]}",
-        )
-        for problem in error.errors(include_url=False, include_context=False)
-    )
-
-
-def row_error(server: str, path: str, error: ValidationError) -> RowError:
+def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowError:
     """The 422 of a body that does not fit, naming every offending field."""
-    problems = field_problems(error)
-    listed = "; ".join(f"{p.pointer}: {p.expected}" for p in problems[:5])
-    more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
+    problems = tuple(FieldProblem(field.pointer, field.sentence) for field in fields)
     return RowError(
-        f"{server}{path} rejects the body: {listed}{more}", evidence=Evidence(problems=problems)
+        f"{server}{path} rejects the body: {rejection_text(fields)}",
+        evidence=Evidence(problems=problems),
     )
 
 
@@ -185,7 +172,7 @@ class Endpoint:
                 body = {name: getattr(body, name) for name in body.model_fields_set}
             return model.model_validate(body)
         except ValidationError as error:
-            raise row_error(self.server, self.path, error) from None
+            raise row_error(self.server, self.path, rejected_fields(body, error)) from None
 
     async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         try:

@@ -34,7 +34,7 @@ from palestra.serving.sockets import (
     raise_descriptor_limit,
 )
 from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
-from palestra.transport import Target, new_id
+from palestra.transport import HttpRequest, Target, new_id
 
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
 START_TIMEOUT_S = 120.0
@@ -261,6 +261,7 @@ class Fleet:
             fd=sock.fileno(),
             secret=self._secret,
             token=self._token,
+            worker=index if instance.num_workers > 1 else None,
         )
         log_dir = self.config.tree.get("nemo_gym_log_dir")
         child = await Child.spawn(
@@ -300,7 +301,7 @@ class Fleet:
 
     async def _answers(self, url: str) -> bool:
         try:
-            reply = await self.client.http.send("GET", url + "/", timeout_s=2)
+            reply = await self.client.http.send(HttpRequest("GET", url + "/", timeout_s=2))
         except (InfraError, DeadlineExceeded):
             return False
         return reply.status < 500

@@ -15,22 +15,26 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from palestra.config import ResolvedConfig, dump_yaml
-from palestra.errors import ConfigError
+from palestra.errors import CallError, ConfigError, Evidence, InfraError
+from palestra.serving.boundary import Boundary
+from palestra.serving.endpoints import log_own_error
 from palestra.serving.fleet import Fleet
 from palestra.serving.instance import RunningInstance
 from palestra.serving.listener import serving
+from palestra.serving.refusals import Refusals
 from palestra.serving.runfile import RunFile, read_run_file, remove_run_file, write_run_file
 from palestra.serving.sockets import LOOPBACK, holder_of, listen
-from palestra.transport import new_id
+from palestra.transport import ASGIApp, new_id
 
 DEFAULT_PORT = 11000
+HEAD = "head server"
 
 
 def head_app(
     config: ResolvedConfig,
     run: RunFile,
     instances: Callable[[], Sequence[RunningInstance]],
-) -> FastAPI:
+) -> ASGIApp:
     """The app of one fleet's head server."""
     app = FastAPI(title="Palestra head server")
     masked = dump_yaml(config)
@@ -47,7 +51,21 @@ def head_app(
     async def server_instances() -> JSONResponse:
         return JSONResponse([instance.as_json() for instance in instances()])
 
-    return app
+    return Boundary(
+        app,
+        server=HEAD,
+        refusals=Refusals(app, server=HEAD, own_failure=_own_failure),
+        on_error=_raised,
+    )
+
+
+def _own_failure(message: str, evidence: Evidence) -> CallError:
+    return InfraError(message, evidence=evidence)
+
+
+def _raised(path: str, error: Exception) -> CallError:
+    log_own_error(HEAD, path, error)
+    return InfraError(f"the {HEAD}'s {path} raised {type(error).__name__}: {error}")
 
 
 @contextlib.asynccontextmanager

@@ -36,7 +36,7 @@ async def serve(order: WorkOrder) -> None:
     }
     client = server_client(targets, order.tree, token=order.token)
     server = build_server(instance, client)
-    server.secure(secret=order.secret, token=order.token)
+    server.secure(secret=order.secret, token=order.token, worker=order.worker)
     await server.start()
     try:
         async with serving(server.asgi_app(), socket.socket(fileno=order.fd)):

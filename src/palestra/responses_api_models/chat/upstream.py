@@ -1,16 +1,17 @@
 """`Upstream`: one provider's endpoints, spoken to in JSON through the shared HTTP transport."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, final
 
 import orjson
+from msgspec.structs import replace
 
 from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excerpt
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow, classify
-from palestra.schema import encode_json
+from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
     HttpReply,
+    HttpRequest,
     HttpTransport,
     RetryCount,
     RetryPolicy,
@@ -63,9 +64,10 @@ class Upstream:
         encoded = encode_json(body)
 
         async def send(remaining_s: float | None) -> HttpReply:
-            return await self._http.send(
-                "POST", url, headers=self._headers, body=encoded, timeout_s=remaining_s
+            request = HttpRequest(
+                "POST", url, self._headers, encoded, timeout_s=remaining_s, repeatable=True
             )
+            return await self._http.send(request)
 
         try:
             reply = await with_retries(
@@ -89,7 +91,8 @@ class Upstream:
         left = current_call().remaining_s()
         timeout_s = PROBE_TIMEOUT_S if left is None else min(left, PROBE_TIMEOUT_S)
         try:
-            reply = await self._http.send("GET", url, headers=self._headers, timeout_s=timeout_s)
+            request = HttpRequest("GET", url, self._headers, timeout_s=timeout_s)
+            reply = await self._http.send(request)
         except CallError as error:
             add_hop(error, Hop(self._server, url))
             raise
@@ -105,7 +108,7 @@ class Upstream:
         text = self._mask(excerpt(body))
         return ModelError(
             f"{self._server}: {url} answered 200 with what is no {wanted} "
-            f"({self._mask(str(error))}): {text[:500]}",
+            f"({self._mask(why_unreadable(body, error))}): {text[:500]}",
             hint="does the base_url point to an OpenAI-compatible endpoint, /v1 included?",
             evidence=Evidence(hops=(Hop(self._server, url, 200, text),)),
         )
