@@ -183,6 +183,40 @@ def profile(
     guarded(lambda: profile_run(overrides or [], ng=False, extra=extra))
 
 
+@app.command()
+def merge(
+    output: Annotated[Path, typer.Argument(help="Where the merged rows go (.jsonl).")],
+    shards: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SHARD...",
+            help="Shards' output files, or folders or quoted globs of them; then overrides.",
+        ),
+    ],
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Merge what is there of an unfinished run.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Move other files at the output to .bak.")
+    ] = False,
+    configs: Configs = None,
+) -> None:
+    """Merge the shards of one run: the same bytes as if it had never been cut.
+
+    Aggregate metrics are made too, when a fleet runs or --config names its agents.
+    """
+    from palestra.cli.merging import merge as merge_shards
+
+    guarded(
+        lambda: merge_shards(
+            output,
+            _with_configs(configs, shards),
+            allow_partial=allow_partial,
+            overwrite=overwrite,
+        )
+    )
+
+
 @app.command("eval")
 def evaluate(
     target: Annotated[
@@ -290,7 +324,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "merge", "reverify", "compare", "select", "view", "init", "test", "prepare", "render-prompts",
+    "reverify", "compare", "select", "view", "init", "test", "prepare", "render-prompts",
     "dataset", "benchmark", "doctor", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)

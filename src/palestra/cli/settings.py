@@ -112,7 +112,32 @@ class ProfileArgs(BaseModel):
     group_by: str | None = None
 
 
-COMMAND_SETTINGS = frozenset({*CollectArgs.model_fields, *ProfileArgs.model_fields, "wait"})
+class AggregateArgs(BaseModel):
+    """What `ng_aggregate_rollouts` takes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    input_glob: str | list[str]
+    output_jsonl_fpath: str
+    merge_shards: bool = True
+    allow_partial_rollouts: bool = False
+
+    @property
+    def shards(self) -> list[str]:
+        """The globs, files or folders of the list."""
+        if isinstance(self.input_glob, list):
+            return self.input_glob
+        return [item.strip() for item in self.input_glob.split(",") if item.strip()]
+
+
+COMMAND_SETTINGS = frozenset(
+    {
+        *CollectArgs.model_fields,
+        *ProfileArgs.model_fields,
+        *AggregateArgs.model_fields,
+        "wait",
+    }
+)
 """Top-level keys that are settings of some command: its users pass one set to several."""
 
 Args = TypeVar("Args", bound=BaseModel)

@@ -9,6 +9,15 @@ from palestra.rollouts.collect import Collector, Limits, Progress
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize
+from palestra.rollouts.merging import (
+    Completeness,
+    MergeFailed,
+    MergeIncomplete,
+    MergePlan,
+    OtherRun,
+    merge,
+    plan_merge,
+)
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.results import Failed, Scored
@@ -23,6 +32,7 @@ __all__ = [
     "CollectSettings",
     "Collected",
     "Collector",
+    "Completeness",
     "Failed",
     "InputFile",
     "Journal",
@@ -30,6 +40,10 @@ __all__ = [
     "Limits",
     "Manifest",
     "Materialized",
+    "MergeFailed",
+    "MergeIncomplete",
+    "MergePlan",
+    "OtherRun",
     "PreparedRun",
     "Progress",
     "PromptTemplate",
@@ -45,7 +59,9 @@ __all__ = [
     "first_cause",
     "load_prompt",
     "materialize",
+    "merge",
     "plan",
+    "plan_merge",
     "prepare",
     "read_manifest",
     "repair",
