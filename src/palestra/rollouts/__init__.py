@@ -12,13 +12,24 @@ from palestra.rollouts.materialize import Materialized, materialize
 from palestra.rollouts.prepare import PreparedRun, StaleRun, discard, prepare
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.results import Failed, Scored
+from palestra.rollouts.reverify import (
+    Reverification,
+    ReverifyLimits,
+    ReverifyProgress,
+    Verifier,
+    check_modes,
+)
+from palestra.rollouts.reverify_files import Origin, ReverifyPaths, begin, check_places
 from palestra.rollouts.run import Collected, first_cause, run
 from palestra.rollouts.semantics import semantics_of
 from palestra.rollouts.settings import CollectSettings, RunPaths
+from palestra.rollouts.stored import Checked, Routes, StoredRollouts
+from palestra.rollouts.task_rows import TaskRows
 
 __all__ = [
     "Accounting",
     "AccountingError",
+    "Checked",
     "CollectSettings",
     "Collected",
     "Collector",
@@ -28,12 +39,24 @@ __all__ = [
     "Limits",
     "Manifest",
     "Materialized",
+    "Origin",
     "PreparedRun",
     "Progress",
     "PromptTemplate",
+    "Reverification",
+    "ReverifyLimits",
+    "ReverifyPaths",
+    "ReverifyProgress",
+    "Routes",
     "RunPaths",
     "Scored",
     "StaleRun",
+    "StoredRollouts",
+    "TaskRows",
+    "Verifier",
+    "begin",
+    "check_modes",
+    "check_places",
     "differences",
     "discard",
     "first_cause",

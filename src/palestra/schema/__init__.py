@@ -36,6 +36,12 @@ from palestra.schema.items import (
     UnknownPart,
     WireModel,
 )
+from palestra.schema.judging import (
+    JUDGE_EVALUATIONS,
+    JUDGE_REPLAY,
+    JudgeReplay,
+    plain_input,
+)
 from palestra.schema.outcomes import Outcome
 from palestra.schema.protocol import (
     AggregateMetrics,
@@ -78,6 +84,8 @@ __all__ = [
     "FAILURE_CLASS",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
+    "JUDGE_EVALUATIONS",
+    "JUDGE_REPLAY",
     "ROLLOUT_INDEX",
     "TASK_INDEX",
     "AggregateMetrics",
@@ -97,6 +105,7 @@ __all__ = [
     "InputText",
     "InputTokensDetails",
     "Item",
+    "JudgeReplay",
     "Line",
     "Message",
     "Outcome",
@@ -130,6 +139,7 @@ __all__ = [
     "encode_json",
     "fields_of",
     "key_of",
+    "plain_input",
     "read_jsonl",
     "to_plain",
 ]

@@ -37,7 +37,10 @@ def field_problems(error: ValidationError) -> tuple[FieldProblem, ...]:
     return tuple(
         FieldProblem(
             "/" + "/".join(str(part) for part in problem["loc"]),
-            f"{problem['msg']}, got {excerpt(repr(problem.get('input')))[:120]}",
+            problem["msg"]
+            # What a missing field was looked for in says nothing about it.
+            if problem["type"] == "missing"
+            else f"{problem['msg']}, got {excerpt(repr(problem.get('input')))[:120]}",
         )
         for problem in error.errors(include_url=False, include_context=False)
     )
@@ -131,6 +134,11 @@ class Endpoint:
     def wants_request(self) -> bool:
         """Whether the method takes the HTTP request, which only the app has."""
         return bool(self._request_name)
+
+    @property
+    def wants_session(self) -> bool:
+        """Whether the method can reach what the rollout keeps: by its session, or its request."""
+        return bool(self._session_name or self._request_name)
 
     def _take_body(self, name: str, kind: Any) -> None:
         if self._body_name:
