@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from stored_rollouts import (
 
 from palestra.errors import ConfigError, CredentialsRejected, InputDataError
 from palestra.rollouts import (
+    JournalFailed,
     Origin,
     ReverifyPaths,
     Routes,
@@ -447,6 +449,21 @@ def partial_of(folder: Folder) -> bytes:
 def _around_breaks(journal: bytes) -> set[int]:
     ends = itertools.accumulate(len(line) for line in journal.splitlines(keepends=True))
     return {end + by for end in ends for by in (-1, 0) if end + by <= len(journal)}
+
+
+def test_a_full_disk_ends_it_with_a_beginning_that_can_be_continued(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(n, "yes", ballast="x" * 5000) for n in range(40)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(JournalFailed, match="File too large"):
+            folder.reverify()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    folder.reverify(resume=True)
+
+    assert [row["_ng_task_index"] for row in folder.new] == list(range(40))
 
 
 def test_one_that_is_complete_stays_as_it_is(tmp_path: Path) -> None:

@@ -263,7 +263,9 @@ def reverify(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="First n rows; 0 means none.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Rows verified at once.")] = 64,
-    timeout: Annotated[float, typer.Option(help="Seconds that one row may take.")] = 600.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Seconds that one row may take.")
+    ] = 600.0,
     fresh_judge: Annotated[
         bool, typer.Option("--fresh-judge", help="Ask judges anew; without it, replay answers.")
     ] = False,
