@@ -82,9 +82,13 @@ class TaskRows:
         return ""
 
     def _add(self, row: dict[str, Any], offset: int) -> None:
+        known = False
         for key in _indices(row):
             self._indexed = True
+            known = key in self._offsets  # in the end: its task
             self._offsets.setdefault(key, offset)
+        if known:
+            return  # another rollout of a task has the same prompt
         prompt = _prompt(row)
         fields = _number(sorted((k, v) for k, v in row.items() if k not in _NOT_OF_THE_TASK))
         if self._fields_of_prompt.setdefault(prompt, fields) != fields:
