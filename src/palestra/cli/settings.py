@@ -1,6 +1,6 @@
 """From a resolved configuration to a command's typed settings; one path for both front ends."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -149,10 +149,12 @@ def load(
     ng: bool,
     extra: Mapping[str, Any] | None = None,
     require_all: bool = True,
+    required: Collection[str] | None = None,
 ) -> ResolvedConfig:
     """The configuration of one command.
 
-    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings.
+    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings. `required`: the
+    only instances whose settings need values, when the command starts no others.
     """
     return load_config(
         overrides=overrides,
@@ -161,6 +163,7 @@ def load(
         known=COMMAND_SETTINGS,
         refuse_unknown=not ng,
         require_all=require_all,
+        required=required,
     )
 
 

@@ -36,6 +36,12 @@ from palestra.schema.items import (
     UnknownPart,
     WireModel,
 )
+from palestra.schema.judging import (
+    JUDGE_EVALUATIONS,
+    JUDGE_REPLAY,
+    JudgeReplay,
+    plain_input,
+)
 from palestra.schema.outcomes import Outcome
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
@@ -82,6 +88,8 @@ __all__ = [
     "FAILURE_CLASS",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
+    "JUDGE_EVALUATIONS",
+    "JUDGE_REPLAY",
     "ROLLOUT_INDEX",
     "TASK_INDEX",
     "TRANSFORMS",
@@ -102,6 +110,7 @@ __all__ = [
     "InputText",
     "InputTokensDetails",
     "Item",
+    "JudgeReplay",
     "Line",
     "Message",
     "Outcome",
@@ -139,6 +148,7 @@ __all__ = [
     "key_of",
     "maker",
     "no_reward",
+    "plain_input",
     "read_jsonl",
     "rejected_fields",
     "rejection_text",

@@ -121,6 +121,11 @@ class Endpoint:
         """Whether the method takes the HTTP request, which only the app has."""
         return bool(self._request_name)
 
+    @property
+    def wants_session(self) -> bool:
+        """Whether the method can reach what the rollout keeps: by its session, or its request."""
+        return bool(self._session_name or self._request_name)
+
     def _take_body(self, name: str, kind: Any) -> None:
         if self._body_name:
             raise TypeError(

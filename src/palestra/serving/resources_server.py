@@ -3,7 +3,9 @@
 import inspect
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Literal
+
+from fastapi import FastAPI
 
 from palestra.errors import VerifierError
 from palestra.profiling import aggregate_metrics
@@ -20,6 +22,10 @@ from palestra.serving.endpoints import Endpoint
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.tools import is_tool, tool_schema
 
+ReverifyMode = Literal["stateless", "unsupported", "unknown"]
+"""Whether `verify` can score a stored response, whose session is gone: `stateless` when it needs
+nothing but its request, `unsupported` when it cannot do without the live session."""
+
 
 class ResourcesServerConfig(ServerConfig):
     """Settings of an environment; add your own as fields of a subclass."""
@@ -32,6 +38,9 @@ class ResourcesServer(Server):
     """
 
     config: ResourcesServerConfig
+
+    reverify_mode: ClassVar[ReverifyMode] = "unknown"
+    """Declare it when `verify` takes the session; one that does not is `stateless` by itself."""
 
     async def seed_session(self, body: Any, *args: Any, **kwargs: Any) -> Any:
         """Prepare the session from the task row, before the first model call.
@@ -98,6 +107,23 @@ class ResourcesServer(Server):
                 for name, method in self._tool_methods.items()
             ),
         ]
+
+    def setup_webserver(self) -> FastAPI:
+        """The app, which also says whether stored responses can be verified again."""
+        app = super().setup_webserver()
+        app.add_api_route("/reverify_mode", self._report_reverify_mode, methods=["GET"])
+        return app
+
+    async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
+        return {"reverify_mode": self._reverify_mode()}
+
+    def _reverify_mode(self) -> ReverifyMode:
+        verify = self.typed_endpoint("/verify")
+        undeclared = self.reverify_mode == "unknown"
+        # What it cannot reach it cannot depend on.
+        if undeclared and verify is not None and not verify.wants_session:
+            return "stateless"
+        return self.reverify_mode
 
     def _check_reward(self, result: Any) -> None:
         """A reward that is no finite number never leaves the environment."""
