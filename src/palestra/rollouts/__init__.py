@@ -5,11 +5,12 @@ once, as a scored row or as a typed failure.
 """
 
 from palestra.rollouts.accounting import Accounting, AccountingError
-from palestra.rollouts.collect import Collector, Limits, Progress
+from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
+from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.results import Failed, Scored
 from palestra.rollouts.row_checks import check_rows
@@ -24,12 +25,14 @@ __all__ = [
     "Collected",
     "Collector",
     "Failed",
+    "InFlight",
     "InputFile",
     "Journal",
     "JournalFailed",
     "Limits",
     "Manifest",
     "Materialized",
+    "Observer",
     "PreparedRun",
     "Progress",
     "PromptTemplate",

@@ -1,17 +1,18 @@
 """One collection from start to finish."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from palestra.errors import CallError, InputDataError, PalestraError
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.aggregate import aggregate
-from palestra.rollouts.collect import Collector, Limits, Progress
+from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard
+from palestra.rollouts.progress import Observer, Progress
 from palestra.rollouts.settings import CollectSettings
 from palestra.transport import ServerClient
 
@@ -36,6 +37,7 @@ async def run(
     client: ServerClient,
     *,
     on_start: Callable[[Progress], None] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Collected:
     """Run what remains of `prepared`, which has begun; account for it, and aggregate.
 
@@ -52,7 +54,7 @@ async def run(
     try:
         with Journal(prepared.paths) as journal:
             _confirm(prepared)
-            collector = Collector(client, journal, accounting, limits=limits)
+            collector = Collector(client, journal, accounting, limits=limits, observers=observers)
             if on_start is not None:
                 on_start(collector.progress)
             await collector.collect(
