@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -17,7 +17,7 @@ from palestra.cli.console import notice, say, warn_all
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.progress import choose_kind
 from palestra.cli.reaching import OwnFleet
-from palestra.cli.settings import existing_path, load
+from palestra.cli.settings import concurrency, existing_path, load
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
 from palestra.errors import ConfigError, InputDataError, PalestraError
 from palestra.rollouts import CollectSettings, InputFile
@@ -36,7 +36,7 @@ class EvalArgs:
     limit: int | None = None
     repeats: int = 1
     output: Path | None = None
-    concurrency: int | None = None
+    concurrency: str | None = None
     seed: int = 0
     rows: Mapping[str, str] = field(default_factory=dict)
     max_output_tokens: int | None = None
@@ -92,6 +92,13 @@ async def _collect(
             with contextlib.suppress(OSError):
                 tasks.parent.rmdir()
         raise
+
+
+def _concurrency(given: str | None) -> int | Literal["auto"] | None:
+    try:
+        return concurrency(given)
+    except ValueError as error:
+        raise ConfigError(f"--concurrency {given}: {error}") from None
 
 
 def _write_tasks(target: Target, path: Path) -> bool:
@@ -277,7 +284,7 @@ def _settings(
         agent_name=agents[0].name if agents else None,
         limit=args.limit,
         num_repeats=args.repeats,
-        num_samples_in_parallel=args.concurrency,
+        num_samples_in_parallel=_concurrency(args.concurrency),
         responses_create_params=params,
         overwrite=args.overwrite,
         resume_from_cache=args.resume,

@@ -94,7 +94,8 @@ def collect(
         bool | None, typer.Option(help="Seed each rollout with its index.")
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", help="Rollouts in flight; default no bound.")
+        str | None,
+        typer.Option("--concurrency", help="Rollouts in flight, or auto; default no bound."),
     ] = None,
     prompt_config: Annotated[
         str | None, typer.Option(help="YAML template that makes the input from row fields.")
@@ -199,7 +200,7 @@ def evaluate(
         Path | None, typer.Option(help="Where scored rows go; default a new folder in runs/.")
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(help="Rollouts in flight; default no bound.")
+        str | None, typer.Option(help="Rollouts in flight, or auto; default no bound.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of tasks made on demand.")] = 0,
     rows: Annotated[

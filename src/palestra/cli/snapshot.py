@@ -100,7 +100,7 @@ class Meter:
             failed=failed,
             classes=_classes(progress),
             in_flight=len(progress.in_flight),
-            limit=None,
+            limit=progress.limit.limit if progress.limit is not None else None,
             rate=rate,
             overall_rate=overall,
             left_s=left / pace if left and pace else None,

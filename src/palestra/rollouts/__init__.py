@@ -16,9 +16,10 @@ from palestra.rollouts.results import Failed, Scored
 from palestra.rollouts.row_checks import check_rows
 from palestra.rollouts.run import Collected, first_cause, run
 from palestra.rollouts.semantics import semantics_of
-from palestra.rollouts.settings import CollectSettings, InputFile, RunPaths, Shard
+from palestra.rollouts.settings import AUTO, CollectSettings, InputFile, RunPaths, Shard
 
 __all__ = [
+    "AUTO",
     "Accounting",
     "AccountingError",
     "CollectSettings",

@@ -16,6 +16,7 @@ from palestra.errors import (
     RowIdentity,
 )
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.admission import Admission
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
@@ -50,19 +51,23 @@ class Collector:
         limits: Limits,
         run_id: str = "",
         observers: Sequence[Observer] = (),
+        admission: Admission | None = None,
     ) -> None:
         self._client = client
         self._journal = journal
         self._accounting = accounting
         self._limits = limits
         self._run_id = run_id
-        self._observers = tuple(observers)
+        self._admission = admission
+        # What is not there costs nothing: the tuple is empty then.
+        self._observers = (*observers, admission) if admission is not None else tuple(observers)
         self.progress = Progress(
             accounting,
             done_before=accounting.scored + accounting.failed,
             tokens_before=accounting.output_tokens,
             retries=client.retries,
             max_attempts=limits.max_attempts,
+            limit=admission.limit if admission is not None else None,
         )
 
     async def collect(
@@ -81,17 +86,23 @@ class Collector:
         workers = min(count, self._limits.in_flight or count)
         done = asyncio.Event()
 
+        async def one(row: Mapping[str, Any]) -> None:
+            key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+            await self._rollout(row, key, first=1 + spent.get(key, 0))
+
         async def worker() -> None:
             # The shared iterator is the back-pressure: a row is read when it can run.
             for row in pending:
-                key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
-                await self._rollout(row, key, first=1 + spent.get(key, 0))
+                await one(row)
 
         async with asyncio.TaskGroup() as tasks:
             syncing = tasks.create_task(self._sync(done), name="journal sync")
-            async with asyncio.TaskGroup() as running:
-                for _ in range(workers):
-                    running.create_task(worker())
+            if self._admission is not None:
+                await self._admission.run(pending, one)
+            else:
+                async with asyncio.TaskGroup() as running:
+                    for _ in range(workers):
+                        running.create_task(worker())
             done.set()
             await syncing
 

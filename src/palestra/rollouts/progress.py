@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.results import Failed, Scored
 from palestra.schema import RolloutKey
 from palestra.transport import Activity, RetryCount
@@ -37,6 +38,8 @@ class Progress:
     retries: RetryCount = field(default_factory=RetryCount)
     """Requests that this process sent again."""
     max_attempts: int = 1
+    limit: ConcurrencyLimit | None = None
+    """How many may be in flight, when that is decided on the way."""
 
 
 class Observer(Protocol):
