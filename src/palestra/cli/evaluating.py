@@ -15,9 +15,9 @@ import orjson
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import notice, say, warn_all
 from palestra.cli.profiling_commands import profile_files
-from palestra.cli.progress import choose_kind
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import concurrency, existing_path, load
+from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
 from palestra.errors import ConfigError, InputDataError, PalestraError
 from palestra.rollouts import CollectSettings, InputFile
@@ -43,6 +43,7 @@ class EvalArgs:
     temperature: float | None = None
     group_by: str | None = None
     progress: str | None = None
+    json_events: str | None = None
     overwrite: bool = False
     resume: bool = False
     rollout_timeout: float = 3600.0
@@ -66,8 +67,8 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     warn_all(config.warnings)
     output = args.output or _new_run(target.name)
     settings = _settings(args, target, config, output)
-    view = choose_kind(args.progress)
-    code = stoppable(_collect(config, target, settings, view), settings)
+    with watching(args.progress, args.json_events) as watch:
+        code = watch.ended(stoppable(_collect(config, target, settings, watch), settings))
     if code not in {0, 1}:
         return code
     say()
@@ -79,12 +80,12 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
 
 
 async def _collect(
-    config: ResolvedConfig, target: Target, settings: CollectSettings, view: str
+    config: ResolvedConfig, target: Target, settings: CollectSettings, watch: Watch
 ) -> int:
     tasks = settings.inputs[0].path
     made = _write_tasks(target, tasks)
     try:
-        return await collect_with(OwnFleet(config), settings, view, metrics=False)
+        return await collect_with(OwnFleet(config), settings, watch, metrics=False)
     except BaseException:
         # A fleet that cannot start, or rows that cannot run, leave nothing behind.
         if made and not settings.output_jsonl_fpath.exists():

@@ -123,6 +123,9 @@ def collect(
         typer.Option(help="Without --input: the configs' datasets of this type."),
     ] = None,
     progress: Annotated[str | None, typer.Option(help="rich, plain or none.")] = None,
+    json_events: Annotated[
+        str | None, typer.Option(help="File for one JSON object per event; - for stdout.")
+    ] = None,
     configs: Configs = None,
     overrides: Overrides = None,
 ) -> None:
@@ -150,6 +153,7 @@ def collect(
         shard=shard,
         split=split,
         progress=progress,
+        json_events=json_events,
     )
     guarded(lambda: collect_rollouts(_with_configs(configs, overrides), ng=False, extra=extra))
 
@@ -213,6 +217,9 @@ def evaluate(
         str | None, typer.Option(help="A field of the rollout rows to group the table by.")
     ] = None,
     progress: Annotated[str | None, typer.Option(help="rich, plain or none.")] = None,
+    json_events: Annotated[
+        str | None, typer.Option(help="File for one JSON object per event; - for stdout.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite")] = False,
     resume: Annotated[bool, typer.Option("--resume")] = False,
     rollout_timeout: Annotated[
@@ -238,6 +245,7 @@ def evaluate(
             temperature=temperature,
             group_by=group_by,
             progress=progress,
+            json_events=json_events,
             overwrite=overwrite,
             resume=resume,
             rollout_timeout=rollout_timeout,

@@ -58,6 +58,7 @@ class CollectArgs(BaseModel):
     on_stale: Literal["error", "restart"] = "error"
     shard: str | None = None
     progress: str | None = None
+    json_events: str | None = None
 
     @field_validator("input_jsonl_fpath")
     @classmethod
@@ -83,7 +84,7 @@ class CollectArgs(BaseModel):
 
         Raises ConfigError when there is nothing to collect over.
         """
-        values = self.model_dump(exclude={"progress", "input_jsonl_fpath", "split"})
+        values = self.model_dump(exclude={"progress", "json_events", "input_jsonl_fpath", "split"})
         values["inputs"] = self._inputs(config)
         values["shard"] = Shard.parse(self.shard) if self.shard else None
         values["output_jsonl_fpath"] = Path(self.output_jsonl_fpath).absolute()

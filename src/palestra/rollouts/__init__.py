@@ -6,6 +6,7 @@ once, as a scored row or as a typed failure.
 
 from palestra.rollouts.accounting import Accounting, AccountingError
 from palestra.rollouts.collect import Collector, Limits
+from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize
@@ -25,6 +26,7 @@ __all__ = [
     "CollectSettings",
     "Collected",
     "Collector",
+    "EventFile",
     "Failed",
     "InFlight",
     "InputFile",
@@ -37,6 +39,7 @@ __all__ = [
     "PreparedRun",
     "Progress",
     "PromptTemplate",
+    "RolloutEvents",
     "RunPaths",
     "Scored",
     "Shard",
@@ -49,6 +52,7 @@ __all__ = [
     "first_cause",
     "load_prompt",
     "materialize",
+    "open_for_events",
     "plan",
     "prepare",
     "read_manifest",

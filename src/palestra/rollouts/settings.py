@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from palestra.profiling import ProfilePaths
+
 AUTO: Final = "auto"
 """A bound on rollouts in flight that follows how the endpoint copes."""
-
-from palestra.profiling import ProfilePaths
 
 
 @dataclass(frozen=True, slots=True)
