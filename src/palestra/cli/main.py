@@ -94,7 +94,8 @@ def collect(
         bool | None, typer.Option(help="Seed each rollout with its index.")
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", help="Rollouts in flight; default no bound.")
+        str | None,
+        typer.Option("--concurrency", help="Rollouts in flight, or auto; default no bound."),
     ] = None,
     prompt_config: Annotated[
         str | None, typer.Option(help="YAML template that makes the input from row fields.")
@@ -122,6 +123,9 @@ def collect(
         typer.Option(help="Without --input: the configs' datasets of this type."),
     ] = None,
     progress: Annotated[str | None, typer.Option(help="rich, plain or none.")] = None,
+    json_events: Annotated[
+        str | None, typer.Option(help="File for one JSON object per event; - for stdout.")
+    ] = None,
     configs: Configs = None,
     overrides: Overrides = None,
 ) -> None:
@@ -149,6 +153,7 @@ def collect(
         shard=shard,
         split=split,
         progress=progress,
+        json_events=json_events,
     )
     guarded(lambda: collect_rollouts(_with_configs(configs, overrides), ng=False, extra=extra))
 
@@ -233,7 +238,7 @@ def evaluate(
         Path | None, typer.Option(help="Where scored rows go; default a new folder in runs/.")
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(help="Rollouts in flight; default no bound.")
+        str | None, typer.Option(help="Rollouts in flight, or auto; default no bound.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of tasks made on demand.")] = 0,
     rows: Annotated[
@@ -246,6 +251,9 @@ def evaluate(
         str | None, typer.Option(help="A field of the rollout rows to group the table by.")
     ] = None,
     progress: Annotated[str | None, typer.Option(help="rich, plain or none.")] = None,
+    json_events: Annotated[
+        str | None, typer.Option(help="File for one JSON object per event; - for stdout.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite")] = False,
     resume: Annotated[bool, typer.Option("--resume")] = False,
     rollout_timeout: Annotated[
@@ -271,6 +279,7 @@ def evaluate(
             temperature=temperature,
             group_by=group_by,
             progress=progress,
+            json_events=json_events,
             overwrite=overwrite,
             resume=resume,
             rollout_timeout=rollout_timeout,

@@ -1,18 +1,22 @@
 """One collection from start to finish."""
 
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from palestra.errors import CallError, InputDataError, PalestraError
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.admission import Admission
 from palestra.rollouts.aggregate import aggregate
-from palestra.rollouts.collect import Collector, Limits, Progress
+from palestra.rollouts.collect import Collector, Limits
+from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard
-from palestra.rollouts.settings import CollectSettings
+from palestra.rollouts.progress import Observer, Progress
+from palestra.rollouts.settings import AUTO, CollectSettings
 from palestra.transport import ServerClient
 
 
@@ -36,6 +40,7 @@ async def run(
     client: ServerClient,
     *,
     on_start: Callable[[Progress], None] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Collected:
     """Run what remains of `prepared`, which has begun; account for it, and aggregate.
 
@@ -44,7 +49,7 @@ async def run(
     """
     accounting = prepared.accounting
     limits = Limits(
-        in_flight=settings.num_samples_in_parallel,
+        in_flight=settings.bound,
         rollout_timeout_s=settings.rollout_timeout,
         max_attempts=settings.max_attempts,
         attempt_pause_s=settings.attempt_pause_s,
@@ -52,7 +57,14 @@ async def run(
     try:
         with Journal(prepared.paths) as journal:
             _confirm(prepared)
-            collector = Collector(client, journal, accounting, limits=limits)
+            collector = Collector(
+                client,
+                journal,
+                accounting,
+                limits=limits,
+                observers=observers,
+                admission=_admission(prepared, settings, client),
+            )
             if on_start is not None:
                 on_start(collector.progress)
             await collector.collect(
@@ -75,6 +87,15 @@ async def run(
         except TimeoutError:
             problem = "the environment did not answer in time"
     return Collected(accounting, tuple(metrics), problem)
+
+
+def _admission(
+    prepared: PreparedRun, settings: CollectSettings, client: ServerClient
+) -> Admission | None:
+    if settings.num_samples_in_parallel != AUTO:
+        return None
+    limit = ConcurrencyLimit(prepared.remaining, now=time.monotonic())
+    return Admission(limit, client.retries)
 
 
 def first_cause(error: BaseException) -> BaseException:
