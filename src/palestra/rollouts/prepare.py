@@ -146,8 +146,8 @@ def _resume(
                 + "\n  ".join(_changes(old, new)),
                 hint="start again with --overwrite, or give back what was changed",
             )
-        if not paths.materialized_inputs.exists():
-            made.path.replace(paths.materialized_inputs)
+        # Also over those that are there: a crash of the machine may have cut them.
+        made.path.replace(paths.materialized_inputs)
     finally:
         made.path.unlink(missing_ok=True)
     notices = [
