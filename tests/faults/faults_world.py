@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,8 @@ class World:
 
     folder: Path
     base_url: str = "http://127.0.0.1:9/v1"
-    environment: dict[str, str] = field(default_factory=dict)
+    steadily: bool = False
+    """Whether its environment never breaks."""
 
     @classmethod
     def make(cls, folder: Path, **fields: Any) -> "World":
@@ -80,7 +81,7 @@ class World:
             "PYTHONPATH": os.pathsep.join(paths),
             "PALESTRA_RUN_DIR": str(self.folder / ".run"),
             "COLUMNS": "200",
-            **self.environment,
+            **({"FAULTS_ONLY": "fine"} if self.steadily else {}),
         }
 
     def policy(self) -> list[str]:
@@ -90,6 +91,14 @@ class World:
             "++policy_model_name=tiny",
             # No fleet that runs elsewhere on this machine is ours.
             "++head_server.port=0",
+        ]
+
+    def steady(self, *arguments: str, name: str = "run") -> list[str]:
+        """A collection in which nothing breaks by itself, one rollout a task."""
+        return [
+            *("collect", "--config", "configs/steady.yaml", *self.policy()),
+            *("--agent", "steady_agent", "--input", "tasks.jsonl", "--output", f"{name}.jsonl"),
+            *arguments,
         ]
 
     def run(self, *arguments: str, timeout_s: float = 50) -> Done:
