@@ -8,7 +8,7 @@ import pytest
 from scripted_runs import SEMANTICS, paths, prepared, read_rows, task, write_rows
 
 from palestra.errors import InputDataError
-from palestra.rollouts import PreparedRun, StaleRun
+from palestra.rollouts import JournalFailed, PreparedRun, StaleRun
 from palestra.schema import RolloutKey, key_of
 
 
@@ -258,3 +258,12 @@ def test_a_refused_resume_changes_nothing(folder: Path) -> None:
     stale(folder, limit=1)
 
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_manifest_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
+    (folder / "run_manifest.json.tmp").mkdir()
+    before = names(folder)
+    with pytest.raises(JournalFailed, match=r"run_manifest\.json: Is a directory"):
+        prepared(folder)
+
+    assert names(folder) == before

@@ -1,5 +1,6 @@
 """Before the first rollout: what exists on disk, what is asked for, and what remains to run."""
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,11 +80,17 @@ def prepare(
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
         )
     made = materialize(settings, paths.new_inputs, agents=agents)
-    # Only now, when nothing can be wrong with the new run any more.
-    notices = _move_aside(existing)
     manifest = Manifest(made.input_digest, semantics, made.rollouts, made.tasks, version)
-    manifest.write(paths.manifest)
-    made.path.replace(paths.materialized_inputs)
+    try:
+        # Only now, when nothing can be wrong with the new run any more.
+        notices = _move_aside(existing)
+        manifest.write(paths.manifest)
+        made.path.replace(paths.materialized_inputs)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            made.path.unlink()
+        remove_empty(made.made_folders)
+        raise
     return PreparedRun(
         paths,
         manifest,
