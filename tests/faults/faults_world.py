@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,9 @@ EXTRA_S = 10.0
 def long_run(name: str, quick: int) -> int:
     """How many trials: `quick`, unless the environment variable `name` says otherwise."""
     return int(os.environ.get(name) or quick)
+
+
+Limits = Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -93,19 +96,19 @@ class World:
             "++head_server.port=0",
         ]
 
-    def steady(self, *arguments: str, name: str = "run") -> list[str]:
+    def steady(self, *arguments: str, output: str = "run.jsonl") -> list[str]:
         """A collection in which nothing breaks by itself, one rollout a task."""
         return [
             *("collect", "--config", "configs/steady.yaml", *self.policy()),
-            *("--agent", "steady_agent", "--input", "tasks.jsonl", "--output", f"{name}.jsonl"),
+            *("--agent", "steady_agent", "--input", "tasks.jsonl", "--output", output),
             *arguments,
         ]
 
-    def run(self, *arguments: str, timeout_s: float = 50) -> Done:
-        """Run `palestra` to its end, which must come in time."""
+    def run(self, *arguments: str, timeout_s: float = 50, limits: Limits = ()) -> Done:
+        """Run `palestra` to its end, which must come in time; `limits` are those of `prlimit`."""
         started = time.monotonic()
         done = subprocess.run(
-            [PALESTRA, *arguments],
+            [*(["prlimit", *limits, "--"] if limits else []), PALESTRA, *arguments],
             cwd=self.folder,
             env=self.env(),
             capture_output=True,
@@ -146,11 +149,11 @@ class World:
     def sorted_lines(self, name: str) -> list[bytes]:
         return sorted((self.folder / name).read_bytes().splitlines(keepends=True))
 
-    def outputs(self, stem: str = "run") -> dict[str, bytes]:
-        """What the run named `stem` has on disk."""
+    def outputs(self) -> dict[str, bytes]:
+        """What the run has on disk."""
         return {
             path.name: path.read_bytes()
-            for path in sorted(self.folder.glob(f"{stem}*"))
+            for path in sorted(self.folder.glob("run*"))
             if path.is_file()
         }
 
