@@ -6,6 +6,7 @@ can leave is a torn last line, which `repair` drops on the next start.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -155,5 +156,6 @@ def write_whole(path: Path, value: object) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink()
         raise JournalFailed(f"{path}: {error.strerror}") from error

@@ -61,8 +61,9 @@ class ResourcesServer(Server):
         """The verify response for `body`: the same fields, the reward, and what you report."""
         fields = {**body.__dict__, **(body.model_extra or {}), **reported, "reward": reward}
         given = body.model_fields_set | reported.keys() | {"reward"}
+        # In the order of the fields: that of a set changes from one process to the next.
         return VerifyResponse.model_construct(
-            given, **{name: fields[name] for name in given if name in fields}
+            given, **{name: value for name, value in fields.items() if name in given}
         )
 
     def tools(self) -> dict[str, dict[str, Any]]:
