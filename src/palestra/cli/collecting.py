@@ -44,7 +44,7 @@ def collect(
     args = args_from(CollectArgs, config.tree)
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = args.settings(config, overwrite=True if ng and not args.resume_from_cache else None)
-    with watching(args.progress, args.json_events) as watch:
+    with watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch:
         if own_fleet:
             main = collect_with(OwnFleet(config), settings, watch)
         else:

@@ -19,6 +19,7 @@ from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
+from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
     "CHECK_PATH",
@@ -34,6 +35,8 @@ __all__ = [
     "ForeignFleet",
     "FunctionServer",
     "HeadAddress",
+    "Lag",
+    "LagLog",
     "ModelServer",
     "ModelServerConfig",
     "NoFleet",
@@ -46,6 +49,7 @@ __all__ = [
     "ServerStatus",
     "Session",
     "State",
+    "Watchdog",
     "attach",
     "check_head_port",
     "environment",
@@ -60,4 +64,5 @@ __all__ = [
     "summary_line",
     "tool",
     "tool_schema",
+    "watchdog_threshold_s",
 ]
