@@ -39,6 +39,8 @@ class Watch:
     lag_threshold_s: float = 0.0
     """From how long on a block of the event loop is told; 0 does not watch."""
     lags: LagLog = field(default_factory=lambda: LagLog(notice))
+    most_in_flight: int | None = None
+    """How many rollouts at once the process can have, when their number is decided on the way."""
     accounting: Accounting | None = None
     """Of the collection, once it has begun."""
 
@@ -118,7 +120,14 @@ async def watched(
     showing = asyncio.create_task(show(), name="view")
     observers = [RolloutEvents(watch.events)] if watch.events is not None else []
     try:
-        return await run(prepared, settings, client, on_start=begun.put_nowait, observers=observers)
+        return await run(
+            prepared,
+            settings,
+            client,
+            on_start=begun.put_nowait,
+            observers=observers,
+            most=watch.most_in_flight,
+        )
     except BaseException:
         await _end(showing)
         if prepared.paths.manifest.exists():

@@ -16,7 +16,7 @@ from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerCo
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
-from palestra.serving.sockets import raise_descriptor_limit
+from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
@@ -24,6 +24,7 @@ from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_
 __all__ = [
     "CHECK_PATH",
     "EMBEDDED",
+    "LOOPBACK",
     "PROCESS",
     "REMOTE",
     "SESSION_ID_KEY",
