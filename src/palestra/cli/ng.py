@@ -102,6 +102,22 @@ def reward_profile() -> NoReturn:
     )
 
 
+def aggregate_rollouts() -> NoReturn:
+    """`ng_aggregate_rollouts`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.merging import aggregate_rollouts as aggregate
+
+        return aggregate(overrides)
+
+    _command(
+        "ng_aggregate_rollouts",
+        "merge shards and aggregate the metrics of the whole (+input_glob, +output_jsonl_fpath, "
+        "+merge_shards, +allow_partial_rollouts)",
+        call,
+    )
+
+
 def version() -> NoReturn:
     """`ng_version`."""
 

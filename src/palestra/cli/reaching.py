@@ -15,7 +15,7 @@ import yaml
 from palestra.cli.console import notice
 from palestra.cli.endpoints import ask_endpoints, wait_for_endpoints
 from palestra.cli.fleet_commands import show_instances
-from palestra.cli.meaning import instances_meaning
+from palestra.cli.meaning import servers_meaning
 from palestra.config import ResolvedConfig, config_from_tree
 from palestra.errors import ConfigError, PalestraError, RunFailed
 from palestra.rollouts import differences, first_cause
@@ -52,8 +52,8 @@ class FleetChoice(Protocol):
     def config(self) -> ResolvedConfig:
         """What it is made of."""
 
-    def open(self) -> contextlib.AbstractAsyncContextManager[Reachable]:
-        """Reach it, once its servers and their endpoints answer."""
+    def open(self, *, models: bool = True) -> contextlib.AbstractAsyncContextManager[Reachable]:
+        """Reach it, once its servers answer and, if `models` are needed, their endpoints do."""
 
 
 @final
@@ -64,7 +64,7 @@ class OwnFleet:
     config: ResolvedConfig
 
     @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[Reachable]:
+    async def open(self, *, models: bool = True) -> AsyncIterator[Reachable]:
         """Start every server, and wait for their endpoints."""
         fleet = Fleet(
             self.config,
@@ -74,7 +74,8 @@ class OwnFleet:
         async with fleet:
             show_instances(fleet.instances.values())
             try:
-                await wait_for_endpoints(fleet)
+                if models:
+                    await wait_for_endpoints(fleet)
             except ExceptionGroup as group:
                 raise first_cause(group) from None
             yield Reachable(client=fleet.client, watch=fleet.watch)
@@ -92,12 +93,13 @@ class RunningFleet:
     """The command's configuration: its token and its client settings."""
 
     @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[Reachable]:
+    async def open(self, *, models: bool = True) -> AsyncIterator[Reachable]:
         """Ask its model servers for their endpoints."""
         token = str(self.own.tree.get("fleet_token") or "")
         client = server_client(self.attached.targets(), self.own.tree, token=token, http=self.http)
         try:
-            await ask_endpoints(client, self.own)
+            if models:
+                await ask_endpoints(client, self.own)
         except ExceptionGroup as group:
             raise first_cause(group) from None
         yield Reachable(client=client, watch=self._gone)
@@ -168,8 +170,12 @@ def _check_same(fleet: RunningFleet) -> None:
 
     Rewards would be those of the fleet, whatever the command was told.
     """
-    asked: dict[str, Any] = instances_meaning(fleet.own)
-    runs = {name: block for name, block in instances_meaning(fleet.config).items() if name in asked}
+    asked: dict[str, Any] = servers_meaning(fleet.own)["servers"]
+    runs = {
+        name: block
+        for name, block in servers_meaning(fleet.config)["servers"].items()
+        if name in asked
+    }
     found = differences(runs, asked)
     if found:
         raise ConfigError(

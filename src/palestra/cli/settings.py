@@ -1,6 +1,6 @@
 """From a resolved configuration to a command's typed settings; one path for both front ends."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -136,7 +136,32 @@ class ProfileArgs(BaseModel):
     group_by: str | None = None
 
 
-COMMAND_SETTINGS = frozenset({*CollectArgs.model_fields, *ProfileArgs.model_fields, "wait"})
+class AggregateArgs(BaseModel):
+    """What `ng_aggregate_rollouts` takes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    input_glob: str | list[str]
+    output_jsonl_fpath: str
+    merge_shards: bool = True
+    allow_partial_rollouts: bool = False
+
+    @property
+    def shards(self) -> list[str]:
+        """The globs, files or folders of the list."""
+        if isinstance(self.input_glob, list):
+            return self.input_glob
+        return [item.strip() for item in self.input_glob.split(",") if item.strip()]
+
+
+COMMAND_SETTINGS = frozenset(
+    {
+        *CollectArgs.model_fields,
+        *ProfileArgs.model_fields,
+        *AggregateArgs.model_fields,
+        "wait",
+    }
+)
 """Top-level keys that are settings of some command: its users pass one set to several."""
 
 Args = TypeVar("Args", bound=BaseModel)
@@ -148,10 +173,12 @@ def load(
     ng: bool,
     extra: Mapping[str, Any] | None = None,
     require_all: bool = True,
+    required: Collection[str] | None = None,
 ) -> ResolvedConfig:
     """The configuration of one command.
 
-    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings.
+    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings. `required`: the
+    only instances whose settings need values, when the command starts no others.
     """
     return load_config(
         overrides=overrides,
@@ -160,6 +187,7 @@ def load(
         known=COMMAND_SETTINGS,
         refuse_unknown=not ng,
         require_all=require_all,
+        required=required,
     )
 
 

@@ -10,6 +10,15 @@ from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize
+from palestra.rollouts.merging import (
+    Completeness,
+    MergeFailed,
+    MergeIncomplete,
+    MergePlan,
+    OtherRun,
+    merge,
+    plan_merge,
+)
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
@@ -26,6 +35,7 @@ __all__ = [
     "CollectSettings",
     "Collected",
     "Collector",
+    "Completeness",
     "EventFile",
     "Failed",
     "InFlight",
@@ -35,7 +45,11 @@ __all__ = [
     "Limits",
     "Manifest",
     "Materialized",
+    "MergeFailed",
+    "MergeIncomplete",
+    "MergePlan",
     "Observer",
+    "OtherRun",
     "PreparedRun",
     "Progress",
     "PromptTemplate",
@@ -52,8 +66,10 @@ __all__ = [
     "first_cause",
     "load_prompt",
     "materialize",
+    "merge",
     "open_for_events",
     "plan",
+    "plan_merge",
     "prepare",
     "read_manifest",
     "repair",

@@ -37,7 +37,7 @@ class Journal:
         try:
             self._scored = self._paths.output.open("ab", buffering=0)
             self._failures = self._paths.failures.open("ab", buffering=0)
-            _hold(self._scored, self._paths.output)
+            hold(self._scored, self._paths.output)
         except OSError as error:
             self._close()
             raise InputDataError(f"{error.filename}: {error.strerror}") from error
@@ -94,10 +94,10 @@ def check_free(path: Path) -> None:
     """Raise InputDataError when another collection is writing to `path` right now."""
     if path.is_file():
         with path.open("ab") as file:
-            _hold(file, path)
+            hold(file, path)
 
 
-def _hold(file: IO[bytes], path: Path) -> None:
+def hold(file: IO[bytes], path: Path) -> None:
     """Be the one writer, until the file is closed."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

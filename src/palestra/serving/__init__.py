@@ -13,7 +13,7 @@ from palestra.serving.head import check_head_port, head_server
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
-from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
+from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
@@ -43,6 +43,7 @@ __all__ = [
     "NoFleet",
     "ResourcesServer",
     "ResourcesServerConfig",
+    "ReverifyMode",
     "RunningInstance",
     "Server",
     "ServerConfig",
