@@ -7,6 +7,7 @@ from typing import Any
 
 import palestra
 from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.descriptors import check_descriptors, most_in_flight
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
@@ -44,7 +45,7 @@ def collect(
     args = args_from(CollectArgs, config.tree)
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = args.settings(config, overwrite=True if ng and not args.resume_from_cache else None)
-    with watching(args.progress, args.json_events) as watch:
+    with watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch:
         if own_fleet:
             main = collect_with(OwnFleet(config), settings, watch)
         else:
@@ -83,7 +84,7 @@ async def collect_with(
     What is wrong with the rows or with an earlier run is said before any server starts, and
     until the first rollout nothing of an earlier run is touched.
     """
-    raise_descriptor_limit()
+    open_files = raise_descriptor_limit()
     agents = [i for i in choice.config.instances.values() if i.type == ServerType.AGENT]
     planned = await asyncio.to_thread(
         plan,
@@ -100,6 +101,10 @@ async def collect_with(
                 for agent in agents
             }
             await check_rows(planned, fleet.client, environments)
+            targets = fleet.client.targets.values()
+            if warning := check_descriptors(settings, planned.remaining, targets, open_files):
+                notice(f"warning: {warning}")
+            watch.most_in_flight = most_in_flight(targets, open_files)
             prepared = await asyncio.to_thread(begin, planned)
             _introduce(prepared)
             collected = await unless(

@@ -21,7 +21,7 @@ from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
 from palestra.errors import ConfigError, InputDataError, PalestraError
 from palestra.rollouts import CollectSettings, InputFile
-from palestra.serving import load_environment
+from palestra.serving import load_environment, watchdog_threshold_s
 
 LOCAL = "local"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -67,7 +67,8 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     warn_all(config.warnings)
     output = args.output or _new_run(target.name)
     settings = _settings(args, target, config, output)
-    with watching(args.progress, args.json_events) as watch:
+    threshold_s = watchdog_threshold_s(config.tree)
+    with watching(args.progress, args.json_events, lag_threshold_s=threshold_s) as watch:
         code = watch.ended(stoppable(_collect(config, target, settings, watch), settings))
     if code not in {0, 1}:
         return code

@@ -60,19 +60,24 @@ async def live_view(kind: str, progress: Progress) -> AsyncIterator[None]:
 async def _lines(meter: "Meter") -> AsyncIterator[None]:
     from palestra.cli.frames import plain_line
 
+    done = -1
+
     async def show() -> None:
+        nonlocal done
         elapsed = 0.0
         while True:
             await asyncio.sleep(plain_pause_s(elapsed))
             now = meter.read()
-            elapsed = now.elapsed_s
+            elapsed, done = now.elapsed_s, now.done
             notice(plain_line(now))
 
     try:
         async with _running(show):
             yield
     finally:
-        notice(plain_line(meter.read()))
+        end = meter.read()
+        if end.in_flight or end.done != done:
+            notice(plain_line(end))
 
 
 @contextlib.asynccontextmanager

@@ -59,6 +59,7 @@ class CollectArgs(BaseModel):
     shard: str | None = None
     progress: str | None = None
     json_events: str | None = None
+    watchdog: float = Field(default=0.5, ge=0)
 
     @field_validator("input_jsonl_fpath")
     @classmethod
@@ -84,7 +85,9 @@ class CollectArgs(BaseModel):
 
         Raises ConfigError when there is nothing to collect over.
         """
-        values = self.model_dump(exclude={"progress", "json_events", "input_jsonl_fpath", "split"})
+        values = self.model_dump(
+            exclude={"progress", "json_events", "watchdog", "input_jsonl_fpath", "split"}
+        )
         values["inputs"] = self._inputs(config)
         values["shard"] = Shard.parse(self.shard) if self.shard else None
         values["output_jsonl_fpath"] = Path(self.output_jsonl_fpath).absolute()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, final
 
 import palestra
@@ -23,6 +23,7 @@ from palestra.rollouts import (
     open_for_events,
     run,
 )
+from palestra.serving import Lag, LagLog, Watchdog
 from palestra.transport import ServerClient
 
 PROGRESS_EVENT_EVERY_S: Final = 2.0
@@ -35,6 +36,11 @@ class Watch:
 
     view: str
     events: EventFile | None = None
+    lag_threshold_s: float = 0.0
+    """From how long on a block of the event loop is told; 0 does not watch."""
+    lags: LagLog = field(default_factory=lambda: LagLog(notice))
+    most_in_flight: int | None = None
+    """How many rollouts at once the process can have, when their number is decided on the way."""
     accounting: Accounting | None = None
     """Of the collection, once it has begun."""
 
@@ -44,16 +50,38 @@ class Watch:
             self.events.emit("run_ended", exit=code, message=message, **_accounts(self.accounting))
         return code
 
+    def on_lag(self, lag: Lag) -> None:
+        """The event loop was blocked, or still is."""
+        self.lags(lag)
+        if self.events is not None:
+            blamed = lag.blamed
+            self.events.emit(
+                "lag",
+                lasted_s=round(lag.lasted_s, 3),
+                server=blamed.server if blamed is not None else "",
+                where=blamed.where if blamed is not None else "",
+                message=lag.message,
+                over=lag.over,
+            )
+
+    def watchdog(self) -> contextlib.AbstractAsyncContextManager[object]:
+        """A watchdog that tells this, unless it is turned off."""
+        if self.lag_threshold_s <= 0:
+            return contextlib.nullcontext()
+        return Watchdog(self.on_lag, threshold_s=self.lag_threshold_s)
+
 
 @contextlib.contextmanager
-def watching(progress: str | None, json_events: str | None) -> Iterator[Watch]:
+def watching(
+    progress: str | None, json_events: str | None, *, lag_threshold_s: float = 0.0
+) -> Iterator[Watch]:
     """Open what a command shows its collection with; the block ends with `Watch.ended`.
 
     Raises ConfigError for a view that is unknown, and for events that cannot be written.
     """
     view = choose_kind(progress)
     if json_events is None:
-        yield Watch(view)
+        yield Watch(view, lag_threshold_s=lag_threshold_s)
         return
     with contextlib.ExitStack() as stack:
         fd = open_for_events(json_events)
@@ -63,7 +91,7 @@ def watching(progress: str | None, json_events: str | None) -> Iterator[Watch]:
         events = stack.enter_context(
             EventFile(fd, on_problem=lambda text: notice(f"warning: {text}"))
         )
-        watch = Watch(view, events)
+        watch = Watch(view, events, lag_threshold_s)
         try:
             yield watch
         except PalestraError as error:
@@ -82,13 +110,24 @@ async def watched(
 
     async def show() -> None:
         progress = await begun.get()
-        async with live_view(watch.view, progress), _told(watch.events, progress):
+        async with (
+            live_view(watch.view, progress),
+            _told(watch.events, progress),
+            watch.watchdog(),
+        ):
             await asyncio.Event().wait()
 
     showing = asyncio.create_task(show(), name="view")
     observers = [RolloutEvents(watch.events)] if watch.events is not None else []
     try:
-        return await run(prepared, settings, client, on_start=begun.put_nowait, observers=observers)
+        return await run(
+            prepared,
+            settings,
+            client,
+            on_start=begun.put_nowait,
+            observers=observers,
+            most=watch.most_in_flight,
+        )
     except BaseException:
         await _end(showing)
         if prepared.paths.manifest.exists():
@@ -96,6 +135,8 @@ async def watched(
         raise
     finally:
         await _end(showing)
+        if summary := watch.lags.summary():
+            notice(summary)
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -148,7 +189,7 @@ async def _tell(events: EventFile, progress: Progress) -> None:
 
 
 def _beginning(prepared: PreparedRun, settings: CollectSettings) -> dict[str, Any]:
-    given = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    given = {known.name: getattr(settings, known.name) for known in fields(settings)}
     shard = settings.shard
     given["inputs"] = [str(file.path) for file in settings.inputs]
     given["shard"] = None if shard is None else asdict(shard)

@@ -41,8 +41,11 @@ async def run(
     *,
     on_start: Callable[[Progress], None] | None = None,
     observers: Sequence[Observer] = (),
+    most: int | None = None,
 ) -> Collected:
     """Run what remains of `prepared`, which has begun; account for it, and aggregate.
+
+    `most`: what a bound that is decided on the way must not exceed.
 
     Raises what ended the collection early (a rejected key, a full disk, a dead server); what
     was recorded until then stays and can be resumed. Nothing recorded leaves no files.
@@ -63,7 +66,7 @@ async def run(
                 accounting,
                 limits=limits,
                 observers=observers,
-                admission=_admission(prepared, settings, client),
+                admission=_admission(prepared, settings, client, most),
             )
             if on_start is not None:
                 on_start(collector.progress)
@@ -90,11 +93,13 @@ async def run(
 
 
 def _admission(
-    prepared: PreparedRun, settings: CollectSettings, client: ServerClient
+    prepared: PreparedRun, settings: CollectSettings, client: ServerClient, most: int | None
 ) -> Admission | None:
     if settings.num_samples_in_parallel != AUTO:
         return None
-    limit = ConcurrencyLimit(prepared.remaining, now=time.monotonic())
+    limit = ConcurrencyLimit(
+        min(prepared.remaining, most or prepared.remaining), now=time.monotonic()
+    )
     return Admission(limit, client.retries)
 
 

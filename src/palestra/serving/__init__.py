@@ -16,13 +16,15 @@ from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerCo
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
-from palestra.serving.sockets import raise_descriptor_limit
+from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
+from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
     "CHECK_PATH",
     "EMBEDDED",
+    "LOOPBACK",
     "PROCESS",
     "REMOTE",
     "SESSION_ID_KEY",
@@ -34,6 +36,8 @@ __all__ = [
     "ForeignFleet",
     "FunctionServer",
     "HeadAddress",
+    "Lag",
+    "LagLog",
     "ModelServer",
     "ModelServerConfig",
     "NoFleet",
@@ -47,6 +51,7 @@ __all__ = [
     "ServerStatus",
     "Session",
     "State",
+    "Watchdog",
     "attach",
     "check_head_port",
     "environment",
@@ -61,4 +66,5 @@ __all__ = [
     "summary_line",
     "tool",
     "tool_schema",
+    "watchdog_threshold_s",
 ]
