@@ -63,13 +63,14 @@ class Journal:
         file = self._scored if isinstance(result, Scored) else self._failures
         if file is None:
             raise JournalFailed("the journal is not open")
-        start = os.fstat(file.fileno()).st_size
         data = result.line + b"\n"
+        written = 0
         try:
-            written = 0
             while written < len(data):
                 written += file.write(data[written:])
         except OSError as error:
+            # One writer: what stands in front of the half-written row is all that there was.
+            start = os.fstat(file.fileno()).st_size - written
             _forget(file, start)
             raise JournalFailed(
                 f"{file.name}: {error.strerror} after {start} bytes",
