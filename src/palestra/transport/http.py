@@ -13,7 +13,7 @@ from typing import Any, Protocol, final
 
 import aiohttp
 
-from palestra.errors import DeadlineExceeded, InfraError
+from palestra.errors import DeadlineExceeded, InfraError, WrongSetting
 
 CONNECTOR_LIMIT = 102_400
 CONNECTOR_LIMIT_PER_HOST = 1024
@@ -51,7 +51,9 @@ class HttpTransport(Protocol):
         cookies: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> HttpReply:
-        """Raises `ConnectionFailed` when no answer came and `DeadlineExceeded` after `timeout_s`."""
+        """Raises `ConnectionFailed` when no answer came, `DeadlineExceeded` after `timeout_s`, and
+        `WrongSetting` for what is no URL.
+        """
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -146,7 +148,10 @@ class AiohttpTransport:
                 hint="is the server running, and is this its address?",
             ) from error
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-            raise ConnectionFailed(f"{url!r} is not a URL of HTTP", sent=False) from error
+            # No retry can help, nor can another row.
+            raise WrongSetting(
+                f"{url!r} is not a URL of HTTP", hint="it must look like http://host:port/v1"
+            ) from error
         except (aiohttp.ClientError, OSError) as error:
             # Our own timeout is an OSError too, as is the kernel's.
             if limit.expired():
