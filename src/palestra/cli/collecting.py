@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import yaml
 
 import palestra
-from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.endpoints import wait_for_endpoints
 from palestra.cli.fleet_commands import show_instances
 from palestra.cli.loop import Stopped, run_to_end
@@ -89,7 +89,8 @@ def collect(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None =
     args = args_from(CollectArgs, config.tree)
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = args.settings(overwrite=True if ng and not args.resume_from_cache else None)
-    return stoppable(_collect(config, settings, choose_kind(args.progress)), settings)
+    with masking(config.secrets):
+        return stoppable(_collect(config, settings, choose_kind(args.progress)), settings)
 
 
 def stoppable(main: Any, settings: CollectSettings) -> int:

@@ -35,7 +35,8 @@ async def _wait_for(server: ModelServer, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     while True:
         try:
-            notice(f"{server.name}: {await server.check()}")
+            found = await server.check()
+            notice(server.server_client.mask(f"{server.name}: {found}"))
         except Hopeless:
             raise
         except CallError as error:

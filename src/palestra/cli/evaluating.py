@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from palestra.cli.collecting import collect_with, embedded, stoppable
-from palestra.cli.console import notice, say, warn_all
+from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.progress import choose_kind
 from palestra.cli.settings import existing_path, load
@@ -66,7 +66,8 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     output = args.output or _new_run(target.name)
     settings = _settings(args, target, config, output)
     view = choose_kind(args.progress)
-    code = stoppable(_collect(config, target, settings, view), settings)
+    with masking(config.secrets):
+        code = stoppable(_collect(config, target, settings, view), settings)
     if code not in {0, 1}:
         return code
     say()

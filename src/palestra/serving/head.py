@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
-from palestra.config import ResolvedConfig, dump_yaml
+from palestra.config import Redactor, ResolvedConfig, dump_yaml
 from palestra.errors import CallError, ConfigError, Evidence, InfraError
 from palestra.serving.boundary import Boundary
 from palestra.serving.endpoints import log_own_error
@@ -41,6 +41,7 @@ def head_app(
     """The app of one fleet's head server."""
     app = FastAPI(title="Palestra head server")
     masked = dump_yaml(config)
+    mask = Redactor(config.secrets)
 
     @app.get("/")
     async def status() -> dict[str, str]:
@@ -57,7 +58,8 @@ def head_app(
     return Boundary(
         app,
         server=HEAD,
-        refusals=Refusals(app, server=HEAD, own_failure=_own_failure),
+        refusals=Refusals(app, server=HEAD, own_failure=_own_failure, mask=mask),
+        mask=mask,
         on_error=_raised,
         token=token,
     )

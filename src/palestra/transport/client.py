@@ -1,7 +1,7 @@
 """`ServerClient`: how any part of a fleet calls a server of it, wherever that server lives."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 from urllib.parse import quote
@@ -22,10 +22,12 @@ from palestra.errors import (
     add_row,
     excerpt,
     from_body,
+    mask_error,
     status_for,
 )
 from palestra.schema import encode_json, fields_of, why_unreadable
 from palestra.transport.context import context_headers, current_call
+from palestra.transport.failure_line import failure_line
 from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.ids import new_id
 from palestra.transport.local import LocalEndpoint, LocalServer, call_asgi, with_query
@@ -110,6 +112,7 @@ class ServerClient:
         policy: RetryPolicy = WITHIN_FLEET,
         debug: bool = False,
         token: str = "",
+        mask: Callable[[str], str] = str,
     ) -> None:
         self.targets = targets
         self.http = http
@@ -117,6 +120,16 @@ class ServerClient:
         self.retries = RetryCount()
         self._debug = debug
         self._token = token
+        self._mask = mask
+
+    @property
+    def debug(self) -> bool:
+        """Whether every failing request is to be logged."""
+        return self._debug
+
+    def mask(self, text: str) -> str:
+        """`text` without the secrets of the configuration."""
+        return self._mask(text)
 
     def target(self, name: str) -> Target:
         """Where `name` is. Raises ConfigError when the fleet has no such instance."""
@@ -187,7 +200,7 @@ class ServerClient:
         if self._token:
             sent["authorization"] = f"Bearer {self._token}"
         if target.local is not None:
-            return await call_asgi(
+            reply = await call_asgi(
                 target.local.asgi_app(),
                 method,
                 path,
@@ -197,6 +210,8 @@ class ServerClient:
                 params=params,
                 session_id=session_id,
             )
+            self._log_refusal(method, f"{target.name} {IN_PROCESS}{path}", sent, body, reply)
+            return reply
         sent["content-type"] = "application/json"
         url = base_url + with_query(path, params)
 
@@ -206,7 +221,7 @@ class ServerClient:
             )
 
         try:
-            return await with_retries(
+            reply = await with_retries(
                 send,
                 what=f"{target.name} ({url})",
                 stateless=stateless,
@@ -214,13 +229,15 @@ class ServerClient:
                 count=self.retries,
             )
         except CallError as error:
-            self.log_failure(method, url, body, error.message)
+            self.log_failure(method, url, body, error.message, headers=sent)
             add_row(error, current_call().row)
-            raise add_hop(error, Hop(target.name, url, body="")) from None
+            mask_error(error, self._mask)
+            raise add_hop(error, Hop(target.name, self._mask(url))) from None
+        self._log_refusal(method, url, sent, body, reply)
+        return reply
 
-    def failure(self, target: Target, url: str, reply: HttpReply, request: bytes) -> CallError:
+    def failure(self, target: Target, url: str, reply: HttpReply) -> CallError:
         """What an answer of status 400 or more means, with this server as its outermost hop."""
-        self.log_failure("POST", url, request, f"{reply.status} {excerpt(reply.body)}")
         error = from_body(_json_or_none(reply.body))
         if error is not None:
             add_hop(error, Hop(target.name, url, reply.status))
@@ -228,19 +245,31 @@ class ServerClient:
             text = excerpt(reply.body)
             evidence = Evidence(hops=(Hop(target.name, url, reply.status, text),))
             error = _foreign_failure(target, reply.status, text, evidence)
+        mask_error(error, self._mask)
         return add_row(error, current_call().row)
 
-    def log_failure(self, method: str, url: str, request: Any, answer: str) -> None:
-        """Say what was asked, for which row, and what came of it; only when debugging."""
-        if self._debug:
-            logger.error(
-                "request failed: %s %s row=%s request=%s answer=%s",
-                method,
-                url,
-                current_call().row,
-                excerpt(request if isinstance(request, bytes) else encode_json(request)),
-                answer,
-            )
+    def _log_refusal(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, reply: HttpReply
+    ) -> None:
+        if reply.status >= 400:
+            answer = excerpt(reply.body)
+            self.log_failure(method, url, body, answer, headers=headers, status=reply.status)
+
+    def log_failure(
+        self,
+        method: str,
+        url: str,
+        request: Any,
+        answer: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Say on one line what was asked, for which row, and what came of it; when debugging."""
+        if not self._debug:
+            return
+        line = failure_line(method, url, current_call().row, headers or {}, request, status, answer)
+        logger.error("%s", self._mask(line))
 
 
 @final
@@ -317,7 +346,7 @@ class Peer:
             return reply.body.decode("utf-8", "replace")
         if (said := _said_by_the_tool(failure, answered)) is not None:
             return said
-        raise self._client.failure(self._target, self._base_url + path, reply, body)
+        raise self._client.failure(self._target, self._base_url + path, reply)
 
     def _note(self, path: str) -> None:
         activity = current_call().activity
@@ -338,14 +367,16 @@ class Peer:
             return await endpoint.invoke(body, session_id=self._session_id)
         except CallError as error:
             url = IN_PROCESS + path
-            self._client.log_failure("POST", f"{self.name} {url}", body, error.message)
+            self._client.log_failure(
+                "POST", f"{self.name} {url}", body, error.message, status=status_for(error)
+            )
             add_row(error, current_call().row)
             raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)
         if reply.status >= 400:
-            raise self._client.failure(self._target, self._base_url + path, reply, body)
+            raise self._client.failure(self._target, self._base_url + path, reply)
         return reply
 
     async def _send(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:

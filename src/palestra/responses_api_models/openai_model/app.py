@@ -54,6 +54,7 @@ class OpenAIModel(ModelServer):
             api_key=self.config.openai_api_key.get_secret_value(),
             headers=self.config.default_headers,
             count=self.server_client.retries,
+            client=self.server_client,
         )
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
