@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 import pytest
-from http_peers import WAYS, Script, Way, exchange, opened, plain, request
+from http_peers import WAYS, Script, Way, exchange, listening, opened, plain, request
 from transport_worlds import (
     Handler,
     answer,
@@ -400,7 +400,8 @@ def test_a_thousand_at_once_get_each_their_own_answer(way: Way) -> None:
             pass
 
     async def scenario() -> list[bytes]:
-        async with misbehaving(echo) as url, opened(way, limit_per_host=0) as http:
+        async with listening(echo, "127.0.0.1") as port, opened(way, limit_per_host=0) as http:
+            url = f"http://127.0.0.1:{port}"
             asked = [http.send(request(f"{url}/{n}", timeout_s=20)) for n in range(1000)]
             return [reply.body for reply in await asyncio.gather(*asked)]
 

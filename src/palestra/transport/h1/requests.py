@@ -102,8 +102,7 @@ def parse_route(method: str, url: str) -> Route:
         raise WrongUrl(f"{url!r} is not a URL of HTTP without TLS")
     authorization = b""
     if parsed.raw_user or parsed.raw_password:
-        credentials = f"{parsed.user or ''}:{parsed.password or ''}".encode()
-        authorization = _line("authorization", f"Basic {base64.b64encode(credentials).decode()}")
+        authorization = _line("authorization", _basic(parsed.user or "", parsed.password or ""))
     method = method.upper()
     return Route(
         address=(host, port),
@@ -124,6 +123,16 @@ def parse_fields(headers: tuple[tuple[str, str], ...], has_body: bool) -> Fields
     lines = [_line(name, value) for name, value in headers]
     lines += [_line(name, value) for name, value in added if name not in names]
     return Fields(b"".join(lines), "host" in names, "authorization" in names)
+
+
+def _basic(user: str, password: str) -> str:
+    credentials = f"{user}:{password}"
+    try:
+        raw = credentials.encode("latin-1")
+    except UnicodeEncodeError:
+        # No standard says which encoding; latin-1 is what servers have long been sent.
+        raw = credentials.encode("utf-8", "surrogateescape")
+    return f"Basic {base64.b64encode(raw).decode()}"
 
 
 def _line(name: str, value: str) -> bytes:
