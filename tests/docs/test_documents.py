@@ -120,3 +120,16 @@ def test_a_command_of_the_readme_works_as_it_stands(reader: Reader, command: str
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["rollouts.md"])
+def test_the_commands_of_a_document_work_in_their_order(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("xllamacpp", reason="the document's model is the local one")
+    with Reader(tmp_path) as one:
+        for command in commands(REPOSITORY / "docs" / name):
+            done = one.types(command)
+
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert "Traceback" not in done.stderr
