@@ -30,6 +30,7 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "eval",
         "merge",
         "profile",
+        "reverify",
         "run",
         "status",
         "version",

@@ -180,9 +180,9 @@ def test_a_session_that_strays_to_another_worker_is_said_to_have(project: Projec
             seeded = await fleet.client.post("x", "/seed_session", json={"start": 1})
             held = int(seeded.cookies[worker_cookie("x")])
             url = fleet.instances["x"].urls[1 - held]
-            return held, await fleet.client.http.send(
-                "POST", url + "/add", body=b'{"amount": 1}', cookies=seeded.cookies
-            )
+            body = b'{"amount": 1}'
+            request = HttpRequest("POST", url + "/add", body=body, cookies=seeded.cookies)
+            return held, await fleet.client.http.send(request)
 
     held, reply = asyncio.run(run())
     error = orjson.loads(reply.body)["error"]

@@ -1,35 +1,32 @@
 """`collect`: rows through agents, against a running fleet or one inside this command."""
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import palestra
 from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.descriptors import check_descriptors, most_in_flight
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.meaning import run_meaning
-from palestra.cli.progress import choose_kind, live_view
 from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
 from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.tables import print_table
+from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import RunFailed
 from palestra.rollouts import (
     Collected,
     CollectSettings,
     PreparedRun,
-    Progress,
     begin,
     check_rows,
     discard,
     plan,
-    run,
 )
 from palestra.schema import FAILURE_CLASS, read_jsonl
 from palestra.serving import raise_descriptor_limit
-from palestra.transport import ServerClient
 
 
 def collect(
@@ -48,10 +45,12 @@ def collect(
     args = args_from(CollectArgs, config.tree)
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = args.settings(config, overwrite=True if ng and not args.resume_from_cache else None)
-    view = choose_kind(args.progress)
-    if own_fleet:
-        return stoppable(collect_with(OwnFleet(config), settings, view), settings)
-    return stoppable(_collect(config, settings, view), settings)
+    with watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch:
+        if own_fleet:
+            main = collect_with(OwnFleet(config), settings, watch)
+        else:
+            main = _collect(config, settings, watch)
+        return watch.ended(stoppable(main, settings))
 
 
 def stoppable(main: Any, settings: CollectSettings) -> int:
@@ -72,20 +71,20 @@ def stoppable(main: Any, settings: CollectSettings) -> int:
     return code
 
 
-async def _collect(config: ResolvedConfig, settings: CollectSettings, view: str) -> int:
+async def _collect(config: ResolvedConfig, settings: CollectSettings, watch: Watch) -> int:
     async with find(config) as fleet:
-        return await collect_with(fleet, settings, view)
+        return await collect_with(fleet, settings, watch)
 
 
 async def collect_with(
-    choice: FleetChoice, settings: CollectSettings, view: str, *, metrics: bool = True
+    choice: FleetChoice, settings: CollectSettings, watch: Watch, *, metrics: bool = True
 ) -> int:
     """Plan, reach the fleet, run and account; the exit code. `metrics`: print those too.
 
     What is wrong with the rows or with an earlier run is said before any server starts, and
     until the first rollout nothing of an earlier run is touched.
     """
-    raise_descriptor_limit()
+    open_files = raise_descriptor_limit()
     agents = [i for i in choice.config.instances.values() if i.type == ServerType.AGENT]
     planned = await asyncio.to_thread(
         plan,
@@ -102,10 +101,14 @@ async def collect_with(
                 for agent in agents
             }
             await check_rows(planned, fleet.client, environments)
+            targets = fleet.client.targets.values()
+            if warning := check_descriptors(settings, planned.remaining, targets, open_files):
+                notice(f"warning: {warning}")
+            watch.most_in_flight = most_in_flight(targets, open_files)
             prepared = await asyncio.to_thread(begin, planned)
             _introduce(prepared)
             collected = await unless(
-                fleet.watch(), _watched(prepared, settings, fleet.client, view)
+                fleet.watch(), watched(prepared, settings, fleet.client, watch)
             )
     finally:
         if not prepared.begun:
@@ -122,32 +125,6 @@ def _introduce(prepared: PreparedRun) -> None:
         f"{manifest.requested} rollouts of {manifest.tasks} tasks{share} "
         f"-> {shown(prepared.paths.output)}"
     )
-
-
-async def _watched(
-    prepared: PreparedRun, settings: CollectSettings, client: ServerClient, view: str
-) -> Collected:
-    async with contextlib.AsyncExitStack() as stack:
-        entered: asyncio.Queue[Progress] = asyncio.Queue()
-
-        async def show() -> None:
-            async with live_view(view, await entered.get()):
-                await asyncio.Event().wait()
-
-        showing = asyncio.create_task(show(), name="view")
-        stack.push_async_callback(_cancel, showing)
-        try:
-            return await run(prepared, settings, client, on_start=entered.put_nowait)
-        except BaseException:
-            if prepared.paths.manifest.exists():
-                notice(prepared.accounting.line())
-            raise
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
 
 
 def report(

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import orjson
 
+from palestra.cli.escaping import visible
 from palestra.errors import CallError, PalestraError
 
 INTERRUPTED = 130
@@ -15,13 +16,13 @@ INTERRUPTED = 130
 
 def say(text: str = "") -> None:
     """A line for the user on standard output."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
 
 
 def notice(text: str) -> None:
-    """A line beside the output proper, on standard error."""
-    sys.stderr.write(text + "\n")
+    """A line beside the output proper, on standard error: above the live view where one runs."""
+    sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
 
 
@@ -86,8 +87,19 @@ def warn_all(warnings: Iterable[str]) -> None:
         notice(f"warning: {warning}")
 
 
+class _Notices(logging.Handler):
+    """Log lines as notices: they find the standard error of the moment, live view or not."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record; a broken stream must not break who logs."""
+        try:
+            notice(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
 def _set_up_logging() -> None:
-    handler = logging.StreamHandler()
+    handler = _Notices()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     root = logging.getLogger("palestra")
     if not root.handlers:

@@ -8,20 +8,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import notice, say, warn_all
 from palestra.cli.profiling_commands import profile_files
-from palestra.cli.progress import choose_kind
 from palestra.cli.reaching import OwnFleet
-from palestra.cli.settings import existing_path, load
+from palestra.cli.settings import concurrency, existing_path, load
+from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
 from palestra.errors import ConfigError, InputDataError, PalestraError
 from palestra.rollouts import CollectSettings, InputFile
-from palestra.serving import load_environment
+from palestra.serving import load_environment, watchdog_threshold_s
 
 LOCAL = "local"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -36,13 +36,14 @@ class EvalArgs:
     limit: int | None = None
     repeats: int = 1
     output: Path | None = None
-    concurrency: int | None = None
+    concurrency: str | None = None
     seed: int = 0
     rows: Mapping[str, str] = field(default_factory=dict)
     max_output_tokens: int | None = None
     temperature: float | None = None
     group_by: str | None = None
     progress: str | None = None
+    json_events: str | None = None
     overwrite: bool = False
     resume: bool = False
     rollout_timeout: float = 3600.0
@@ -66,8 +67,9 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     warn_all(config.warnings)
     output = args.output or _new_run(target.name)
     settings = _settings(args, target, config, output)
-    view = choose_kind(args.progress)
-    code = stoppable(_collect(config, target, settings, view), settings)
+    threshold_s = watchdog_threshold_s(config.tree)
+    with watching(args.progress, args.json_events, lag_threshold_s=threshold_s) as watch:
+        code = watch.ended(stoppable(_collect(config, target, settings, watch), settings))
     if code not in {0, 1}:
         return code
     say()
@@ -79,12 +81,12 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
 
 
 async def _collect(
-    config: ResolvedConfig, target: Target, settings: CollectSettings, view: str
+    config: ResolvedConfig, target: Target, settings: CollectSettings, watch: Watch
 ) -> int:
     tasks = settings.inputs[0].path
     made = _write_tasks(target, tasks)
     try:
-        return await collect_with(OwnFleet(config), settings, view, metrics=False)
+        return await collect_with(OwnFleet(config), settings, watch, metrics=False)
     except BaseException:
         # A fleet that cannot start, or rows that cannot run, leave nothing behind.
         if made and not settings.output_jsonl_fpath.exists():
@@ -92,6 +94,13 @@ async def _collect(
             with contextlib.suppress(OSError):
                 tasks.parent.rmdir()
         raise
+
+
+def _concurrency(given: str | None) -> int | Literal["auto"] | None:
+    try:
+        return concurrency(given)
+    except ValueError as error:
+        raise ConfigError(f"--concurrency {given}: {error}") from None
 
 
 def _write_tasks(target: Target, path: Path) -> bool:
@@ -277,7 +286,7 @@ def _settings(
         agent_name=agents[0].name if agents else None,
         limit=args.limit,
         num_repeats=args.repeats,
-        num_samples_in_parallel=args.concurrency,
+        num_samples_in_parallel=_concurrency(args.concurrency),
         responses_create_params=params,
         overwrite=args.overwrite,
         resume_from_cache=args.resume,

@@ -18,14 +18,16 @@ def run_meaning(config: ResolvedConfig, settings: CollectSettings) -> dict[str, 
         "num_repeats_add_seed": settings.num_repeats_add_seed,
         "prompt": settings.prompt_config.read_text() if settings.prompt_config else None,
     }
-    code = {name: digest for name, i in config.instances.items() if (digest := code_digest(i))}
-    return semantics_of(_instances(config), {**shaping, "code": code})
+    return semantics_of(_instances(config), {**shaping, "code": _codes(config)})
 
 
-def instances_meaning(config: ResolvedConfig) -> dict[str, Any]:
-    """The servers alone, by instance name."""
-    servers: dict[str, Any] = semantics_of(_instances(config), {})["servers"]
-    return servers
+def servers_meaning(config: ResolvedConfig) -> dict[str, Any]:
+    """`servers` and their `code`, each by instance name."""
+    return semantics_of(_instances(config), {"code": _codes(config)})
+
+
+def _codes(config: ResolvedConfig) -> dict[str, str]:
+    return {name: digest for name, i in config.instances.items() if (digest := code_digest(i))}
 
 
 def _instances(config: ResolvedConfig) -> dict[str, tuple[str, str, Mapping[str, Any]]]:

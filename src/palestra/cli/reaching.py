@@ -15,7 +15,7 @@ import yaml
 from palestra.cli.console import notice
 from palestra.cli.endpoints import ask_endpoints, wait_for_endpoints
 from palestra.cli.fleet_commands import show_instances
-from palestra.cli.meaning import instances_meaning
+from palestra.cli.meaning import servers_meaning
 from palestra.config import ResolvedConfig, config_from_tree
 from palestra.errors import ConfigError, PalestraError, RunFailed
 from palestra.rollouts import differences, first_cause
@@ -170,8 +170,12 @@ def _check_same(fleet: RunningFleet) -> None:
 
     Rewards would be those of the fleet, whatever the command was told.
     """
-    asked: dict[str, Any] = instances_meaning(fleet.own)
-    runs = {name: block for name, block in instances_meaning(fleet.config).items() if name in asked}
+    asked: dict[str, Any] = servers_meaning(fleet.own)["servers"]
+    runs = {
+        name: block
+        for name, block in servers_meaning(fleet.config)["servers"].items()
+        if name in asked
+    }
     found = differences(runs, asked)
     if found:
         raise ConfigError(

@@ -1,6 +1,6 @@
 """From a resolved configuration to a command's typed settings; one path for both front ends."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -16,7 +16,22 @@ from pydantic_core import PydanticCustomError
 
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, load_config, resolve_path
 from palestra.errors import ConfigError
-from palestra.rollouts import CollectSettings, InputFile, Shard
+from palestra.rollouts import AUTO, CollectSettings, InputFile, Shard
+
+
+def concurrency(given: Any) -> int | Literal["auto"] | None:
+    """A number of rollouts from 1 on, or `auto`. Raises ValueError for anything else."""
+    if given is None:
+        return None
+    if given == AUTO:
+        return AUTO
+    try:
+        number = int(str(given))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ValueError("should be a whole number from 1 on, or auto")
+    return number
 
 
 class CollectArgs(BaseModel):
@@ -31,7 +46,7 @@ class CollectArgs(BaseModel):
     limit: int | None = Field(default=None, ge=0)
     num_repeats: int = Field(default=1, ge=1)
     num_repeats_add_seed: bool = False
-    num_samples_in_parallel: int | None = Field(default=None, ge=1)
+    num_samples_in_parallel: int | Literal["auto"] | None = None
     responses_create_params: dict[str, Any] = Field(default_factory=dict)
     prompt_config: str | None = None
     resume_from_cache: bool = False
@@ -43,6 +58,8 @@ class CollectArgs(BaseModel):
     on_stale: Literal["error", "restart"] = "error"
     shard: str | None = None
     progress: str | None = None
+    json_events: str | None = None
+    watchdog: float = Field(default=0.5, ge=0)
 
     @field_validator("input_jsonl_fpath")
     @classmethod
@@ -50,6 +67,11 @@ class CollectArgs(BaseModel):
         if value is None and info.data.get("split") is None:
             raise PydanticCustomError("missing", "Field required")
         return value
+
+    @field_validator("num_samples_in_parallel", mode="before")
+    @classmethod
+    def _is_a_concurrency(cls, value: Any) -> Any:
+        return concurrency(value)
 
     @field_validator("shard")
     @classmethod
@@ -63,7 +85,9 @@ class CollectArgs(BaseModel):
 
         Raises ConfigError when there is nothing to collect over.
         """
-        values = self.model_dump(exclude={"progress", "input_jsonl_fpath", "split"})
+        values = self.model_dump(
+            exclude={"progress", "json_events", "watchdog", "input_jsonl_fpath", "split"}
+        )
         values["inputs"] = self._inputs(config)
         values["shard"] = Shard.parse(self.shard) if self.shard else None
         values["output_jsonl_fpath"] = Path(self.output_jsonl_fpath).absolute()
@@ -149,10 +173,12 @@ def load(
     ng: bool,
     extra: Mapping[str, Any] | None = None,
     require_all: bool = True,
+    required: Collection[str] | None = None,
 ) -> ResolvedConfig:
     """The configuration of one command.
 
-    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings.
+    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings. `required`: the
+    only instances whose settings need values, when the command starts no others.
     """
     return load_config(
         overrides=overrides,
@@ -161,6 +187,7 @@ def load(
         known=COMMAND_SETTINGS,
         refuse_unknown=not ng,
         require_all=require_all,
+        required=required,
     )
 
 

@@ -1,18 +1,22 @@
 """One collection from start to finish."""
 
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from palestra.errors import CallError, InputDataError, PalestraError
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.admission import Admission
 from palestra.rollouts.aggregate import aggregate
-from palestra.rollouts.collect import Collector, Limits, Progress
+from palestra.rollouts.collect import Collector, Limits
+from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard
-from palestra.rollouts.settings import CollectSettings
+from palestra.rollouts.progress import Observer, Progress
+from palestra.rollouts.settings import AUTO, CollectSettings
 from palestra.transport import ServerClient
 
 
@@ -36,15 +40,19 @@ async def run(
     client: ServerClient,
     *,
     on_start: Callable[[Progress], None] | None = None,
+    observers: Sequence[Observer] = (),
+    most: int | None = None,
 ) -> Collected:
     """Run what remains of `prepared`, which has begun; account for it, and aggregate.
+
+    `most`: what a bound that is decided on the way must not exceed.
 
     Raises what ended the collection early (a rejected key, a full disk, a dead server); what
     was recorded until then stays and can be resumed. Nothing recorded leaves no files.
     """
     accounting = prepared.accounting
     limits = Limits(
-        in_flight=settings.num_samples_in_parallel,
+        in_flight=settings.bound,
         rollout_timeout_s=settings.rollout_timeout,
         max_attempts=settings.max_attempts,
         attempt_pause_s=settings.attempt_pause_s,
@@ -52,7 +60,14 @@ async def run(
     try:
         with Journal(prepared.paths) as journal:
             _confirm(prepared)
-            collector = Collector(client, journal, accounting, limits=limits)
+            collector = Collector(
+                client,
+                journal,
+                accounting,
+                limits=limits,
+                observers=observers,
+                admission=_admission(prepared, settings, client, most),
+            )
             if on_start is not None:
                 on_start(collector.progress)
             await collector.collect(
@@ -75,6 +90,17 @@ async def run(
         except TimeoutError:
             problem = "the environment did not answer in time"
     return Collected(accounting, tuple(metrics), problem)
+
+
+def _admission(
+    prepared: PreparedRun, settings: CollectSettings, client: ServerClient, most: int | None
+) -> Admission | None:
+    if settings.num_samples_in_parallel != AUTO:
+        return None
+    limit = ConcurrencyLimit(
+        min(prepared.remaining, most or prepared.remaining), now=time.monotonic()
+    )
+    return Admission(limit, client.retries)
 
 
 def first_cause(error: BaseException) -> BaseException:

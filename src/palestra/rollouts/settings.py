@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from palestra.profiling import ProfilePaths
+
+AUTO: Final = "auto"
+"""A bound on rollouts in flight that follows how the endpoint copes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class CollectSettings:
     """Settings of one collection; times in seconds.
 
     `limit`: the first so many rows of the input; None takes every row, 0 takes none.
-    `num_samples_in_parallel`: None means no bound.
+    `num_samples_in_parallel`: None means no bound, "auto" one that follows the latency.
     """
 
     inputs: tuple[InputFile, ...]
@@ -63,7 +66,7 @@ class CollectSettings:
     limit: int | None = None
     num_repeats: int = 1
     num_repeats_add_seed: bool = False
-    num_samples_in_parallel: int | None = None
+    num_samples_in_parallel: int | Literal["auto"] | None = None
     responses_create_params: Mapping[str, Any] = field(default_factory=dict)
     prompt_config: Path | None = None
     resume_from_cache: bool = False
@@ -77,6 +80,12 @@ class CollectSettings:
     """What to do when a run to be continued was made from something else: refuse, or move it
     aside and start afresh."""
     shard: Shard | None = None
+
+    @property
+    def bound(self) -> int | None:
+        """The fixed bound on rollouts in flight, when there is one."""
+        parallel = self.num_samples_in_parallel
+        return parallel if isinstance(parallel, int) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,11 @@ class RunPaths:
     def new_inputs(self) -> Path:
         """Materialized inputs that are not in place yet."""
         return self._beside("_materialized_inputs.jsonl.new")
+
+    @property
+    def new_manifest(self) -> Path:
+        """A manifest that is not in place yet."""
+        return self._beside("_manifest.json.new")
 
     @property
     def failures(self) -> Path:

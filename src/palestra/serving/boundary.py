@@ -25,6 +25,7 @@ from palestra.errors import (
     to_body,
 )
 from palestra.schema import encode_json
+from palestra.serving.authors_errors import ESCAPES, stops_this_task
 from palestra.serving.caller import Caller, Message, Receive
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SESSION_ID_KEY
@@ -100,7 +101,7 @@ class Boundary:
         *,
         server: str,
         refusals: Refusals,
-        on_error: Callable[[str, Exception], CallError],
+        on_error: Callable[[str, BaseException], CallError],
         cookie: SessionCookie | None = None,
         token: str = "",
     ) -> None:
@@ -152,17 +153,18 @@ class Boundary:
                     await self._release(scope, answer)
         except CallError as error:
             return error
-        except Exception as error:
+        except ESCAPES as error:
+            if stops_this_task(error):
+                if caller is None or not caller.insisted:
+                    raise
+                _uncancel()
+                return None
             if caller is not None and caller.gone:
                 return None
             if limit.expired():
                 return _timed_out(self._server, scope["path"], context)
             # An author's own TimeoutError is a bug of theirs, not our deadline.
             return self._on_error(scope["path"], error)
-        except asyncio.CancelledError:
-            if caller is None or not caller.insisted:
-                raise
-            _uncancel()
         finally:
             if caller is not None:
                 caller.close()
@@ -285,7 +287,9 @@ def _context(headers: dict[str, str]) -> CallContext:
     own = current_call()
     if own.row is not None:
         return own
-    return CallContext(row=context.row, deadline=context.deadline, activity=Activity())
+    return CallContext(
+        row=context.row, deadline=context.deadline, activity=Activity("its own code")
+    )
 
 
 def _token_missing(server: str) -> WrongSetting:

@@ -63,7 +63,7 @@ def _own_failure(message: str, evidence: Evidence) -> CallError:
     return InfraError(message, evidence=evidence)
 
 
-def _raised(path: str, error: Exception) -> CallError:
+def _raised(path: str, error: BaseException) -> CallError:
     log_own_error(HEAD, path, error)
     return InfraError(f"the {HEAD}'s {path} raised {type(error).__name__}: {error}")
 

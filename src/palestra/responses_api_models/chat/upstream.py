@@ -62,12 +62,19 @@ class Upstream:
         Raises `CallError`: what `classify` makes of a refusal, or that no answer came.
         """
         encoded = encode_json(body)
+        activity = current_call().activity
+        if activity is not None:
+            activity.now("upstream", f"the endpoint of {self._server} ({url})")
+        last: HttpReply | None = None
 
         async def send(remaining_s: float | None) -> HttpReply:
+            nonlocal last
+            last = None
             request = HttpRequest(
                 "POST", url, self._headers, encoded, timeout_s=remaining_s, repeatable=True
             )
-            return await self._http.send(request)
+            last = await self._http.send(request)
+            return last
 
         try:
             reply = await with_retries(
@@ -78,7 +85,7 @@ class Upstream:
                 count=self._count,
             )
         except CallError as error:
-            add_hop(error, Hop(self._server, url))
+            add_hop(error, self._hop(url, last))
             raise
         return reply.body if reply.status < 300 else self._refused(url, reply)
 
@@ -120,6 +127,12 @@ class Upstream:
         if isinstance(found, ContextOverflow):
             return found
         raise found
+
+    def _hop(self, url: str, reply: HttpReply | None) -> Hop:
+        """A call of the endpoint, with what it answered, if it did."""
+        if reply is None:
+            return Hop(self._server, url)
+        return Hop(self._server, url, reply.status, self._mask(excerpt(reply.body)))
 
     def _mask(self, text: str) -> str:
         return text.replace(self._secret, "****") if self._secret else text
