@@ -69,7 +69,7 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     settings = _settings(args, target, config, output)
     threshold_s = watchdog_threshold_s(config.tree)
     with watching(args.progress, args.json_events, lag_threshold_s=threshold_s) as watch:
-        code = watch.ended(stoppable(_collect(config, target, settings, watch), settings))
+        code = stoppable(_collect(config, target, settings, watch), settings, watch)
     if code not in {0, 1}:
         return code
     say()
