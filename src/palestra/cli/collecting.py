@@ -1,7 +1,7 @@
 """`collect`: rows through agents, against a running fleet or one inside this command."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,25 +53,34 @@ def collect(
             main = collect_with(OwnFleet(config), settings, watch)
         else:
             main = _collect(config, settings, watch)
-        return watch.ended(stoppable(main, settings))
+        return stoppable(main, settings, watch)
 
 
-def stoppable(main: Any, settings: CollectSettings) -> int:
+def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: Watch) -> int:
     """Run a collection; when a signal stops it, say how to go on."""
+
+    def give_up(stopped: Stopped) -> None:
+        watch.say_accounting()
+        watch.ended(_say_how_to_go_on(stopped, settings))
+        watch.close()
+
     try:
-        code: int = run_to_end(main)
+        return watch.ended(run_to_end(main, last_words=give_up))
     except Stopped as stopped:
-        output = settings.output_jsonl_fpath
-        if not output.exists():
-            notice(f"stopped by {stopped.signal.name} before any rollout had ended")
-            return stopped.exit_code
-        notice(f"stopped by {stopped.signal.name}; what has ended is in {shown(output)}")
-        notice(
-            f"hint: the same command with --output {shown(output)} --resume "
-            "(++resume_from_cache=true) goes on from there"
-        )
+        return watch.ended(_say_how_to_go_on(stopped, settings))
+
+
+def _say_how_to_go_on(stopped: Stopped, settings: CollectSettings) -> int:
+    output = settings.output_jsonl_fpath
+    if not output.exists():
+        notice(f"stopped by {stopped.signal.name} before any rollout had ended")
         return stopped.exit_code
-    return code
+    notice(f"stopped by {stopped.signal.name}; what has ended is in {shown(output)}")
+    notice(
+        f"hint: the same command with --output {shown(output)} --resume "
+        "(++resume_from_cache=true) goes on from there"
+    )
+    return stopped.exit_code
 
 
 async def _collect(config: ResolvedConfig, settings: CollectSettings, watch: Watch) -> int:

@@ -2,7 +2,10 @@
 
 import contextlib
 import logging
+import os
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -14,6 +17,7 @@ from palestra.cli.escaping import visible
 from palestra.errors import CallError, PalestraError, mask_error
 
 INTERRUPTED = 130
+THREADS_END_S = 0.5
 
 
 def say(text: str = "") -> None:
@@ -115,7 +119,29 @@ def guarded(command: Callable[[], int]) -> NoReturn:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 1
+    _leave_threads_behind(code)
     raise SystemExit(code)
+
+
+def _leave_threads_behind(code: int) -> None:
+    """Exit at once when a thread is left that may never end, as an author's verifier can be.
+
+    The interpreter would wait for it. Idle threads of pools end by themselves in the meantime.
+    """
+    deadline = time.monotonic() + THREADS_END_S
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                leave_now(code)
+
+
+def leave_now(code: int) -> NoReturn:
+    """End the process without waiting for anybody; what was printed is out."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def warn_all(warnings: Iterable[str]) -> None:

@@ -72,7 +72,7 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
         masking(config.secrets),
         watching(args.progress, args.json_events, lag_threshold_s=threshold_s) as watch,
     ):
-        code = watch.ended(stoppable(_collect(config, target, settings, watch), settings))
+        code = stoppable(_collect(config, target, settings, watch), settings, watch)
     if code not in {0, 1}:
         return code
     say()

@@ -23,6 +23,7 @@ from palestra.rollouts.admission import Admission
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
+from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import (
     AGENT_REF,
     ROLLOUT_INDEX,
@@ -112,9 +113,9 @@ class Collector:
             if self._admission is not None:
                 await self._admission.run(pending, one)
             else:
-                async with asyncio.TaskGroup() as running:
+                async with BoundedTasks() as running:
                     for _ in range(workers):
-                        running.create_task(worker())
+                        running.start(worker())
             done.set()
             await syncing
 
