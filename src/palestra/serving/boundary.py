@@ -154,12 +154,10 @@ class Boundary:
                 async with limit:
                     await self._app(scope, receive, answer.send)
                     await self._release(scope, answer)
-        except CallError as error:
-            return error
         except Exception as error:
             if caller is not None and caller.gone:
                 return None
-            if limit.expired():
+            if limit.expired() and not isinstance(error, CallError):
                 return _timed_out(self._server, scope["path"], context)
             # An author's own TimeoutError is a bug of theirs, not our deadline.
             return self._on_error(scope["path"], error)

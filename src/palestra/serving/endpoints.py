@@ -54,7 +54,7 @@ class Endpoint:
     """One method of one server.
 
     `on_error` turns an exception of the method into the right `CallError` for this kind of
-    server; a `CallError` raised inside passes through unchanged. `check` looks at every result
+    server, one that came from a call it made included. `check` looks at every result
     and raises when it must not leave.
     """
 
@@ -147,9 +147,9 @@ class Endpoint:
             return tool_error(error.message)
         try:
             result = await self._call(parsed, session_id)
-        except CallError:
+        except CallError as error:
             # A call that the tool made failed: that is no answer of the tool.
-            raise
+            raise self._on_error(self.path, error) from error.__cause__
         except Exception as error:
             self._on_error(self.path, error)
             return tool_error(f"{type(error).__name__}: {error}")
@@ -176,8 +176,8 @@ class Endpoint:
     async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         try:
             result = await self._call(body, session_id, request)
-        except CallError:
-            raise
+        except CallError as error:
+            raise self._on_error(self.path, error) from error.__cause__
         except Exception as error:
             raise self._on_error(self.path, error) from error
         finally:
