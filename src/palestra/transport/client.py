@@ -32,6 +32,7 @@ from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.ids import new_id
 from palestra.transport.local import LocalEndpoint, LocalServer, call_asgi, with_query
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
+from palestra.transport.untouched import changes
 from palestra.transport.workers import worker_url
 
 logger = logging.getLogger("palestra.transport")
@@ -255,6 +256,16 @@ class ServerClient:
             answer = excerpt(reply.body)
             self.log_failure(method, url, body, answer, headers=headers, status=reply.status)
 
+    def tell_changes(self, where: str, before: bytes, after: bytes) -> None:
+        """Say what a server changed in the request that it was handed."""
+        if changed := changes(before, after):
+            logger.error(
+                "%s changed the request it was given, at %s: others hold the same object; "
+                "copy what you want to change",
+                where,
+                ", ".join(sorted(changed)[:10]),
+            )
+
     def log_failure(
         self,
         method: str,
@@ -363,8 +374,9 @@ class Peer:
     async def _invoke(
         self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
     ) -> Any:
+        before = encode_json(body) if self._client.debug else None
         try:
-            return await endpoint.invoke(body, session_id=self._session_id)
+            result = await endpoint.invoke(body, session_id=self._session_id)
         except CallError as error:
             url = IN_PROCESS + path
             self._client.log_failure(
@@ -372,6 +384,9 @@ class Peer:
             )
             add_row(error, current_call().row)
             raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
+        if before is not None:
+            self._client.tell_changes(f"{self.name}{path}", before, encode_json(body))
+        return result
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)
