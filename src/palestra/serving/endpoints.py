@@ -56,7 +56,7 @@ class Endpoint:
     """One method of one server.
 
     `on_error` turns an exception of the method into the right `CallError` for this kind of
-    server; a `CallError` raised inside passes through unchanged. `check` looks at every result
+    server, one that came from a call it made included. `check` looks at every result
     and raises when it must not leave.
     """
 
@@ -156,9 +156,9 @@ class Endpoint:
             result = self._begin(parsed, session_id)
             if self._is_async or isinstance(result, Awaitable):
                 result = await result
-        except CallError:
+        except CallError as error:
             # A call that the tool made failed: that is no answer of the tool.
-            raise
+            raise self._on_error(self.path, error) from error.__cause__
         except ESCAPES as error:
             if stops_this_task(error):
                 raise
@@ -192,8 +192,8 @@ class Endpoint:
             result = self._begin(body, session_id, request)
             if self._is_async or isinstance(result, Awaitable):
                 result = await result
-        except CallError:
-            raise
+        except CallError as error:
+            raise self._on_error(self.path, error) from error.__cause__
         except ESCAPES as error:
             if stops_this_task(error):
                 raise

@@ -124,8 +124,9 @@ class Peer:
     async def _invoke(
         self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
     ) -> Any:
+        before = encode_json(body) if self._caller.debug else None
         try:
-            return await endpoint.invoke(body, session_id=self._session_id)
+            result = await endpoint.invoke(body, session_id=self._session_id)
         except CallError as error:
             url = IN_PROCESS + path
             self._caller.log_failure(
@@ -133,6 +134,9 @@ class Peer:
             )
             add_row(error, current_call().row)
             raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
+        if before is not None:
+            self._caller.tell_changes(f"{self.name}{path}", before, encode_json(body))
+        return result
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)
