@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from palestra.cli.collecting import _code
+from palestra.cli.meaning import code_digest
 from palestra.config import config_from_tree
 
 
@@ -14,8 +14,8 @@ def test_an_edited_environment_file_has_another_digest(tmp_path: Path) -> None:
     path = tmp_path / "env.py"
     path.write_text("x = 0.0\n")
     instance = config_from_tree(tree_of(path)).instance("mine")
-    before = _code(instance)
+    before = code_digest(instance)
 
     path.write_text("x = 1.0\n")
 
-    assert _code(instance) not in {"", before}
+    assert code_digest(instance) not in {"", before}

@@ -7,7 +7,7 @@ there.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
-from palestra.transport import HttpReply, HttpTransport, ServerClient
+from palestra.transport import HttpReply, HttpRequest, HttpTransport, ServerClient
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "data" / "vllm-captures"
 
@@ -125,24 +125,14 @@ class ScriptedTransport:
     replies: list[HttpReply]
     requests: list[dict[str, Any]] = field(default_factory=list)
 
-    async def send(
-        self,
-        method: str,
-        url: str,
-        /,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        cookies: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> HttpReply:
+    async def send(self, request: HttpRequest, /) -> HttpReply:
         self.requests.append(
             {
-                "method": method,
-                "url": url,
-                "headers": dict(headers or {}),
-                "body": orjson.loads(body) if body else None,
-                "timeout_s": timeout_s,
+                "method": request.method,
+                "url": request.url,
+                "headers": dict(request.headers),
+                "body": orjson.loads(request.body) if request.body else None,
+                "timeout_s": request.timeout_s,
             }
         )
         return self.replies.pop(0)

@@ -1,8 +1,10 @@
 """Conversations come out as they went in, whatever they hold."""
 
 import json
+from datetime import UTC
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from palestra.schema import (
     FunctionCall,
     HostedTool,
     Message,
+    Outcome,
     OutputMessage,
     Reasoning,
     Response,
@@ -32,6 +35,16 @@ VALUES = st.recursive(
     max_leaves=4,
 )
 EXTRA = st.dictionaries(TEXT.map("x_".__add__), VALUES, max_size=2)
+ODD = st.one_of(
+    st.datetimes(timezones=st.just(UTC)),
+    st.decimals(allow_nan=False, allow_infinity=False),
+    st.sets(TEXT, max_size=1),
+    st.dictionaries(st.integers(0, 9), TEXT, min_size=1, max_size=2),
+    st.uuids(),
+    st.sampled_from(Outcome),
+    TEXT.map(str.encode),
+)
+"""Values that authors put into fields of their own, and that JSON does not have."""
 TOKENS = st.fixed_dictionaries(
     {},
     optional={
@@ -107,6 +120,34 @@ def test_a_verify_request_keeps_every_field_of_the_row(
 
     assert json.loads(encode_json(VerifyRequest.model_validate(row))) == row
     assert json.loads(encode_json(VerifyResponse.model_validate(row))) == row
+
+
+def pairs(encoded: bytes) -> Any:
+    """The value, objects as lists of pairs: their order counts."""
+    return json.loads(encoded, object_pairs_hook=list)
+
+
+@given(PARAMS, RESPONSES, st.none() | ODD)
+def test_a_trajectory_is_encoded_as_pydantic_dumps_it(
+    params: dict[str, Any], response: dict[str, Any], odd: Any
+) -> None:
+    row = {"responses_create_params": params, "response": {**response, "x_odd": odd}}
+    read = VerifyRequest.model_validate(row)
+    dumped = read.model_dump(mode="json", exclude_unset=True, warnings=False)
+
+    assert pairs(encode_json(read)) == pairs(orjson.dumps(dumped, option=orjson.OPT_NON_STR_KEYS))
+
+
+class Marked(OutputMessage):
+    """A message of an author's, with a field of its own."""
+
+    mark: str = ""
+
+
+def test_what_an_authors_own_item_adds_is_sent() -> None:
+    said = Response.model_construct({"output"}, output=[Marked(content=[], mark="seen")])
+
+    assert json.loads(encode_json(said)) == {"output": [{"content": [], "mark": "seen"}]}
 
 
 @given(CONVERSATIONS)

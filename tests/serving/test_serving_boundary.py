@@ -19,6 +19,7 @@ from palestra.transport import (
     SESSION_SCOPE_KEY,
     AiohttpTransport,
     HttpReply,
+    HttpRequest,
     ServerClient,
     call_asgi,
     current_call,
@@ -70,7 +71,7 @@ async def over_http(server: ResourcesServer, path: str, body: Any = None, **kwar
     try:
         async with serving(server.asgi_app(), sock):
             headers = {"content-type": "application/json", **kwargs}
-            return await http.send("POST", url, body=orjson.dumps(body), headers=headers)
+            return await http.send(HttpRequest("POST", url, headers, orjson.dumps(body)))
     finally:
         await http.aclose()
 

@@ -20,7 +20,7 @@ from palestra.serving import PROCESS, Fleet, ResourcesServer
 from palestra.serving.caller import Caller
 from palestra.serving.listener import serving
 from palestra.serving.sockets import listen
-from palestra.transport import AiohttpTransport
+from palestra.transport import AiohttpTransport, HttpRequest
 
 
 @dataclass
@@ -120,7 +120,7 @@ def test_the_handler_of_a_caller_that_left_is_cancelled(
 ) -> None:
     async def leave(url: str, http: AiohttpTransport, story: Story) -> str:
         headers = {"content-type": "application/json"}
-        asking = asyncio.create_task(http.send(method, url + path, body=body, headers=headers))
+        asking = asyncio.create_task(http.send(HttpRequest(method, url + path, headers, body)))
         await story.began.wait()
         asking.cancel()
         await story.ended.wait()
@@ -134,11 +134,11 @@ def test_a_caller_that_left_leaves_the_server_to_the_others(
 ) -> None:
     async def leave_and_ask(url: str, http: AiohttpTransport, story: Story) -> int:
         headers = {"content-type": "application/json"}
-        asking = asyncio.create_task(http.send("POST", url + "/json", body=b"{}", headers=headers))
+        asking = asyncio.create_task(http.send(HttpRequest("POST", url + "/json", headers, b"{}")))
         await story.began.wait()
         asking.cancel()
         await story.ended.wait()
-        return (await http.send("GET", url + "/")).status
+        return (await http.send(HttpRequest("GET", url + "/"))).status
 
     assert asyncio.run(served(leave_and_ask)) == 200
     assert caplog.text == ""
@@ -147,7 +147,7 @@ def test_a_caller_that_left_leaves_the_server_to_the_others(
 def test_work_after_the_answer_is_not_cut_off() -> None:
     async def ask(url: str, http: AiohttpTransport, story: Story) -> str:
         headers = {"content-type": "application/json", "connection": "close"}
-        reply = await http.send("POST", url + "/background", body=b"{}", headers=headers)
+        reply = await http.send(HttpRequest("POST", url + "/background", headers, b"{}"))
         assert reply.body == b'"later"'
         await story.ended.wait()
         return story.how
@@ -159,7 +159,7 @@ def test_work_after_the_answer_is_not_cut_off() -> None:
 def test_whoever_listens_for_the_caller_themselves_still_can(path: str, answer: bytes) -> None:
     async def ask(url: str, http: AiohttpTransport, story: Story) -> bytes:
         headers = {"content-type": "application/json"}
-        return (await http.send("POST", url + path, body=b"{}", headers=headers)).body
+        return (await http.send(HttpRequest("POST", url + path, headers, b"{}"))).body
 
     assert asyncio.run(served(ask)) == answer
 

@@ -165,6 +165,13 @@ def test_a_422_lists_every_offending_field() -> None:
     assert "(and 2 more)" in error["message"]
 
 
+def test_a_missing_field_is_named_without_repeating_what_it_was_looked_for_in() -> None:
+    with pytest.raises(RowError) as caught:
+        invoked(with_body, {"times": 12345})
+
+    assert caught.value.message == "env/path rejects the body: /word: Field required"
+
+
 def test_a_body_that_is_no_json_is_a_422() -> None:
     reply = ask(server_of(Scored), "/verify", b"{not json")
 

@@ -32,7 +32,7 @@ from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
 from palestra.serving import EMBEDDED, PROCESS, REMOTE, Fleet, State
 from palestra.serving.sockets import listen
-from palestra.transport import AiohttpTransport, worker_cookie
+from palestra.transport import AiohttpTransport, HttpRequest, worker_cookie
 
 X = "x.resources_servers.x"
 AGENT = "agent.responses_api_agents.simple_agent"
@@ -180,9 +180,9 @@ def test_a_session_that_strays_to_another_worker_is_said_to_have(project: Projec
             seeded = await fleet.client.post("x", "/seed_session", json={"start": 1})
             held = int(seeded.cookies[worker_cookie("x")])
             url = fleet.instances["x"].urls[1 - held]
-            return held, await fleet.client.http.send(
-                "POST", url + "/add", body=b'{"amount": 1}', cookies=seeded.cookies
-            )
+            body = b'{"amount": 1}'
+            request = HttpRequest("POST", url + "/add", body=body, cookies=seeded.cookies)
+            return held, await fleet.client.http.send(request)
 
     held, reply = asyncio.run(run())
     error = orjson.loads(reply.body)["error"]
@@ -356,7 +356,7 @@ def test_a_host_that_others_reach_is_protected_by_the_fleet_s_token(project: Pro
             inside = await fleet.client.post("x", "/seed_session", json={"start": 1})
             http = AiohttpTransport()
             url = f"http://127.0.0.1:{ports_of(fleet)[0]}/seed_session"
-            outside = await http.send("POST", url, body=b'{"start": 1}')
+            outside = await http.send(HttpRequest("POST", url, body=b'{"start": 1}'))
             await http.aclose()
             return inside.status, outside.status
 

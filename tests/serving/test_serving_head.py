@@ -39,7 +39,7 @@ from palestra.serving.runfile import (
     write_run_file,
 )
 from palestra.serving.sockets import http_url, listen
-from palestra.transport import AiohttpTransport
+from palestra.transport import AiohttpTransport, HttpRequest
 
 ANY_PORT = "++head_server.port=0"
 
@@ -61,7 +61,7 @@ def address(run: RunFile) -> HeadAddress:
 
 async def got(http: AiohttpTransport, run: RunFile, path: str, token: str = "") -> Any:
     headers = {"authorization": f"Bearer {token}"}
-    return json.loads((await http.send("GET", run.url + path, headers=headers)).body)
+    return json.loads((await http.send(HttpRequest("GET", run.url + path, headers))).body)
 
 
 def test_the_head_tells_the_configuration_with_secrets_masked(project: Project) -> None:
@@ -119,7 +119,7 @@ def test_a_head_with_a_token_answers_only_who_knows_it(project: Project) -> None
             fleet = await attach(known, http)
             with pytest.raises(ConfigError, match="asks for its token"):
                 await attach(address(run), http)
-            reply = await http.send("GET", run.url + "/global_config_dict_yaml")
+            reply = await http.send(HttpRequest("GET", run.url + "/global_config_dict_yaml"))
             return len(fleet.instances), reply.status
 
     assert asyncio.run(asked()) == (1, 401)

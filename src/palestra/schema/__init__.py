@@ -36,9 +36,16 @@ from palestra.schema.items import (
     UnknownPart,
     WireModel,
 )
+from palestra.schema.judging import (
+    JUDGE_EVALUATIONS,
+    JUDGE_REPLAY,
+    JudgeReplay,
+    plain_input,
+)
 from palestra.schema.outcomes import Outcome
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
+    TRANSFORMS,
     AggregateMetrics,
     AggregateMetricsRequest,
     RunRequest,
@@ -59,6 +66,7 @@ from palestra.schema.responses import (
     Usage,
     add_usage,
 )
+from palestra.schema.rewards import finite_reward, no_reward
 from palestra.schema.rows import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -72,6 +80,7 @@ from palestra.schema.rows import (
     key_of,
     read_jsonl,
 )
+from palestra.schema.unchecked import maker
 
 __all__ = [
     "AGENT_REF",
@@ -79,8 +88,11 @@ __all__ = [
     "FAILURE_CLASS",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
+    "JUDGE_EVALUATIONS",
+    "JUDGE_REPLAY",
     "ROLLOUT_INDEX",
     "TASK_INDEX",
+    "TRANSFORMS",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "ChatChoice",
@@ -98,6 +110,7 @@ __all__ = [
     "InputText",
     "InputTokensDetails",
     "Item",
+    "JudgeReplay",
     "Line",
     "Message",
     "Outcome",
@@ -131,7 +144,11 @@ __all__ = [
     "decode_completion",
     "encode_json",
     "fields_of",
+    "finite_reward",
     "key_of",
+    "maker",
+    "no_reward",
+    "plain_input",
     "read_jsonl",
     "rejected_fields",
     "rejection_text",

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from palestra.schema.items import InputItem, OutputItem, OutputMessage, WireModel
+from palestra.schema.unchecked import maker
 
 
 class FunctionTool(WireModel):
@@ -25,7 +26,7 @@ class HostedTool(WireModel):
 
 
 def _tool_tag(value: Any) -> str | None:
-    kind = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
+    kind = value.get("type") if isinstance(value, (dict, Mapping)) else getattr(value, "type", None)
     if kind is None:
         return None
     return "function" if kind == "function" else "hosted"
@@ -141,20 +142,24 @@ class Response(WireModel):
         return ""
 
 
+_make_usage = maker(Usage)
+_make_input_details = maker(InputTokensDetails)
+_make_output_details = maker(OutputTokensDetails)
+
+
 def add_usage(total: Usage | None, turn: Usage | None) -> Usage | None:
     """The sum of two turns' usage; None only when neither is known."""
     if total is None or turn is None:
         return turn if total is None else total
-    return Usage(
-        input_tokens=total.input_tokens + turn.input_tokens,
-        input_tokens_details=InputTokensDetails(
-            cached_tokens=total.input_tokens_details.cached_tokens
-            + turn.input_tokens_details.cached_tokens
-        ),
-        output_tokens=total.output_tokens + turn.output_tokens,
-        output_tokens_details=OutputTokensDetails(
-            reasoning_tokens=total.output_tokens_details.reasoning_tokens
-            + turn.output_tokens_details.reasoning_tokens
-        ),
-        total_tokens=total.total_tokens + turn.total_tokens,
+    read, written = total.input_tokens_details, total.output_tokens_details
+    cached = read.cached_tokens + turn.input_tokens_details.cached_tokens
+    reasoned = written.reasoning_tokens + turn.output_tokens_details.reasoning_tokens
+    return _make_usage(
+        {
+            "input_tokens": total.input_tokens + turn.input_tokens,
+            "input_tokens_details": _make_input_details({"cached_tokens": cached}),
+            "output_tokens": total.output_tokens + turn.output_tokens,
+            "output_tokens_details": _make_output_details({"reasoning_tokens": reasoned}),
+            "total_tokens": total.total_tokens + turn.total_tokens,
+        }
     )

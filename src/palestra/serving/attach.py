@@ -10,7 +10,7 @@ from palestra.errors import ConfigError, DeadlineExceeded, InfraError, RunFailed
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.runfile import RunFile, live_run_files, read_run_file
 from palestra.serving.sockets import LOOPBACK, same_host
-from palestra.transport import HttpTransport, Target
+from palestra.transport import HttpRequest, HttpTransport, Target
 
 HEAD_TIMEOUT_S = 5.0
 
@@ -100,9 +100,8 @@ def _run_file(address: HeadAddress) -> RunFile | None:
 async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
     headers = {"authorization": f"Bearer {address.token}"} if address.token else {}
     try:
-        reply = await http.send(
-            "GET", address.url + path, headers=headers, timeout_s=HEAD_TIMEOUT_S
-        )
+        request = HttpRequest("GET", address.url + path, headers, timeout_s=HEAD_TIMEOUT_S)
+        reply = await http.send(request)
     except (InfraError, DeadlineExceeded) as error:
         raise NoFleet(
             f"no fleet answers at {address.url} ({error.message})",

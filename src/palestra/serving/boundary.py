@@ -26,6 +26,7 @@ from palestra.errors import (
     to_body,
 )
 from palestra.schema import encode_json
+from palestra.serving.authors_errors import ESCAPES, stops_this_task
 from palestra.serving.caller import Caller, Message, Receive
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SESSION_ID_KEY
@@ -101,7 +102,7 @@ class Boundary:
         *,
         server: str,
         refusals: Refusals,
-        on_error: Callable[[str, Exception], CallError],
+        on_error: Callable[[str, BaseException], CallError],
         mask: Callable[[str], str] = str,
         cookie: SessionCookie | None = None,
         token: str = "",
@@ -154,17 +155,20 @@ class Boundary:
                 async with limit:
                     await self._app(scope, receive, answer.send)
                     await self._release(scope, answer)
-        except Exception as error:
+        except CallError as error:
+            return self._on_error(scope["path"], error)
+        except ESCAPES as error:
+            if stops_this_task(error):
+                if caller is None or not caller.insisted:
+                    raise
+                _uncancel()
+                return None
             if caller is not None and caller.gone:
                 return None
-            if limit.expired() and not isinstance(error, CallError):
+            if limit.expired():
                 return _timed_out(self._server, scope["path"], context)
             # An author's own TimeoutError is a bug of theirs, not our deadline.
             return self._on_error(scope["path"], error)
-        except asyncio.CancelledError:
-            if caller is None or not caller.insisted:
-                raise
-            _uncancel()
         finally:
             if caller is not None:
                 caller.close()
@@ -287,7 +291,9 @@ def _context(headers: dict[str, str]) -> CallContext:
     own = current_call()
     if own.row is not None:
         return own
-    return CallContext(row=context.row, deadline=context.deadline, activity=Activity())
+    return CallContext(
+        row=context.row, deadline=context.deadline, activity=Activity("its own code")
+    )
 
 
 def _token_missing(server: str) -> WrongSetting:

@@ -7,7 +7,7 @@ from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError
 from palestra.serving.loading import load_server_class
 from palestra.serving.server import Server
-from palestra.transport import AiohttpTransport, HttpTransport, ServerClient, Target
+from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, ServerClient, Target
 
 GLOBAL_LIMIT = "global_aiohttp_connector_limit"
 GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
@@ -16,8 +16,8 @@ GLOBAL_DEBUG = "global_aiohttp_client_request_debug"
 
 def http_transport(tree: Any) -> HttpTransport:
     """The HTTP client of one process, as the configuration bounds it."""
-    return AiohttpTransport(
-        limit=int(tree.get(GLOBAL_LIMIT) or 102_400),
+    return AutoTransport(
+        limit=int(tree.get(GLOBAL_LIMIT) or CONNECTOR_LIMIT),
         # A run needs as many connections to its endpoint as rollouts in flight: per-host
         # limits below that turn one burst into waves, so the default is the overall limit.
         limit_per_host=int(tree.get(GLOBAL_LIMIT_PER_HOST) or 0),

@@ -23,6 +23,8 @@ from palestra.errors import (
     RowError,
 )
 from palestra.schema import RejectedField, encode_json, fields_of, rejected_fields, rejection_text
+from palestra.serving.authors_errors import ESCAPES, error_text, stops_this_task
+from palestra.serving.published import published_schema
 from palestra.serving.sessions import SESSION_ID_KEY, Session, SessionStore
 from palestra.serving.tools import arguments_model
 
@@ -81,7 +83,7 @@ class Endpoint:
         path: str,
         server: str,
         sessions: SessionStore,
-        on_error: Callable[[str, Exception], CallError],
+        on_error: Callable[[str, BaseException], CallError],
         body: Literal["model", "arguments"] = "model",
         ends_session: bool = False,
         check: Callable[[Any], None] | None = None,
@@ -119,6 +121,11 @@ class Endpoint:
         """Whether the method takes the HTTP request, which only the app has."""
         return bool(self._request_name)
 
+    @property
+    def wants_session(self) -> bool:
+        """Whether the method can reach what the rollout keeps: by its session, or its request."""
+        return bool(self._session_name or self._request_name)
+
     def _take_body(self, name: str, kind: Any) -> None:
         if self._body_name:
             raise TypeError(
@@ -131,7 +138,7 @@ class Endpoint:
 
     def body_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the body, or None when the method takes none."""
-        return None if self._body_model is None else self._body_model.model_json_schema()
+        return None if self._body_model is None else published_schema(self._body_model)
 
     async def invoke(self, body: Any, /, *, session_id: str) -> Any:
         """Run the method. Raises `RowError` for a body that does not fit, else `CallError`."""
@@ -150,11 +157,14 @@ class Endpoint:
         except CallError as error:
             # A call that the tool made failed: that is no answer of the tool.
             raise self._on_error(self.path, error) from error.__cause__
-        except Exception as error:
+        except ESCAPES as error:
+            if stops_this_task(error):
+                raise
             self._on_error(self.path, error)
-            return tool_error(f"{type(error).__name__}: {error}")
+            return tool_error(error_text(error))
         if isinstance(result, str):
-            return result
+            # Half a surrogate pair (a file name, a cut emoji) can be neither sent nor stored.
+            return result if result.isascii() else result.encode("utf-8", "replace").decode()
         try:
             return encode_json(result).decode()
         except TypeError as error:
@@ -167,8 +177,10 @@ class Endpoint:
         try:
             if isinstance(body, BaseModel):
                 # Its fields are objects already; only the shell differs. What nobody set is
-                # not sent, here as over HTTP.
-                body = {name: getattr(body, name) for name in body.model_fields_set}
+                # not sent, here as over HTTP, and the order is that of the fields.
+                given = body.model_fields_set
+                held = {**body.__dict__, **(body.model_extra or {})}
+                body = {name: value for name, value in held.items() if name in given}
             return model.model_validate(body)
         except ValidationError as error:
             raise row_error(self.server, self.path, rejected_fields(body, error)) from None
@@ -178,7 +190,9 @@ class Endpoint:
             result = await self._call(body, session_id, request)
         except CallError as error:
             raise self._on_error(self.path, error) from error.__cause__
-        except Exception as error:
+        except ESCAPES as error:
+            if stops_this_task(error):
+                raise
             raise self._on_error(self.path, error) from error
         finally:
             if self.ends_session:
@@ -227,8 +241,6 @@ def tool_error(message: str) -> str:
     return encode_json({"error": message}).decode()
 
 
-def log_own_error(server: str, path: str, error: Exception) -> None:
+def log_own_error(server: str, path: str, error: BaseException) -> None:
     """Say once, with the author's frames, that a method raised."""
-    logger.error(
-        "%s%s raised %s: %s\n%s", server, path, type(error).__name__, error, own_frames(error)
-    )
+    logger.error("%s%s raised %s\n%s", server, path, error_text(error), own_frames(error))

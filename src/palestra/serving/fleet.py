@@ -36,7 +36,7 @@ from palestra.serving.sockets import (
     reachable_host,
 )
 from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
-from palestra.transport import Target, new_id
+from palestra.transport import HttpRequest, Target, new_id
 
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
 START_TIMEOUT_S = 120.0
@@ -303,7 +303,7 @@ class Fleet:
 
     async def _answers(self, url: str) -> bool:
         try:
-            reply = await self.client.http.send("GET", url + "/", timeout_s=2)
+            reply = await self.client.http.send(HttpRequest("GET", url + "/", timeout_s=2))
         except (InfraError, DeadlineExceeded):
             return False
         return reply.status < 500

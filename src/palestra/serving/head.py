@@ -69,7 +69,7 @@ def _own_failure(message: str, evidence: Evidence) -> CallError:
     return InfraError(message, evidence=evidence)
 
 
-def _raised(path: str, error: Exception) -> CallError:
+def _raised(path: str, error: BaseException) -> CallError:
     if isinstance(error, CallError):
         return error
     log_own_error(HEAD, path, error)

@@ -1,10 +1,11 @@
 """`ResourcesServer`: an environment. It holds state and tools, and verifies."""
 
 import inspect
-import math
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Literal
+
+from fastapi import FastAPI
 
 from palestra.errors import CallError, FailureKind, JudgeFailure, VerifierError
 from palestra.profiling import aggregate_metrics
@@ -14,10 +15,19 @@ from palestra.schema import (
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
+    finite_reward,
+    maker,
+    no_reward,
 )
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.tools import is_tool, tool_schema
+
+ReverifyMode = Literal["stateless", "unsupported", "unknown"]
+"""Whether `verify` can score a stored response, whose session is gone: `stateless` when it needs
+nothing but its request, `unsupported` when it cannot do without the live session."""
+
+_make_verify_response = maker(VerifyResponse)
 
 
 class ResourcesServerConfig(ServerConfig):
@@ -31,6 +41,9 @@ class ResourcesServer(Server):
     """
 
     config: ResourcesServerConfig
+
+    reverify_mode: ClassVar[ReverifyMode] = "unknown"
+    """Declare it when `verify` takes the session; one that does not is `stateless` by itself."""
 
     async def seed_session(self, body: Any, *args: Any, **kwargs: Any) -> Any:
         """Prepare the session from the task row, before the first model call.
@@ -49,11 +62,11 @@ class ResourcesServer(Server):
 
     def reply(self, body: VerifyRequest, reward: float, **reported: Any) -> VerifyResponse:
         """The verify response for `body`: the same fields, the reward, and what you report."""
-        fields = {**body.__dict__, **(body.model_extra or {}), **reported, "reward": reward}
-        given = body.model_fields_set | reported.keys() | {"reward"}
-        return VerifyResponse.model_construct(
-            given, **{name: fields[name] for name in given if name in fields}
-        )
+        given = body.model_fields_set
+        fields = {name: value for name, value in body.__dict__.items() if name in given}
+        fields |= {**(body.model_extra or {}), **reported, "reward": reward}
+        known = {name: fields.pop(name) for name in VerifyResponse.model_fields if name in fields}
+        return _make_verify_response(known, fields)
 
     def tools(self) -> dict[str, dict[str, Any]]:
         """The `@tool` methods as Responses API tool entries, by name."""
@@ -108,14 +121,31 @@ class ResourcesServer(Server):
             ),
         ]
 
+    def setup_webserver(self) -> FastAPI:
+        """The app, which also says whether stored responses can be verified again."""
+        app = super().setup_webserver()
+        app.add_api_route("/reverify_mode", self._report_reverify_mode, methods=["GET"])
+        return app
+
+    async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
+        return {"reverify_mode": self._reverify_mode()}
+
+    def _reverify_mode(self) -> ReverifyMode:
+        verify = self.typed_endpoint("/verify")
+        undeclared = self.reverify_mode == "unknown"
+        # What it cannot reach it cannot depend on.
+        if undeclared and verify is not None and not verify.wants_session:
+            return "stateless"
+        return self.reverify_mode
+
     def _check_reward(self, result: Any) -> None:
         """A reward that is no finite number never leaves the environment."""
         reward = (
             result.get("reward") if isinstance(result, dict) else getattr(result, "reward", None)
         )
-        if isinstance(reward, bool | int | float) and math.isfinite(reward):
+        if finite_reward(reward) is not None:
             return
         raise VerifierError(
-            f"{self.name}/verify returned {reward!r}, which is no reward",
+            f"{self.name}/verify returned {no_reward(reward)}",
             hint="verify must return a finite number as `reward`",
         )

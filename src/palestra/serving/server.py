@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from palestra.errors import CallError, Evidence, RowError, VerifierError
 from palestra.schema import rejected_fields
+from palestra.serving.authors_errors import error_text
 from palestra.serving.boundary import Boundary, SessionCookie
 from palestra.serving.endpoints import Endpoint, log_own_error, own_frames, row_error
 from palestra.serving.refusals import Refusals
@@ -74,14 +75,14 @@ class Server(BaseModel):
             **kwargs,
         )
 
-    def translate(self, path: str, error: Exception) -> CallError:
+    def translate(self, path: str, error: BaseException) -> CallError:
         """What an exception of this server's own code means to the rollout."""
         if isinstance(error, CallError):
             return self.relayed(error)
         if isinstance(error, RequestValidationError):
             return _request_error(self.name, path, error)
         log_own_error(self.name, path, error)
-        message = f"{self.name}{path} raised {type(error).__name__}: {error}"
+        message = f"{self.name}{path} raised {error_text(error)}"
         return self.own_failure(message, Evidence(traceback=own_frames(error)))
 
     def relayed(self, error: CallError) -> CallError:

@@ -8,7 +8,7 @@ from typing import Any
 from palestra.errors import CallError
 from palestra.serving.attach import AttachedFleet
 from palestra.serving.instance import State
-from palestra.transport import HttpTransport
+from palestra.transport import HttpRequest, HttpTransport
 
 PROBE_TIMEOUT_S = 5.0
 
@@ -46,7 +46,8 @@ async def _probe_one(item: Mapping[str, Any], http: HttpTransport) -> ServerStat
     state, reason = State(item["status"]), str(item.get("reason") or "")
     if state is State.HEALTHY and item["url"]:
         try:
-            reply = await http.send("GET", f"{item['url']}/", timeout_s=PROBE_TIMEOUT_S)
+            request = HttpRequest("GET", f"{item['url']}/", timeout_s=PROBE_TIMEOUT_S)
+            reply = await http.send(request)
         except CallError as error:
             state, reason = State.UNHEALTHY, error.message
         else:

@@ -4,7 +4,11 @@ Every call carries its rollout's identity and deadline; every failure comes back
 errors of `palestra.errors`, with the servers that it passed through.
 """
 
-from palestra.transport.client import BodyReader, Peer, ServerClient, ServerReply, Target
+from typing import TYPE_CHECKING, Any
+
+from palestra.transport.auto import AutoTransport
+from palestra.transport.calls import Target
+from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
     Activity,
     CallContext,
@@ -13,11 +17,15 @@ from palestra.transport.context import (
     context_headers,
     current_call,
 )
+from palestra.transport.h1 import PlainTransport
 from palestra.transport.http import (
-    AiohttpTransport,
+    CONNECTOR_LIMIT,
     ConnectionFailed,
     HttpReply,
+    HttpRequest,
     HttpTransport,
+    RequestRefused,
+    WrongUrl,
     parse_set_cookies,
 )
 from palestra.transport.ids import new_id
@@ -29,6 +37,7 @@ from palestra.transport.local import (
     LocalServer,
     call_asgi,
 )
+from palestra.transport.peer import Peer
 from palestra.transport.retry import (
     BUSY_STATUSES,
     WITHIN_FLEET,
@@ -38,27 +47,36 @@ from palestra.transport.retry import (
 )
 from palestra.transport.workers import worker_cookie, worker_url
 
+if TYPE_CHECKING:
+    from palestra.transport.secure import AiohttpTransport
+
 __all__ = [
     "BUSY_STATUSES",
+    "CONNECTOR_LIMIT",
     "IN_PROCESS_CLIENT",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
     "ASGIApp",
     "Activity",
     "AiohttpTransport",
+    "AutoTransport",
     "BodyReader",
     "CallContext",
     "ConnectionFailed",
     "HttpReply",
+    "HttpRequest",
     "HttpTransport",
     "LocalEndpoint",
     "LocalServer",
     "Peer",
+    "PlainTransport",
+    "RequestRefused",
     "RetryCount",
     "RetryPolicy",
     "ServerClient",
     "ServerReply",
     "Target",
+    "WrongUrl",
     "call_asgi",
     "calling",
     "context_from_headers",
@@ -70,3 +88,12 @@ __all__ = [
     "worker_cookie",
     "worker_url",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Importing aiohttp takes 0.2 s, which a run without TLS does not need to pay.
+    if name == "AiohttpTransport":
+        from palestra.transport.secure import AiohttpTransport
+
+        return AiohttpTransport
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

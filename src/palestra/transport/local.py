@@ -19,7 +19,9 @@ ASGIApp = Callable[
     Awaitable[None],
 ]
 
-IN_PROCESS_CLIENT = ("in-process", 0)
+IN_PROCESS = "in-process"
+"""What stands for the URL of a server in this process."""
+IN_PROCESS_CLIENT = (IN_PROCESS, 0)
 """The `client` of a request that came without a socket."""
 
 SESSION_SCOPE_KEY = "palestra.session_id"
@@ -85,7 +87,7 @@ async def call_asgi(
             for name, value in sent.items()
         ],
         "client": IN_PROCESS_CLIENT,
-        "server": ("in-process", 0),
+        "server": IN_PROCESS_CLIENT,
         "state": {},
     }
     if session_id is not None:

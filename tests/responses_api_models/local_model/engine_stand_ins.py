@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ import orjson
 from palestra.responses_api_models.local_model.engine import EngineOrder
 from palestra.responses_api_models.local_model.running import RunningEngine
 from palestra.responses_api_models.local_model.transport import EngineTransport
-from palestra.transport import HttpReply
+from palestra.transport import HttpReply, HttpRequest
 
 SERVES = "import sys; print('READY http://127.0.0.1:1', flush=True); sys.stdin.read()"
 
@@ -56,18 +56,8 @@ class FakePort:
         self.open = 0
         self.most_open = 0
 
-    async def send(
-        self,
-        method: str,
-        url: str,
-        /,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        cookies: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> HttpReply:
-        decoded = orjson.loads(body or b"{}")
+    async def send(self, request: HttpRequest, /) -> HttpReply:
+        decoded = orjson.loads(request.body or b"{}")
         self.bodies.append(decoded)
         self.open += 1
         self.most_open = max(self.most_open, self.open)
@@ -89,7 +79,8 @@ async def post(
     transport: EngineTransport, text: str, *, timeout_s: float | None = None, **fields: Any
 ) -> HttpReply:
     body = orjson.dumps({"messages": [{"role": "user", "content": text}], **fields})
-    return await transport.send("POST", "http://e/v1", body=body, timeout_s=timeout_s)
+    request = HttpRequest("POST", "http://e/v1", body=body, timeout_s=timeout_s)
+    return await transport.send(request)
 
 
 async def until(condition: Callable[[], bool]) -> None:

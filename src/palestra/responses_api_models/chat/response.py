@@ -13,7 +13,6 @@ import orjson
 from palestra.errors import ModelError, WrongSetting
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import split_thinking
-from palestra.responses_api_models.chat.unchecked import unchecked
 from palestra.schema import (
     FunctionCall,
     IncompleteDetails,
@@ -32,8 +31,21 @@ from palestra.schema import (
     UpstreamToolCall,
     UpstreamUsage,
     Usage,
+    maker,
 )
 from palestra.transport import new_id
+
+_make_function_call = maker(FunctionCall)
+_make_incomplete_details = maker(IncompleteDetails)
+_make_input_tokens_details = maker(InputTokensDetails)
+_make_output_message = maker(OutputMessage)
+_make_output_text = maker(OutputText)
+_make_output_tokens_details = maker(OutputTokensDetails)
+_make_reasoning = maker(Reasoning)
+_make_refusal = maker(Refusal)
+_make_response = maker(Response)
+_make_summary_text = maker(SummaryText)
+_make_usage = maker(Usage)
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -71,7 +83,7 @@ def to_response(
         output=_output(choice, settings, "completed" if reason is None else "incomplete"),
         model=completion.model or model,
         created_at=completion.created or time.time(),
-        incomplete=None if reason is None else unchecked(IncompleteDetails, {"reason": reason}),
+        incomplete=None if reason is None else _make_incomplete_details({"reason": reason}),
         usage=None if completion.usage is None else _usage(completion.usage),
     )
 
@@ -86,8 +98,8 @@ def overflow_response(params: ResponseCreateParams, *, model: str, sentence: str
         output=[_message([], "incomplete")],
         model=model,
         created_at=time.time(),
-        incomplete=unchecked(
-            IncompleteDetails, {"reason": "max_output_tokens"}, {"provider_message": sentence}
+        incomplete=_make_incomplete_details(
+            {"reason": "max_output_tokens"}, {"provider_message": sentence}
         ),
         usage=None,
     )
@@ -121,7 +133,7 @@ def _response(
     for name in _ECHOED:
         if asked[name] is not None:
             values[name] = asked[name]
-    return unchecked(Response, values)
+    return _make_response(values)
 
 
 def _output(choice: UpstreamChoice, settings: ConversionSettings, status: str) -> list[Any]:
@@ -165,18 +177,17 @@ def _parts(text: str, message: UpstreamMessage, logprobs: Any) -> list[Any]:
             part.logprobs = logprobs["content"]
         parts.append(part)
     if message.refusal:
-        parts.append(unchecked(Refusal, {"type": "refusal", "refusal": message.refusal}))
+        parts.append(_make_refusal({"type": "refusal", "refusal": message.refusal}))
     return parts
 
 
 def _output_text(text: str) -> OutputText:
-    return unchecked(OutputText, {"type": "output_text", "text": text, "annotations": []})
+    return _make_output_text({"type": "output_text", "text": text, "annotations": []})
 
 
 def _message(parts: list[Any], status: str) -> OutputMessage:
     """One message; without any part it is the empty text."""
-    return unchecked(
-        OutputMessage,
+    return _make_output_message(
         {
             "id": new_id("msg_"),
             "type": "message",
@@ -188,8 +199,8 @@ def _message(parts: list[Any], status: str) -> OutputMessage:
 
 
 def _reasoning(blocks: list[str]) -> Reasoning:
-    summary = [unchecked(SummaryText, {"type": "summary_text", "text": text}) for text in blocks]
-    return unchecked(Reasoning, {"id": new_id("rs_"), "type": "reasoning", "summary": summary})
+    summary = [_make_summary_text({"type": "summary_text", "text": text}) for text in blocks]
+    return _make_reasoning({"id": new_id("rs_"), "type": "reasoning", "summary": summary})
 
 
 def _call(call: UpstreamToolCall, status: str) -> FunctionCall:
@@ -198,8 +209,7 @@ def _call(call: UpstreamToolCall, status: str) -> FunctionCall:
         arguments = ""
     elif not isinstance(arguments, str):
         arguments = orjson.dumps(arguments).decode()
-    return unchecked(
-        FunctionCall,
+    return _make_function_call(
         {
             "id": new_id("fc_"),
             "type": "function_call",
@@ -215,13 +225,12 @@ def _usage(usage: UpstreamUsage) -> Usage:
     read, written = usage.prompt_tokens_details, usage.completion_tokens_details
     cached = (read.cached_tokens if read is not None else None) or 0
     reasoned = (written.reasoning_tokens if written is not None else None) or 0
-    return unchecked(
-        Usage,
+    return _make_usage(
         {
             "input_tokens": usage.prompt_tokens,
-            "input_tokens_details": unchecked(InputTokensDetails, {"cached_tokens": cached}),
+            "input_tokens_details": _make_input_tokens_details({"cached_tokens": cached}),
             "output_tokens": usage.completion_tokens,
-            "output_tokens_details": unchecked(OutputTokensDetails, {"reasoning_tokens": reasoned}),
+            "output_tokens_details": _make_output_tokens_details({"reasoning_tokens": reasoned}),
             "total_tokens": usage.total_tokens or usage.prompt_tokens + usage.completion_tokens,
         },
     )

@@ -8,7 +8,6 @@ import msgspec
 import orjson
 from pydantic import (
     Field,
-    PrivateAttr,
     SecretStr,
     ValidationError,
     field_validator,
@@ -101,14 +100,11 @@ class ChatCompletionsServer(ModelServer):
 
     config: ChatModelConfig
 
-    _base_urls: tuple[str, ...] = PrivateAttr(default=())
+    # Cached properties, as private attributes of a pydantic model cost microseconds a read.
+    @cached_property
+    def _base_urls(self) -> tuple[str, ...]:
+        return base_urls(self.config.base_url)
 
-    def model_post_init(self, context: Any, /) -> None:
-        """Take the endpoints from the configuration, until a subclass knows better."""
-        super().model_post_init(context)
-        self._base_urls = base_urls(self.config.base_url)
-
-    # Cached properties, as private attributes of a pydantic model cost a microsecond a read.
     @cached_property
     def _conversion(self) -> ConversionSettings:
         return self.config.conversion()

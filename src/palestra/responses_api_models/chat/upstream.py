@@ -1,16 +1,17 @@
 """`Upstream`: one provider's endpoints, spoken to in JSON through the shared HTTP transport."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, final
 
 import orjson
+from msgspec.structs import replace
 
 from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excerpt, mask_error
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow, classify
 from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
     HttpReply,
+    HttpRequest,
     HttpTransport,
     RetryCount,
     RetryPolicy,
@@ -65,11 +66,19 @@ class Upstream:
         Raises `CallError`: what `classify` makes of a refusal, or that no answer came.
         """
         encoded = encode_json(body)
+        activity = current_call().activity
+        if activity is not None:
+            activity.now("upstream", f"the endpoint of {self._server} ({url})")
+        last: HttpReply | None = None
 
         async def send(remaining_s: float | None) -> HttpReply:
-            return await self._http.send(
-                "POST", url, headers=self._headers, body=encoded, timeout_s=remaining_s
+            nonlocal last
+            last = None
+            request = HttpRequest(
+                "POST", url, self._headers, encoded, timeout_s=remaining_s, repeatable=True
             )
+            last = await self._http.send(request)
+            return last
 
         try:
             reply = await with_retries(
@@ -82,7 +91,7 @@ class Upstream:
         except CallError as error:
             self._log("POST", url, encoded, error.message)
             mask_error(error, self._mask)
-            add_hop(error, Hop(self._server, self._mask(url)))
+            add_hop(error, self._hop(self._mask(url), last))
             raise
         if reply.status < 300:
             return reply.body
@@ -98,7 +107,8 @@ class Upstream:
         left = current_call().remaining_s()
         timeout_s = PROBE_TIMEOUT_S if left is None else min(left, PROBE_TIMEOUT_S)
         try:
-            reply = await self._http.send("GET", url, headers=self._headers, timeout_s=timeout_s)
+            request = HttpRequest("GET", url, self._headers, timeout_s=timeout_s)
+            reply = await self._http.send(request)
         except CallError as error:
             self._log("GET", url, b"", error.message)
             mask_error(error, self._mask)
@@ -128,6 +138,12 @@ class Upstream:
         if isinstance(found, ContextOverflow):
             return found
         raise found
+
+    def _hop(self, url: str, reply: HttpReply | None) -> Hop:
+        """A call of the endpoint, with what it answered, if it did."""
+        if reply is None:
+            return Hop(self._server, url)
+        return Hop(self._server, url, reply.status, self._mask(excerpt(reply.body)))
 
     def _mask(self, text: str) -> str:
         masked = text.replace(self._secret, "****") if self._secret else text

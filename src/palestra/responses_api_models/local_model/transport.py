@@ -8,17 +8,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Any, final
 from weakref import WeakValueDictionary
 
 import orjson
+from msgspec.structs import replace
 
 from palestra.errors import DeadlineExceeded
 from palestra.responses_api_models.local_model.mending import to_engine_request, with_calls
 from palestra.responses_api_models.local_model.running import RunningEngine
 from palestra.schema import encode_json
-from palestra.transport import HttpReply, HttpTransport
+from palestra.transport import HttpReply, HttpRequest, HttpTransport
 
 
 @final
@@ -42,34 +42,23 @@ class EngineTransport:
         self._max_tokens = max_tokens
         self.waiting = 0
 
-    async def send(
-        self,
-        method: str,
-        url: str,
-        /,
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        cookies: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> HttpReply:
+    async def send(self, request: HttpRequest, /) -> HttpReply:
         """Raises `EngineDied` besides what any transport raises."""
+        timeout_s = request.timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
 
         async def exchange(sent: bytes | None) -> HttpReply:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            return await self._http.send(
-                method, url, headers=headers, body=sent, cookies=cookies, timeout_s=left
-            )
+            return await self._http.send(replace(request, body=sent, timeout_s=left))
 
-        if body is None:
+        if request.body is None:
             return await self._engine.call(lambda: exchange(None))
-        request = to_engine_request(orjson.loads(body), max_tokens=self._max_tokens)
-        async with self._turn(request.body, timeout_s):
-            reply = await self._engine.call(lambda: exchange(encode_json(request.body)))
-        if reply.status != 200 or not request.has_tools:
+        mended = to_engine_request(orjson.loads(request.body), max_tokens=self._max_tokens)
+        async with self._turn(mended.body, timeout_s):
+            reply = await self._engine.call(lambda: exchange(encode_json(mended.body)))
+        if reply.status != 200 or not mended.has_tools:
             return reply
-        return replace(reply, body=encode_json(with_calls(orjson.loads(reply.body), request)))
+        return replace(reply, body=encode_json(with_calls(orjson.loads(reply.body), mended)))
 
     @asynccontextmanager
     async def _turn(self, body: Mapping[str, Any], timeout_s: float | None) -> AsyncIterator[None]:

@@ -1,0 +1,180 @@
+"""One call of one server: sent where it lives, tried again where that is safe, its failure named."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import orjson
+
+from palestra.errors import (
+    CallError,
+    Evidence,
+    Hop,
+    InfraError,
+    ModelError,
+    RowError,
+    VerifierError,
+    add_hop,
+    add_row,
+    excerpt,
+    from_body,
+    mask_error,
+)
+from palestra.transport.context import context_headers, current_call
+from palestra.transport.failure_line import failure_line
+from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
+from palestra.transport.local import IN_PROCESS, LocalServer, call_asgi, with_query
+from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
+from palestra.transport.untouched import changes
+
+logger = logging.getLogger("palestra.transport")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where one server instance is. `urls` has one entry per worker process."""
+
+    name: str
+    server_type: str
+    urls: tuple[str, ...] = ()
+    local: LocalServer | None = None
+
+
+@final
+class Caller:
+    """Makes the calls of one process, over `http` to whatever does not live in it."""
+
+    def __init__(
+        self,
+        http: HttpTransport,
+        *,
+        policy: RetryPolicy = WITHIN_FLEET,
+        debug: bool = False,
+        token: str = "",
+        mask: Callable[[str], str] = str,
+    ) -> None:
+        self.http = http
+        self.retries = RetryCount()
+        self._policy = policy
+        self.debug = debug
+        self.mask = mask
+        self._token = token
+
+    async def exchange(
+        self,
+        target: Target,
+        base_url: str,
+        method: str,
+        path: str,
+        *,
+        body: bytes,
+        cookies: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        session_id: str | None = None,
+        stateless: bool = False,
+    ) -> HttpReply:
+        """One request to `target` with the caller's context, retried where that is safe."""
+        sent = {**context_headers(current_call()), **(headers or {})}
+        if self._token:
+            sent["authorization"] = f"Bearer {self._token}"
+        if target.local is not None:
+            reply = await call_asgi(
+                target.local.asgi_app(),
+                method,
+                path,
+                body=body,
+                headers=sent,
+                cookies=cookies,
+                params=params,
+                session_id=session_id,
+            )
+            self._log_refusal(method, f"{target.name} {IN_PROCESS}{path}", sent, body, reply)
+            return reply
+        sent["content-type"] = "application/json"
+        url = base_url + with_query(path, params)
+
+        async def send(remaining_s: float | None) -> HttpReply:
+            request = HttpRequest(method, url, sent, body, cookies, remaining_s, stateless)
+            return await self.http.send(request)
+
+        try:
+            reply = await with_retries(
+                send,
+                what=f"{target.name} ({url})",
+                stateless=stateless,
+                policy=self._policy,
+                count=self.retries,
+            )
+        except CallError as error:
+            self.log_failure(method, url, body, error.message, headers=sent)
+            add_row(error, current_call().row)
+            mask_error(error, self.mask)
+            raise add_hop(error, Hop(target.name, self.mask(url))) from None
+        self._log_refusal(method, url, sent, body, reply)
+        return reply
+
+    def failure(self, target: Target, url: str, reply: HttpReply) -> CallError:
+        """What an answer of status 400 or more means, with this server as its outermost hop."""
+        error = from_body(json_or_none(reply.body))
+        if error is not None:
+            add_hop(error, Hop(target.name, url, reply.status))
+        else:
+            text = excerpt(reply.body)
+            evidence = Evidence(hops=(Hop(target.name, url, reply.status, text),))
+            error = _foreign_failure(target, reply.status, text, evidence)
+        mask_error(error, self.mask)
+        return add_row(error, current_call().row)
+
+    def _log_refusal(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, reply: HttpReply
+    ) -> None:
+        if reply.status >= 400:
+            answer = excerpt(reply.body)
+            self.log_failure(method, url, body, answer, headers=headers, status=reply.status)
+
+    def tell_changes(self, where: str, before: bytes, after: bytes) -> None:
+        """Say what a server changed in the request that it was handed."""
+        if changed := changes(before, after):
+            logger.error(
+                "%s changed the request it was given, at %s: others hold the same object; "
+                "copy what you want to change",
+                where,
+                ", ".join(sorted(changed)[:10]),
+            )
+
+    def log_failure(
+        self,
+        method: str,
+        url: str,
+        request: Any,
+        answer: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Say on one line what was asked, for which row, and what came of it; when debugging."""
+        if not self.debug:
+            return
+        line = failure_line(method, url, current_call().row, headers or {}, request, status, answer)
+        logger.error("%s", self.mask(line))
+
+
+def _foreign_failure(target: Target, status: int, text: str, evidence: Evidence) -> CallError:
+    message = f"{target.name} answered {status}: {text[:500]}"
+    if status == 422:
+        return RowError(message, evidence=evidence, status=status)
+    if target.server_type == "responses_api_models":
+        return ModelError(message, evidence=evidence, status=status)
+    if status in {502, 503, 504}:
+        return InfraError(message, evidence=evidence, status=status)
+    return VerifierError(message, evidence=evidence, status=status)
+
+
+def json_or_none(body: bytes) -> Any:
+    """The value in `body`, or None when it is not JSON."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None

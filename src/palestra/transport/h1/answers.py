@@ -1,0 +1,214 @@
+"""From bytes, however the network cut them, to an `HttpReply`.
+
+The grammar is llhttp's (`httptools`, the parser under uvicorn); here is what it leaves open:
+which answers count, where one without a length ends, and how large one may be.
+"""
+
+import zlib
+from typing import Final, final
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from palestra.transport.http import HttpReply, parse_set_cookies
+
+MOST_HEAD_BYTES = 256 * 1024
+"""A head that has not ended by then is not one; servers of note stop at 64 KiB."""
+
+MOST_BODY_BYTES = 1 << 30
+"""1 GiB: a thousand times the largest trajectory with its token ids. What is longer is an
+endless answer, which would take the process down with it."""
+
+_COMPRESSIONS: Final = frozenset({"gzip", "x-gzip", "deflate"})
+_FOREIGN_COMPRESSIONS: Final = frozenset({"br", "zstd", "compress", "x-compress"})
+
+
+class Malformed(Exception):
+    """What came is no answer; the message says what is wrong with it."""
+
+
+@final
+class AnswerReader:
+    """Reads one answer after the other. `expect`, then `feed` until a reply comes, or `end`."""
+
+    __slots__ = (
+        "_bodiless",
+        "_chunks",
+        "_complete",
+        "_fields",
+        "_head_ended",
+        "_headers",
+        "_parser",
+        "_status",
+        "received",
+        "reusable",
+    )
+
+    def __init__(self) -> None:
+        self._parser = HttpResponseParser(self)
+        # What other clients overlook too: bare line feeds, blanks after a chunk's size.
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True,
+            lenient_optional_cr_before_lf=True,
+            lenient_spaces_after_chunk_size=True,
+        )
+        self._chunks: list[bytes] = []
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._headers: dict[str, str] = {}
+        self.expect()
+
+    def expect(self, bodiless: bool = False) -> None:
+        """Begin the next answer; `bodiless` when it has no body, whatever its headers say."""
+        self._bodiless = bodiless
+        self._complete = False
+        self._head_ended = False
+        self._status = 0
+        self.received = 0
+        """Bytes of this answer so far."""
+        self.reusable = False
+        """Once it is complete: whether another one may follow on its connection."""
+
+    def close(self) -> None:
+        """Read no more. Reader and parser refer to each other: this lets go of both."""
+        del self._parser
+
+    def feed(self, data: bytes) -> HttpReply | None:
+        """The reply, once it is complete. Raises `Malformed` when it can be none."""
+        self.received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            # What follows an answer cannot spoil it; only its connection.
+            self.reusable = False
+            if not self._complete:
+                raise _why(error, data) from None
+        except HttpParserUpgrade:
+            raise Malformed("it switches to another protocol, unasked") from None
+        if self._complete:
+            return self._reply()
+        if self.received > MOST_HEAD_BYTES:
+            if not self._head_ended:
+                raise Malformed(f"its head does not end within {MOST_HEAD_BYTES} bytes")
+            if self.received > MOST_BODY_BYTES + MOST_HEAD_BYTES:
+                raise Malformed(f"its body does not end within {MOST_BODY_BYTES} bytes")
+        return None
+
+    def end(self) -> HttpReply | None:
+        """The peer will send no more: the reply if that is how it ends, None if it is cut off."""
+        headers = self._headers
+        if not self._head_ended or "content-length" in headers or "transfer-encoding" in headers:
+            return None
+        self.reusable = False
+        return self._reply()
+
+    def cut_off(self) -> str:
+        """How far the answer had come, in words."""
+        if not self.received:
+            return "before the first byte of the answer"
+        if not self._head_ended:
+            return f"after {self.received} bytes, within the answer's head"
+        length = self._headers.get("content-length", "an unknown number of")
+        return f"after {sum(map(len, self._chunks))} of {length} bytes of the answer's body"
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Nothing may follow an answer: we send one request at a time."""
+        if self._complete:
+            self.reusable = False
+            raise Malformed("more follows it")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header, or after the body a trailer, which means nothing to us."""
+        if not self._head_ended:
+            self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Decide by status and headers how the body ends."""
+        self._head_ended = True
+        self._status = self._parser.get_status_code()
+        self._headers = headers = {
+            name.decode("utf-8", "surrogateescape").lower(): value.decode(
+                "utf-8", "surrogateescape"
+            )
+            for name, value in self._fields
+        }
+        if "transfer-encoding" in headers and headers["transfer-encoding"].lower() != "chunked":
+            raise Malformed(f"its transfer-encoding is {headers['transfer-encoding']!r}")
+        if "content-length" in headers and int(headers["content-length"]) > MOST_BODY_BYTES:
+            raise Malformed(f"its body is longer than {MOST_BODY_BYTES} bytes")
+        if self._bodiless and self._status >= 200:
+            # The parser goes on to wait for a body: this connection is done for.
+            self._complete = True
+
+    def on_body(self, chunk: bytes) -> None:
+        """The next part of the body."""
+        self._chunks.append(chunk)
+
+    def on_message_complete(self) -> None:
+        """The end, unless it was an interim answer: the real one follows."""
+        if self._status >= 200:
+            self._complete = True
+            self.reusable = self._parser.should_keep_alive()
+        elif self._status != 101:
+            self._fields = []
+            self._head_ended = False
+
+    def _reply(self) -> HttpReply:
+        headers, fields, chunks = self._headers, self._fields, self._chunks
+        # Nothing of it stays here: a connection may be idle for long, and there are thousands.
+        self._headers, self._fields, self._chunks = {}, [], []
+        if self._bodiless:
+            # Whatever came, it is none.
+            chunks = []
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if body and "content-encoding" in headers:
+            body = decoded(body, headers["content-encoding"])
+        if "set-cookie" not in headers:
+            return HttpReply(self._status, body, headers)
+        lines = [
+            value.decode("utf-8", "surrogateescape")
+            for name, value in fields
+            if name.lower() == b"set-cookie"
+        ]
+        return HttpReply(self._status, body, headers, parse_set_cookies(lines))
+
+
+def decoded(body: bytes, codings: str) -> bytes:
+    """`body` as it was before the server encoded it. Raises `Malformed` when that fails."""
+    for coding in reversed([name.strip().lower() for name in codings.split(",")]):
+        if coding in _FOREIGN_COMPRESSIONS:
+            raise Malformed(f"its content-encoding is {coding}, which nobody asked for")
+        # Anything else (`identity`, a character set) is no compression.
+        if coding in _COMPRESSIONS:
+            body = _inflated(body, coding)
+    return body
+
+
+def _inflated(body: bytes, coding: str) -> bytes:
+    if coding == "deflate":
+        # By the book a zlib stream; some send a bare one. The first byte of the former says 8.
+        wbits = zlib.MAX_WBITS if body[0] & 15 == 8 else -zlib.MAX_WBITS
+    else:
+        wbits = zlib.MAX_WBITS | 16
+    parts: list[bytes] = []
+    room = MOST_BODY_BYTES
+    try:
+        while body:
+            inflater = zlib.decompressobj(wbits)
+            parts.append(inflater.decompress(body, room + 1))
+            room -= len(parts[-1])
+            if room < 0:
+                raise Malformed(f"its {coding} body is longer than {MOST_BODY_BYTES} bytes")
+            if not inflater.eof:
+                raise Malformed(f"its {coding} body is cut off")
+            # A gzip file may have several members.
+            body = inflater.unused_data if wbits > zlib.MAX_WBITS else b""
+    except zlib.error as error:
+        raise Malformed(f"its {coding} body is broken: {error}") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _why(error: HttpParserError, data: bytes) -> Malformed:
+    if isinstance(error.__context__, Malformed):
+        return error.__context__
+    return Malformed(f"{error}; it reads {data[:60]!r}")

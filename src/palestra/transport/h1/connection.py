@@ -1,0 +1,228 @@
+"""One socket and the exchange on it: one request at a time, its deadline, and how it ended.
+
+Rules, each of which has cost somebody a night:
+
+- A connection whose exchange did not end with a whole answer is closed at once. What is left of
+  an abandoned answer never meets the next request.
+- What arrives while nothing was asked closes the connection: nothing it says can be trusted.
+- The deadline is one timer per connection, not per request. It is set when there is none that
+  would ring in time, and looks again when it rings: most exchanges touch no timer at all.
+- A request is handed to the transport whole, whatever `pause_writing` says. Its body is one
+  `bytes` object that exists already, so waiting would save no memory, and an answer that comes
+  before the body was read (a refusal) is heard while the rest still waits to be written.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import ClassVar, Final, cast, final
+
+from palestra.transport.h1.answers import AnswerReader, Malformed
+from palestra.transport.http import HttpReply
+
+JOINED_BYTES: Final = 16 * 1024
+"""Up to here head and body are joined for one `write`; above, copying costs more than it saves."""
+
+NEVER: Final = float("inf")
+
+_TIMER_GRAIN_S: Final = 0.001
+"""uvloop's clock counts milliseconds: a timer may ring that much early."""
+
+
+class ExchangeEnded(Exception):
+    """An exchange ended without an answer; the message says how.
+
+    `sent`: whether the peer may have read the request.
+    """
+
+    sent: ClassVar[bool] = True
+
+
+class Unsent(ExchangeEnded):
+    """The kernel took not one byte of the request."""
+
+    sent = False
+
+
+class Broken(ExchangeEnded):
+    """The connection ended, or what came on it is no answer."""
+
+
+class Late(ExchangeEnded):
+    """The deadline passed."""
+
+
+@final
+class Connection(asyncio.Protocol):
+    """`begin` an exchange and await its answer; `abort` whenever that is not awaited to its end."""
+
+    __slots__ = (
+        "_alarm",
+        "_alarm_at",
+        "_answer",
+        "_deadline",
+        "_loop",
+        "_on_lost",
+        "_reader",
+        "_transport",
+        "exchanges",
+        "idle_since",
+        "lost",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_lost: Callable[["Connection"], object]
+    ) -> None:
+        self._loop = loop
+        self._on_lost = on_lost
+        self._reader = AnswerReader()
+        self._answer: asyncio.Future[HttpReply] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = NEVER
+        self._deadline = NEVER
+        self.exchanges = 0
+        """How many were begun."""
+        self.idle_since = 0.0
+        """The loop's time when the last one ended."""
+        self.lost = False
+        """Whether the event loop has let go of it."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be written, as far as we know by now."""
+        return not self._transport.is_closing()
+
+    @property
+    def heard(self) -> bool:
+        """Whether any part of an answer has come since the exchange began."""
+        return self._reader.received > 0
+
+    def begin(
+        self, head: bytes, body: bytes | None, deadline: float, bodiless: bool
+    ) -> "asyncio.Future[HttpReply]":
+        """Write a request; the future ends with its answer, or with an `ExchangeEnded`.
+
+        `deadline` is the loop's time. `bodiless` tells that no answer to it has a body.
+        """
+        self.exchanges += 1
+        answer: asyncio.Future[HttpReply] = self._loop.create_future()
+        transport = self._transport
+        if transport.is_closing():
+            answer.set_exception(Unsent("the peer closed it before anything was asked"))
+            return answer
+        self._reader.expect(bodiless)
+        self._answer = answer
+        self._deadline = deadline
+        if deadline < self._alarm_at:
+            self._set_alarm(deadline)
+        if not body:
+            transport.write(head)
+        elif len(body) <= JOINED_BYTES:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+        if transport.is_closing():
+            # The very first write failed, so the kernel took nothing.
+            self._end(Unsent("the peer had closed it"))
+        return answer
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way. The peer sees it."""
+        self._transport.abort()
+
+    def close(self, why: str) -> None:
+        """`abort`, and let the exchange under way end by saying `why`."""
+        self._end(self._broken(why))
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio's by behaviour, not by class. Both set TCP_NODELAY.
+        self._transport: asyncio.Transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        answer = self._answer
+        if answer is None:
+            self.abort()
+            return
+        try:
+            reply = self._reader.feed(data)
+        except Malformed as problem:
+            self._end(_garbled(problem))
+        else:
+            if reply is not None:
+                self._give(reply, answer)
+
+    def eof_received(self) -> None:
+        answer = self._answer
+        if answer is not None:
+            try:
+                reply = self._reader.end()
+            except Malformed as problem:
+                self._end(_garbled(problem))
+                return
+            if reply is not None:
+                self._give(reply, answer)
+                return
+        self._end(self._broken("the peer closed it"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._end(self._broken(reason(exc)))
+        self._reader.close()
+        self.lost = True
+        self._on_lost(self)
+
+    # The ends of an exchange.
+
+    def _give(self, reply: HttpReply, answer: "asyncio.Future[HttpReply]") -> None:
+        self._answer = None
+        transport = self._transport
+        # An answer may come before the request was written: what is left of it must not go out
+        # in front of the next one.
+        if not self._reader.reusable or transport.get_write_buffer_size():
+            transport.abort()
+        if not answer.done():
+            answer.set_result(reply)
+
+    def _end(self, ending: ExchangeEnded) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None and not answer.done():
+            answer.set_exception(ending)
+        self.abort()
+
+    def _set_alarm(self, at: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = at
+        self._alarm = self._loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._alarm_at = NEVER
+        if self._answer is None:
+            return
+        if self._deadline - self._loop.time() > _TIMER_GRAIN_S:
+            self._set_alarm(self._deadline)
+        else:
+            self._end(Late(self._reader.cut_off() if self.heard else ""))
+
+    def _broken(self, why: str) -> Broken:
+        where = self._reader.cut_off()
+        return Broken(f"the connection broke before the answer came ({why}, {where})")
+
+
+def _garbled(problem: Malformed) -> Broken:
+    return Broken(f"what came is no answer of HTTP: {problem}")
+
+
+def reason(error: BaseException | None) -> str:
+    """Why a connection ended or never came about, in the system's words."""
+    if error is None:
+        return "closed"
+    number = getattr(error, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number)
+    return str(getattr(error, "strerror", None) or error) or type(error).__name__

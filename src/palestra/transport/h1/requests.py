@@ -1,0 +1,149 @@
+"""From an `HttpRequest` to the bytes of its head.
+
+URLs mean here what they mean to aiohttp: `yarl` reads them. What does not change from request
+to request (a URL, a set of headers) is read once and remembered, a bounded number of each.
+"""
+
+import base64
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, final
+
+from yarl import URL
+
+from palestra.transport.http import HttpRequest, RequestRefused, WrongUrl, cookie_header
+
+REMEMBERED = 1024
+"""URLs and sets of headers kept per transport; a fleet has a few dozen URLs."""
+
+BODILESS_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Without a body these announce none; others say `content-length: 0`."""
+
+_FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
+_DEFAULTS: Final = (("accept", "*/*"), ("user-agent", "palestra"))
+_BINARY: Final = ("content-type", "application/octet-stream")
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What one method and one URL come to."""
+
+    address: tuple[str, int]
+    request_line: bytes
+    host_line: bytes
+    authorization: bytes
+    """A header line, when the URL has credentials."""
+    bodiless: bool
+    """Whether no answer to it has a body, whatever its headers say."""
+    announces_nothing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What a set of headers comes to, the ones that every request has added."""
+
+    lines: bytes
+    has_host: bool
+    has_authorization: bool
+
+
+@final
+class RequestHeads:
+    """Writes request heads; remembers what their URLs and headers came to.
+
+    The headers of a model endpoint are the same in every request.
+    """
+
+    __slots__ = ("_fields", "route")
+
+    def __init__(self) -> None:
+        self.route = lru_cache(REMEMBERED)(parse_route)
+        self._fields = lru_cache(REMEMBERED)(parse_fields)
+
+    def head(self, route: Route, request: HttpRequest) -> bytes:
+        """Everything up to the body. Raises `RequestRefused` when it would not be HTTP."""
+        body = request.body
+        fields = self._fields(tuple(request.headers.items()), bool(body))
+        if fields.has_authorization and route.authorization:
+            raise RequestRefused(
+                f"{request.method} to {route.address[0]}: the URL has credentials, and so has the "
+                "authorization header",
+                hint="leave one of them out",
+            )
+        host = b"" if fields.has_host else route.host_line
+        more = _line("cookie", cookie_header(request.cookies)) if request.cookies else b""
+        if body or not route.announces_nothing:
+            more += b"content-length: %d\r\n" % len(body or b"")
+        return b"%b%b%b%b%b\r\n" % (
+            route.request_line,
+            host,
+            fields.lines,
+            route.authorization,
+            more,
+        )
+
+
+def parse_route(method: str, url: str) -> Route:
+    """Raises `WrongUrl` when `url` is none of plain HTTP."""
+    if _TOKEN.fullmatch(method) is None:
+        raise RequestRefused(f"{method!r} is no method of HTTP")
+    if _CONTROL.search(url):
+        # yarl would drop them without a word.
+        raise WrongUrl(f"{url!r} is not a URL of HTTP: it has control characters")
+    try:
+        parsed = URL(url)
+        host, port = parsed.raw_host, parsed.port
+    except ValueError as error:
+        raise WrongUrl(f"{url!r} is not a URL of HTTP: {error}") from None
+    if parsed.scheme != "http" or not host or port is None:
+        raise WrongUrl(f"{url!r} is not a URL of HTTP without TLS")
+    authorization = b""
+    if parsed.raw_user or parsed.raw_password:
+        authorization = _line("authorization", _basic(parsed.user or "", parsed.password or ""))
+    method = method.upper()
+    return Route(
+        address=(host, port),
+        request_line=f"{method} {parsed.raw_path_qs} HTTP/1.1\r\n".encode(),
+        host_line=_line("host", parsed.host_port_subcomponent or ""),
+        authorization=authorization,
+        bodiless=method == "HEAD",
+        announces_nothing=method in BODILESS_METHODS,
+    )
+
+
+def parse_fields(headers: tuple[tuple[str, str], ...], has_body: bool) -> Fields:
+    """Raises `RequestRefused` for what is no header, or not the caller's to send."""
+    names = {name.lower() for name, _ in headers}
+    if framing := names & _FRAMING:
+        raise RequestRefused(f"the {framing.pop()} header is the transport's to send")
+    added = [*_DEFAULTS, _BINARY] if has_body else _DEFAULTS
+    lines = [_line(name, value) for name, value in headers]
+    lines += [_line(name, value) for name, value in added if name not in names]
+    return Fields(b"".join(lines), "host" in names, "authorization" in names)
+
+
+def _basic(user: str, password: str) -> str:
+    credentials = f"{user}:{password}"
+    try:
+        raw = credentials.encode("latin-1")
+    except UnicodeEncodeError:
+        # No standard says which encoding; latin-1 is what servers have long been sent.
+        raw = credentials.encode("utf-8", "surrogateescape")
+    return f"Basic {base64.b64encode(raw).decode()}"
+
+
+def _line(name: str, value: str) -> bytes:
+    if _TOKEN.fullmatch(name) is None:
+        raise RequestRefused(f"{name!r} is no name of a header")
+    if "\n" in value or "\r" in value or "\0" in value:
+        raise RequestRefused(
+            f"the {name} header has a line break: what follows it would be read as another header"
+        )
+    try:
+        # Bytes that were no text when they came in (a cookie) go out as they were.
+        return f"{name}: {value}\r\n".encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise RequestRefused(f"the {name} header is no text: {error}") from None

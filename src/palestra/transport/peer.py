@@ -1,0 +1,199 @@
+"""`Peer`: one rollout's conversation with one server, wherever that server lives."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, final
+from urllib.parse import quote
+
+import orjson
+from pydantic import BaseModel
+
+from palestra.errors import (
+    CallError,
+    Evidence,
+    Hop,
+    ModelError,
+    VerifierError,
+    add_hop,
+    add_row,
+    excerpt,
+    from_body,
+    status_for,
+)
+from palestra.schema import encode_json, fields_of, why_unreadable
+from palestra.transport.calls import Caller, Target, json_or_none
+from palestra.transport.context import current_call
+from palestra.transport.http import HttpReply
+from palestra.transport.ids import new_id
+from palestra.transport.local import IN_PROCESS, LocalEndpoint
+from palestra.transport.workers import worker_url
+
+Reply = TypeVar("Reply", bound=BaseModel)
+
+RESERVED_PATHS = frozenset(
+    {"", "run", "verify", "seed_session", "aggregate_metrics", "mcp", "docs", "openapi.json"}
+)
+"""Endpoint names that a model must not reach by calling a tool of that name."""
+
+
+@final
+class Peer:
+    """One rollout's conversation with one server: keeps that server's session between calls."""
+
+    __slots__ = ("_base_url", "_caller", "_session_id", "_target", "cookies")
+
+    def __init__(self, caller: Caller, target: Target, cookies: Mapping[str, str] | None) -> None:
+        self._caller = caller
+        self._target = target
+        self._base_url = worker_url(target.name, target.urls, cookies)
+        self._session_id = "" if cookies else new_id()
+        self.cookies: dict[str, str] = dict(cookies or {})
+
+    @property
+    def _is_model(self) -> bool:
+        return self._target.server_type == "responses_api_models"
+
+    @property
+    def name(self) -> str:
+        """The server's instance name."""
+        return self._target.name
+
+    async def call(
+        self, path: str, body: BaseModel | Mapping[str, Any], answer: type[Reply]
+    ) -> Reply:
+        """POST `body` to `path`; objects in it are handed over as they are when that is possible.
+
+        Raises `CallError` for any failure, with this server among its hops.
+        """
+        self._note(path)
+        endpoint = self._endpoint(path)
+        if endpoint is None:
+            reply = await self._exchange(path, encode_json(body), stateless=self._is_model)
+            return _parse(reply.body, answer, self._target, path)
+        result = await self._invoke(endpoint, path, body)
+        if isinstance(result, answer):
+            return _as_sent(result)
+        sent = fields_of(result) if isinstance(result, BaseModel) else result
+        return _parse(encode_json(sent), answer, self._target, path)
+
+    async def notify(self, path: str, body: BaseModel | Mapping[str, Any]) -> None:
+        """POST `body` to `path`, whatever the answer says. Raises `CallError` for a failure."""
+        self._note(path)
+        endpoint = self._endpoint(path)
+        if endpoint is None:
+            await self._exchange(path, encode_json(body), stateless=False)
+        else:
+            await self._invoke(endpoint, path, body)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run a tool of the environment and give its answer as text, errors of the tool included.
+
+        Raises `CallError` when no answer came, or when the tool's own nested call failed: that
+        is no answer of the tool, and the model must not see it.
+        """
+        if name in RESERVED_PATHS or name.startswith("v1/"):
+            return _tool_error(f"there is no tool named {name}")
+        activity = current_call().activity
+        if activity is not None:
+            activity.now("tool", f"tool {name} of {self._target.name}")
+        endpoint = self._endpoint("/" + name)
+        if endpoint is not None and endpoint.is_tool:
+            return str(await self._invoke(endpoint, "/" + name, arguments))
+        path = "/" + quote(name, safe="", errors="replace")
+        body = encode_json(arguments)
+        reply = await self._send(path, body, stateless=False)
+        answered = json_or_none(reply.body) if reply.status >= 400 else None
+        failure = from_body(answered)
+        if failure is None:
+            return reply.body.decode("utf-8", "replace")
+        if (said := _said_by_the_tool(failure, answered)) is not None:
+            return said
+        raise self._caller.failure(self._target, self._base_url + path, reply)
+
+    def _note(self, path: str) -> None:
+        activity = current_call().activity
+        if activity is not None:
+            activity.now(path, f"{self._target.name} {path}")
+
+    def _endpoint(self, path: str) -> LocalEndpoint | None:
+        local = self._target.local
+        # A conversation that came in over HTTP has cookies, which only the app can read.
+        if local is None or not self._session_id:
+            return None
+        return local.typed_endpoint(path)
+
+    async def _invoke(
+        self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
+    ) -> Any:
+        before = encode_json(body) if self._caller.debug else None
+        try:
+            result = await endpoint.invoke(body, session_id=self._session_id)
+        except CallError as error:
+            url = IN_PROCESS + path
+            self._caller.log_failure(
+                "POST", f"{self.name} {url}", body, error.message, status=status_for(error)
+            )
+            add_row(error, current_call().row)
+            raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
+        if before is not None:
+            self._caller.tell_changes(f"{self.name}{path}", before, encode_json(body))
+        return result
+
+    async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
+        reply = await self._send(path, body, stateless=stateless)
+        if reply.status >= 400:
+            raise self._caller.failure(self._target, self._base_url + path, reply)
+        return reply
+
+    async def _send(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
+        reply = await self._caller.exchange(
+            self._target,
+            self._base_url,
+            "POST",
+            path,
+            body=body,
+            cookies=self.cookies,
+            session_id=self._session_id or None,
+            stateless=stateless,
+        )
+        if reply.cookies:
+            self.cookies.update(reply.cookies)
+        return reply
+
+
+def _as_sent(result: Reply) -> Reply:
+    """The object as it would arrive over HTTP: the defaults that are sent count as set."""
+    given = result.model_fields_set
+    if all(value is None or name in given for name, value in result.__dict__.items()):
+        return result
+    told = {name: value for name, value in fields_of(result).items() if name not in given}
+    return result.model_copy(update=told) if told else result
+
+
+def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply:
+    try:
+        return answer.model_validate(orjson.loads(body))
+    except ValueError as error:
+        text = excerpt(body)
+        hop = Hop(target.name, path, 200, text)
+        evidence = Evidence(hops=(hop,), row=current_call().row)
+        why = why_unreadable(body, error)
+        message = f"{target.name}{path} answered what is no {answer.__name__}: {why}"
+        kind = ModelError if target.server_type == "responses_api_models" else VerifierError
+        raise kind(message, evidence=evidence) from error
+
+
+def _said_by_the_tool(failure: CallError, answered: Any) -> str | None:
+    """What the model gets to read of a failed tool; None when the tool's own call failed."""
+    if failure.evidence.hops:
+        return None
+    if "detail" in answered:
+        # The answer of the route itself, in its own words.
+        return encode_json({"detail": answered["detail"]}).decode()
+    if failure.evidence.traceback or failure.evidence.problems:
+        # It raised, or the arguments do not fit, which are the model's words.
+        return _tool_error(failure.message)
+    return None
+
+
+def _tool_error(message: str) -> str:
+    return encode_json({"error": message}).decode()
