@@ -162,11 +162,13 @@ class Peer:
 
 def _as_sent(result: Reply) -> Reply:
     """The object as it would arrive over HTTP: the defaults that are sent count as set."""
-    given = result.model_fields_set
-    if all(value is None or name in given for name, value in result.__dict__.items()):
+    given, values = result.model_fields_set, result.__dict__.items()
+    told = {name: value for name, value in values if value is not None and name not in given}
+    if not told:
         return result
-    told = {name: value for name, value in fields_of(result).items() if name not in given}
-    return result.model_copy(update=told) if told else result
+    declared = type(result).model_fields
+    told = {name: value for name, value in told.items() if name in declared}
+    return result.model_copy(update=told)
 
 
 def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply:
