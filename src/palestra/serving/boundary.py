@@ -155,6 +155,8 @@ class Boundary:
                 async with limit:
                     await self._app(scope, receive, answer.send)
                     await self._release(scope, answer)
+        except CallError as error:
+            return self._on_error(scope["path"], error)
         except ESCAPES as error:
             if stops_this_task(error):
                 if caller is None or not caller.insisted:
@@ -163,7 +165,7 @@ class Boundary:
                 return None
             if caller is not None and caller.gone:
                 return None
-            if limit.expired() and not isinstance(error, CallError):
+            if limit.expired():
                 return _timed_out(self._server, scope["path"], context)
             # An author's own TimeoutError is a bug of theirs, not our deadline.
             return self._on_error(scope["path"], error)
