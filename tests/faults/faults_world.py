@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ EXTRA_S = 10.0
 def long_run(name: str, quick: int) -> int:
     """How many trials: `quick`, unless the environment variable `name` says otherwise."""
     return int(os.environ.get(name) or quick)
+
+
+Limits = Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class World:
 
     folder: Path
     base_url: str = "http://127.0.0.1:9/v1"
-    environment: dict[str, str] = field(default_factory=dict)
+    steadily: bool = False
+    """Whether its environment never breaks."""
 
     @classmethod
     def make(cls, folder: Path, **fields: Any) -> "World":
@@ -80,7 +84,7 @@ class World:
             "PYTHONPATH": os.pathsep.join(paths),
             "PALESTRA_RUN_DIR": str(self.folder / ".run"),
             "COLUMNS": "200",
-            **self.environment,
+            **({"FAULTS_ONLY": "fine"} if self.steadily else {}),
         }
 
     def policy(self) -> list[str]:
@@ -92,11 +96,19 @@ class World:
             "++head_server.port=0",
         ]
 
-    def run(self, *arguments: str, timeout_s: float = 50) -> Done:
-        """Run `palestra` to its end, which must come in time."""
+    def steady(self, *arguments: str, output: str = "run.jsonl") -> list[str]:
+        """A collection in which nothing breaks by itself, one rollout a task."""
+        return [
+            *("collect", "--config", "configs/steady.yaml", *self.policy()),
+            *("--agent", "steady_agent", "--input", "tasks.jsonl", "--output", output),
+            *arguments,
+        ]
+
+    def run(self, *arguments: str, timeout_s: float = 50, limits: Limits = ()) -> Done:
+        """Run `palestra` to its end, which must come in time; `limits` are those of `prlimit`."""
         started = time.monotonic()
         done = subprocess.run(
-            [PALESTRA, *arguments],
+            [*(["prlimit", *limits, "--"] if limits else []), PALESTRA, *arguments],
             cwd=self.folder,
             env=self.env(),
             capture_output=True,
@@ -137,11 +149,11 @@ class World:
     def sorted_lines(self, name: str) -> list[bytes]:
         return sorted((self.folder / name).read_bytes().splitlines(keepends=True))
 
-    def outputs(self, stem: str = "run") -> dict[str, bytes]:
-        """What the run named `stem` has on disk."""
+    def outputs(self) -> dict[str, bytes]:
+        """What the run has on disk."""
         return {
             path.name: path.read_bytes()
-            for path in sorted(self.folder.glob(f"{stem}*"))
+            for path in sorted(self.folder.glob("run*"))
             if path.is_file()
         }
 

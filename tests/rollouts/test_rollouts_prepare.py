@@ -18,7 +18,7 @@ from scripted_runs import (
 )
 
 from palestra.errors import InputDataError
-from palestra.rollouts import PreparedRun, StaleRun, begin, discard, plan
+from palestra.rollouts import JournalFailed, PreparedRun, StaleRun, begin, discard, plan
 from palestra.schema import RolloutKey, key_of
 
 
@@ -331,3 +331,12 @@ def test_a_whole_looking_row_without_its_line_break_runs_again(folder: Path) -> 
     paths(folder).output.write_text(json.dumps(scored(0)))
 
     assert remaining(resumed(folder)) == [RolloutKey(n, 0) for n in range(3)]
+
+
+def test_a_manifest_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
+    (folder / "run_manifest.json.new.tmp").mkdir()
+    before = names(folder)
+    with pytest.raises(JournalFailed, match=r"run_manifest\.json\.new: Is a directory"):
+        prepared(folder)
+
+    assert names(folder) == before

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import palestra
-from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.descriptors import check_descriptors, most_in_flight
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.meaning import run_meaning
@@ -45,7 +45,10 @@ def collect(
     args = args_from(CollectArgs, config.tree)
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = args.settings(config, overwrite=True if ng and not args.resume_from_cache else None)
-    with watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch:
+    with (
+        watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch,
+        masking(config.secrets),  # inside, so that the events too are told the masked error
+    ):
         if own_fleet:
             main = collect_with(OwnFleet(config), settings, watch)
         else:

@@ -6,14 +6,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
 
 from palestra.cli.escaping import visible
-from palestra.errors import CallError, PalestraError
+from palestra.errors import CallError, PalestraError, mask_error
 
 INTERRUPTED = 130
 THREADS_END_S = 0.5
@@ -65,6 +66,41 @@ def _sentences(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _sentences(inner)
+
+
+@contextlib.contextmanager
+def masking(secrets: Collection[str]) -> Iterator[None]:
+    """Nothing that the body logs or raises shows one of `secrets`."""
+    from palestra.config import Redactor
+
+    mask = Redactor(secrets)
+    masked = _MaskedRecords(mask)
+    handlers = logging.getLogger("palestra").handlers
+    for handler in handlers:
+        handler.addFilter(masked)
+    try:
+        yield
+    except PalestraError as error:
+        mask_error(error, mask)
+        raise
+    finally:
+        for handler in handlers:
+            handler.removeFilter(masked)
+
+
+class _MaskedRecords(logging.Filter):
+    """Rewrites what a handler is about to write."""
+
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        super().__init__()
+        self._mask = mask
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._mask(record.getMessage()), None
+        if record.exc_info:
+            lines = traceback.format_exception(*record.exc_info)
+            record.exc_text = self._mask("".join(lines).rstrip())
+        return True
 
 
 def fail(error: PalestraError) -> NoReturn:

@@ -6,6 +6,7 @@ can leave is a torn last line, which `repair` drops on the next start.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -62,13 +63,14 @@ class Journal:
         file = self._scored if isinstance(result, Scored) else self._failures
         if file is None:
             raise JournalFailed("the journal is not open")
-        start = os.fstat(file.fileno()).st_size
         data = result.line + b"\n"
+        written = 0
         try:
-            written = 0
             while written < len(data):
                 written += file.write(data[written:])
         except OSError as error:
+            # One writer: what stands in front of the half-written row is all that there was.
+            start = os.fstat(file.fileno()).st_size - written
             _forget(file, start)
             raise JournalFailed(
                 f"{file.name}: {error.strerror} after {start} bytes",
@@ -155,5 +157,6 @@ def write_whole(path: Path, value: object) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink()
         raise JournalFailed(f"{path}: {error.strerror}") from error

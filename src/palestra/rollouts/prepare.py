@@ -88,7 +88,12 @@ def prepare(
     version: str,
 ) -> PreparedRun:
     """`plan` and `begin` in one, where nothing can go wrong between the two."""
-    return begin(plan(settings, agents=agents, semantics=semantics, version=version))
+    planned = plan(settings, agents=agents, semantics=semantics, version=version)
+    try:
+        return begin(planned)
+    except BaseException:
+        discard(planned)
+        raise
 
 
 def plan(
@@ -169,9 +174,11 @@ def begin(planned: PreparedRun) -> PreparedRun:
                 if (dropped := repair(path))
             )
         else:
+            # A disk that will not even take this must not cost the earlier run its names.
+            planned.manifest.write(paths.new_manifest)
             earlier = [*paths.all(), *paths.derived()]
             notices = _move_aside([path for path in earlier if path.exists()])
-            planned.manifest.write(paths.manifest)
+            paths.new_manifest.replace(paths.manifest)
         # Those of a run that is continued are the same, byte for byte: the digest says so.
         paths.new_inputs.replace(paths.materialized_inputs)
     return replace(planned, notices=(*notices, *planned.notices), begun=True)
@@ -183,7 +190,8 @@ def discard(prepared: PreparedRun) -> bool:
     So a start that failed leaves nothing behind.
     """
     if not prepared.begun:
-        prepared.paths.new_inputs.unlink(missing_ok=True)
+        for path in (prepared.paths.new_inputs, prepared.paths.new_manifest):
+            path.unlink(missing_ok=True)
         remove_empty(prepared.made_folders)
         return True
     recorded = (prepared.paths.output, prepared.paths.failures)

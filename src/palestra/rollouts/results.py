@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from pydantic import BaseModel
 
 from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError
@@ -23,8 +24,7 @@ from palestra.schema import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(msgspec.Struct, frozen=True):
     """A rollout with its reward. `line` is the result row as JSON, without a line break."""
 
     key: RolloutKey

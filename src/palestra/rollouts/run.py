@@ -86,7 +86,7 @@ async def run(
                 client, prepared.paths.output, prepared.paths.aggregate_metrics
             )
         except CallError as error:
-            problem = error.message
+            problem = client.mask(error.message)
         except TimeoutError:
             problem = "the environment did not answer in time"
     return Collected(accounting, tuple(metrics), problem)

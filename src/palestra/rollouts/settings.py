@@ -108,6 +108,11 @@ class RunPaths:
         return self._beside("_materialized_inputs.jsonl.new")
 
     @property
+    def new_manifest(self) -> Path:
+        """A manifest that is not in place yet."""
+        return self._beside("_manifest.json.new")
+
+    @property
     def failures(self) -> Path:
         """One row per failed attempt."""
         return self._beside("_failures.jsonl")

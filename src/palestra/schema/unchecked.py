@@ -28,7 +28,7 @@ def maker(kind: type[Made]) -> Callable[..., Made]:
         made = new(kind)
         # Every field, in the order of its declaration.
         put(made, "__dict__", blank | values)
-        put(made, "__pydantic_fields_set__", set(values))
+        put(made, "__pydantic_fields_set__", {*values, *extra} if extra else set(values))
         put(made, "__pydantic_extra__", extra or {})
         put(made, "__pydantic_private__", None)
         return made

@@ -177,8 +177,10 @@ class Endpoint:
         try:
             if isinstance(body, BaseModel):
                 # Its fields are objects already; only the shell differs. What nobody set is
-                # not sent, here as over HTTP.
-                body = {name: getattr(body, name) for name in body.model_fields_set}
+                # not sent, here as over HTTP, and the order is that of the fields.
+                given = body.model_fields_set
+                held = {**body.__dict__, **(body.model_extra or {})}
+                body = {name: value for name, value in held.items() if name in given}
             return model.model_validate(body)
         except ValidationError as error:
             raise row_error(self.server, self.path, rejected_fields(body, error)) from None

@@ -16,6 +16,7 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
     finite_reward,
+    maker,
     no_reward,
 )
 from palestra.serving.endpoints import Endpoint
@@ -25,6 +26,8 @@ from palestra.serving.tools import is_tool, tool_schema
 ReverifyMode = Literal["stateless", "unsupported", "unknown"]
 """Whether `verify` can score a stored response, whose session is gone: `stateless` when it needs
 nothing but its request, `unsupported` when it cannot do without the live session."""
+
+_make_verify_response = maker(VerifyResponse)
 
 
 class ResourcesServerConfig(ServerConfig):
@@ -59,11 +62,11 @@ class ResourcesServer(Server):
 
     def reply(self, body: VerifyRequest, reward: float, **reported: Any) -> VerifyResponse:
         """The verify response for `body`: the same fields, the reward, and what you report."""
-        fields = {**body.__dict__, **(body.model_extra or {}), **reported, "reward": reward}
-        given = body.model_fields_set | reported.keys() | {"reward"}
-        return VerifyResponse.model_construct(
-            given, **{name: fields[name] for name in given if name in fields}
-        )
+        given = body.model_fields_set
+        fields = {name: value for name, value in body.__dict__.items() if name in given}
+        fields |= {**(body.model_extra or {}), **reported, "reward": reward}
+        known = {name: fields.pop(name) for name in VerifyResponse.model_fields if name in fields}
+        return _make_verify_response(known, fields)
 
     def tools(self) -> dict[str, dict[str, Any]]:
         """The `@tool` methods as Responses API tool entries, by name."""

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+import msgspec
 import orjson
 
 from palestra.errors import RowIdentity
@@ -47,8 +48,8 @@ class Activity:
         return f"{self.awaiting or self.phase} for {waited:.1f} s"
 
 
-@dataclass(frozen=True, slots=True)
-class CallContext:
+# A struct, not a dataclass: a frozen dataclass takes ten times as long to make.
+class CallContext(msgspec.Struct, frozen=True):
     """The rollout a call belongs to. `deadline` is a `time.monotonic()` value."""
 
     row: RowIdentity | None = None
