@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from palestra.errors import (
 )
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.admission import Admission
+from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
@@ -71,6 +73,7 @@ class Collector:
         self._accounting = accounting
         self._limits = limits
         self._run_id = run_id
+        self._deadlines = Deadlines(limits.rollout_timeout_s)
         self._admission = admission
         # What is not there costs nothing: the tuple is empty then.
         self._observers = (*observers, admission) if admission is not None else tuple(observers)
@@ -108,16 +111,17 @@ class Collector:
             for row in pending:
                 await one(row)
 
-        async with asyncio.TaskGroup() as tasks:
-            syncing = tasks.create_task(self._sync(done), name="journal sync")
-            if self._admission is not None:
-                await self._admission.run(pending, one)
-            else:
-                async with BoundedTasks() as running:
-                    for _ in range(workers):
-                        running.start(worker())
-            done.set()
-            await syncing
+        with closing(self._deadlines):
+            async with asyncio.TaskGroup() as tasks:
+                syncing = tasks.create_task(self._sync(done), name="journal sync")
+                if self._admission is not None:
+                    await self._admission.run(pending, one)
+                else:
+                    async with BoundedTasks() as running:
+                        for _ in range(workers):
+                            running.start(worker())
+                done.set()
+                await syncing
 
     async def _sync(self, done: asyncio.Event) -> None:
         while not done.is_set():
@@ -190,8 +194,8 @@ class Collector:
             activity=flight,
         )
         try:
-            with calling(context):
-                async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(None) as limit:
+                with calling(context), self._deadlines.over(limit):
                     peer = self._client.peer(flight.agent)
                     result = await peer.call("/run", row, VerifyResponse)
                     return scored(row, result)
