@@ -25,6 +25,11 @@ from palestra.transport import CallContext, ServerClient, calling
 
 SYNC_EVERY_S = 2.0
 
+LONGEST_GRACE_S = 0.5
+SHARE_OF_GRACE = 0.25
+"""After its deadline an attempt gets a moment more, a share of it: the servers that gave up at the
+deadline know what was awaited, and their answers are on the way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -152,6 +157,7 @@ class Collector:
         self, row: Mapping[str, Any], key: RolloutKey, attempt: int, flight: InFlight
     ) -> Scored | Failed:
         limit_s = self._limits.rollout_timeout_s
+        grace_s = min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE)
         started_at, started = time.time(), time.monotonic()
         flight.attempt, flight.attempt_started = attempt, started
         context = CallContext(
@@ -161,7 +167,7 @@ class Collector:
         )
         try:
             with calling(context):
-                async with asyncio.timeout(limit_s):
+                async with asyncio.timeout(limit_s + grace_s):
                     peer = self._client.peer(flight.agent)
                     result = await peer.call("/run", row, VerifyResponse)
                     return scored(row, result)
