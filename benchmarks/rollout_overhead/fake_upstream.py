@@ -19,7 +19,8 @@ from benchmarks.rollout_overhead.payloads import (
 )
 
 
-def _http(body: bytes) -> bytes:
+def http_answer(body: bytes) -> bytes:
+    """`body` as a whole answer."""
     head = (
         "HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 12:00:00 GMT\r\nserver: fake\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -27,8 +28,8 @@ def _http(body: bytes) -> bytes:
     return head.encode() + body
 
 
-_TOOL_CALL = _http(TOOL_CALL_COMPLETION)
-_FINAL = _http(FINAL_COMPLETION)
+_TOOL_CALL = http_answer(TOOL_CALL_COMPLETION)
+_FINAL = http_answer(FINAL_COMPLETION)
 
 
 class _Counts:

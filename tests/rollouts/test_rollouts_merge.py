@@ -108,6 +108,18 @@ def test_failed_attempts_come_by_key_and_attempt_each_once(tmp_path: Path) -> No
     assert plan.accounting.retried_attempts == 3
 
 
+def test_attempts_of_two_collections_of_a_shard_are_all_kept_in_one_order(tmp_path: Path) -> None:
+    run = run_of(tasks=1, repeats=1)
+    failures = [failed_row(0, 0, 1) | {"message": text} for text in ("b", "a", "c")]
+    for name, some in (("x", failures[:1]), ("y", failures[1:2]), ("z", failures[2:])):
+        run.failures = some
+        write_run(tmp_path / "shards" / f"{name}.jsonl", run)
+    merged(tmp_path)
+
+    rows = output(tmp_path).failures.read_text().splitlines()
+    assert [json.loads(row)["message"] for row in rows] == ["a", "b", "c"]
+
+
 def test_a_run_without_failures_has_no_failures_file(tmp_path: Path) -> None:
     write_shards(tmp_path / "shards", run_of(tasks=2, repeats=1), 2)
     merged(tmp_path)
@@ -127,6 +139,23 @@ def test_a_score_outweighs_failures_of_the_same_rollout(tmp_path: Path) -> None:
 
     assert (plan.accounting.scored, plan.accounting.failed) == (1, 0)
     assert keys(output(tmp_path).failures) == [(0, 0)]
+
+
+def test_the_last_of_several_final_failures_counts(tmp_path: Path) -> None:
+    run = run_of(tasks=3, repeats=1, endings=("open",))
+    for task, attempt, kind in (
+        (2, 5, "verifier_error"),
+        (2, 3, "timeout"),
+        (1, 5, "verifier_error"),
+        (0, 3, "timeout"),
+        (1, 3, "timeout"),
+    ):
+        row = failed_row(task, 0, attempt, terminal=True)
+        run.failures.append(row | {"_ng_failure_class": kind})
+    write_run(tmp_path / "shards" / "a.jsonl", run)
+
+    ended = merged(tmp_path).accounting.ended
+    assert ended == {Outcome.VERIFIER_ERROR: 2, Outcome.TIMEOUT: 1}
 
 
 def test_a_run_without_a_single_score_merges_too(tmp_path: Path) -> None:

@@ -180,6 +180,31 @@ def test_a_second_merge_into_the_same_output_is_refused(folder: Path) -> None:
     assert contents(folder / "all") == wanted(folder)
 
 
+def test_a_lock_that_its_last_holder_has_renamed_is_taken_anew(folder: Path) -> None:
+    script = """
+import os, sys
+from pathlib import Path
+from palestra.rollouts import plan_merge
+
+output, shards, renamed = map(Path, sys.argv[1:])
+
+def rename_once(event, arguments):
+    if event == "fcntl.flock" and not renamed.exists():
+        os.rename(f"{output}.merging", renamed)
+
+with plan_merge(output, [shards]) as plan:
+    sys.addaudithook(rename_once)
+    plan.write()
+"""
+    (folder / "other").mkdir()
+    renamed = folder / "other" / "run.jsonl"
+    command = [sys.executable, "-c", script, out(folder), folder / "shards", renamed]
+    subprocess.run(command, check=True, timeout=50)
+
+    assert contents(folder / "all") == wanted(folder)
+    assert renamed.read_bytes() == b""
+
+
 def kill_points(folder: Path, *options: str) -> Iterator[int]:
     """Merges in `folder`, killed at one point after another, until one lives."""
     for kill_at in range(1, 200):
@@ -224,6 +249,12 @@ def test_after_a_kill_anywhere_nothing_that_was_overwritten_is_lost(folder: Path
     before = with_another_run(folder)
     for _ in kill_points(folder, "--overwrite"):
         points += 1
+        left = contents(folder / "all")
+        # An output is never beside files of another one.
+        if left.get("run.jsonl") == before["run.jsonl"]:
+            assert {n: before[n] for n in complete}.items() <= left.items()
+        elif "run.jsonl" in left:
+            assert complete.items() <= left.items()
         merged(folder, overwrite=True)
         now = contents(folder / "all")
         assert {n: d for n, d in now.items() if not n.endswith(".bak")} == complete

@@ -10,8 +10,9 @@ from pydantic import BaseModel
 from serving_servers import ask, error_of, server_of, turn
 from starlette.responses import PlainTextResponse
 
+from palestra.config import Redactor
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, tool
+from palestra.serving import ResourcesServer, ResourcesServerConfig, tool
 from palestra.serving.listener import serving
 from palestra.serving.sockets import listen
 from palestra.transport import (
@@ -19,6 +20,7 @@ from palestra.transport import (
     AiohttpTransport,
     HttpReply,
     HttpRequest,
+    ServerClient,
     call_asgi,
     current_call,
 )
@@ -158,6 +160,26 @@ def test_the_row_is_in_the_envelope_of_whatever_fails() -> None:
     assert [error_of(reply)["row"] for reply in found] == [
         {"run": "run-1", "task": 4, "rollout": 2, "attempt": 1, "agent": "agent"}
     ] * 2
+
+
+class Telling(Own):
+    """Its own code puts the key into whatever it raises."""
+
+    async def late(self) -> None:
+        raise ValueError("refused with sk-secret-1")
+
+    async def teapot(self) -> None:
+        raise HTTPException(418, {"keys": ["sk-secret-1"]})
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/late"), ("GET", "/teapot")])
+def test_an_envelope_shows_no_secret_of_the_configuration(method: str, path: str) -> None:
+    client = ServerClient({}, AiohttpTransport(), mask=Redactor(["sk-secret-1"]))
+    server = Telling(config=ResourcesServerConfig(name="env"), server_client=client)
+    reply = asyncio.run(call_asgi(server.asgi_app(), method, path))
+
+    assert b"****" in reply.body
+    assert b"sk-secret-1" not in reply.body
 
 
 def test_a_handler_of_the_author_s_own_is_left_alone() -> None:

@@ -351,6 +351,8 @@ def test_a_host_that_others_reach_is_protected_by_the_fleet_s_token(project: Pro
     async def run() -> tuple[int, int]:
         options = (f"++{X}.host=0.0.0.0", "++fleet_token=tok-1234567890")
         async with Fleet(project.load(X_ALONE, *options), default_placement=PROCESS) as fleet:
+            [announced] = fleet.instances["x"].urls
+            assert "0.0.0.0" not in announced
             inside = await fleet.client.post("x", "/seed_session", json={"start": 1})
             http = AiohttpTransport()
             url = f"http://127.0.0.1:{ports_of(fleet)[0]}/seed_session"

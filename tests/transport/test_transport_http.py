@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 import pytest
-from http_peers import WAYS, Script, Way, exchange, opened, plain, request
+from http_peers import WAYS, Script, Way, exchange, listening, opened, plain, request
 from transport_worlds import (
     Handler,
     answer,
@@ -18,7 +18,7 @@ from transport_worlds import (
 )
 
 from palestra.errors import CallError, DeadlineExceeded
-from palestra.transport import ConnectionFailed, HttpReply, HttpRequest, RequestRefused
+from palestra.transport import ConnectionFailed, HttpReply, HttpRequest, RequestRefused, WrongUrl
 
 pytestmark = pytest.mark.parametrize("way", WAYS)
 
@@ -154,13 +154,13 @@ def test_no_time_left_is_a_deadline_too(way: Way) -> None:
 
 @pytest.mark.parametrize("url", ["no url", "http://", "http://[::1", "ftp://localhost/"])
 def test_what_is_no_url_is_said_to_be_none(way: Way, url: str) -> None:
-    with pytest.raises(RequestRefused, match="is not a URL"):
+    with pytest.raises(WrongUrl, match="is not a URL"):
         way.run(sent(way, url))
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 70, "ex ample"])
 def test_a_name_that_does_not_resolve_was_not_sent(way: Way, host: str) -> None:
-    with pytest.raises((ConnectionFailed, RequestRefused)) as caught:
+    with pytest.raises((ConnectionFailed, RequestRefused, WrongUrl)) as caught:
         way.run(sent(way, f"http://{host}/"))
     assert not getattr(caught.value, "sent", False)
 
@@ -400,7 +400,8 @@ def test_a_thousand_at_once_get_each_their_own_answer(way: Way) -> None:
             pass
 
     async def scenario() -> list[bytes]:
-        async with misbehaving(echo) as url, opened(way, limit_per_host=0) as http:
+        async with listening(echo, "127.0.0.1") as port, opened(way, limit_per_host=0) as http:
+            url = f"http://127.0.0.1:{port}"
             asked = [http.send(request(f"{url}/{n}", timeout_s=20)) for n in range(1000)]
             return [reply.body for reply in await asyncio.gather(*asked)]
 

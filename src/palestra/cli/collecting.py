@@ -1,12 +1,12 @@
 """`collect`: rows through agents, against a running fleet or one inside this command."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 import palestra
-from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.descriptors import check_descriptors, most_in_flight
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.meaning import run_meaning
@@ -45,30 +45,42 @@ def collect(
     args = args_from(CollectArgs, config.tree)
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = args.settings(config, overwrite=True if ng and not args.resume_from_cache else None)
-    with watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch:
+    with (
+        masking(config.secrets),
+        watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch,
+    ):
         if own_fleet:
             main = collect_with(OwnFleet(config), settings, watch)
         else:
             main = _collect(config, settings, watch)
-        return watch.ended(stoppable(main, settings))
+        return stoppable(main, settings, watch)
 
 
-def stoppable(main: Any, settings: CollectSettings) -> int:
+def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: Watch) -> int:
     """Run a collection; when a signal stops it, say how to go on."""
+
+    def give_up(stopped: Stopped) -> None:
+        watch.say_accounting()
+        watch.ended(_say_how_to_go_on(stopped, settings))
+        watch.close()
+
     try:
-        code: int = run_to_end(main)
+        return watch.ended(run_to_end(main, last_words=give_up))
     except Stopped as stopped:
-        output = settings.output_jsonl_fpath
-        if not output.exists():
-            notice(f"stopped by {stopped.signal.name} before any rollout had ended")
-            return stopped.exit_code
-        notice(f"stopped by {stopped.signal.name}; what has ended is in {shown(output)}")
-        notice(
-            f"hint: the same command with --output {shown(output)} --resume "
-            "(++resume_from_cache=true) goes on from there"
-        )
+        return watch.ended(_say_how_to_go_on(stopped, settings))
+
+
+def _say_how_to_go_on(stopped: Stopped, settings: CollectSettings) -> int:
+    output = settings.output_jsonl_fpath
+    if not output.exists():
+        notice(f"stopped by {stopped.signal.name} before any rollout had ended")
         return stopped.exit_code
-    return code
+    notice(f"stopped by {stopped.signal.name}; what has ended is in {shown(output)}")
+    notice(
+        f"hint: the same command with --output {shown(output)} --resume "
+        "(++resume_from_cache=true) goes on from there"
+    )
+    return stopped.exit_code
 
 
 async def _collect(config: ResolvedConfig, settings: CollectSettings, watch: Watch) -> int:

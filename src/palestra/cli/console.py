@@ -1,17 +1,23 @@
 """What the user sees of an error, and what the shell sees of it."""
 
+import contextlib
 import logging
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import threading
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
 
 from palestra.cli.escaping import visible
-from palestra.errors import CallError, PalestraError
+from palestra.errors import CallError, PalestraError, mask_error
 
 INTERRUPTED = 130
+THREADS_END_S = 0.5
 
 
 def say(text: str = "") -> None:
@@ -62,6 +68,41 @@ def _sentences(value: Any) -> Iterator[str]:
             yield from _sentences(inner)
 
 
+@contextlib.contextmanager
+def masking(secrets: Collection[str]) -> Iterator[None]:
+    """Nothing that the body logs or raises shows one of `secrets`."""
+    from palestra.config import Redactor
+
+    mask = Redactor(secrets)
+    masked = _MaskedRecords(mask)
+    handlers = logging.getLogger("palestra").handlers
+    for handler in handlers:
+        handler.addFilter(masked)
+    try:
+        yield
+    except PalestraError as error:
+        mask_error(error, mask)
+        raise
+    finally:
+        for handler in handlers:
+            handler.removeFilter(masked)
+
+
+class _MaskedRecords(logging.Filter):
+    """Rewrites what a handler is about to write."""
+
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        super().__init__()
+        self._mask = mask
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._mask(record.getMessage()), None
+        if record.exc_info:
+            lines = traceback.format_exception(*record.exc_info)
+            record.exc_text = self._mask("".join(lines).rstrip())
+        return True
+
+
 def fail(error: PalestraError) -> NoReturn:
     """Print the error and exit with its code."""
     raise SystemExit(show_error(error))
@@ -78,7 +119,29 @@ def guarded(command: Callable[[], int]) -> NoReturn:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 1
+    _leave_threads_behind(code)
     raise SystemExit(code)
+
+
+def _leave_threads_behind(code: int) -> None:
+    """Exit at once when a thread is left that may never end, as an author's verifier can be.
+
+    The interpreter would wait for it. Idle threads of pools end by themselves in the meantime.
+    """
+    deadline = time.monotonic() + THREADS_END_S
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                leave_now(code)
+
+
+def leave_now(code: int) -> NoReturn:
+    """End the process without waiting for anybody; what was printed is out."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def warn_all(warnings: Iterable[str]) -> None:

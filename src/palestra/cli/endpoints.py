@@ -27,8 +27,15 @@ async def wait_for_endpoints(fleet: Fleet) -> None:
     in time.
     """
     servers = [fleet.server(name) for name in fleet.instances]
-    checks = {server.name: server.check for server in servers if isinstance(server, ModelServer)}
+    checks = {server.name: _masked(server) for server in servers if isinstance(server, ModelServer)}
     await _wait_for_all(checks, _limit(fleet.config))
+
+
+def _masked(server: ModelServer) -> Check:
+    async def check() -> str:
+        return server.server_client.mask(await server.check())
+
+    return check
 
 
 async def ask_endpoints(client: ServerClient, config: ResolvedConfig) -> None:

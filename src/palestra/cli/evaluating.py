@@ -13,7 +13,7 @@ from typing import Any, Literal
 import orjson
 
 from palestra.cli.collecting import collect_with, stoppable
-from palestra.cli.console import notice, say, warn_all
+from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import concurrency, existing_path, load
@@ -68,8 +68,11 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     output = args.output or _new_run(target.name)
     settings = _settings(args, target, config, output)
     threshold_s = watchdog_threshold_s(config.tree)
-    with watching(args.progress, args.json_events, lag_threshold_s=threshold_s) as watch:
-        code = watch.ended(stoppable(_collect(config, target, settings, watch), settings))
+    with (
+        masking(config.secrets),
+        watching(args.progress, args.json_events, lag_threshold_s=threshold_s) as watch,
+    ):
+        code = stoppable(_collect(config, target, settings, watch), settings, watch)
     if code not in {0, 1}:
         return code
     say()

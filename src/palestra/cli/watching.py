@@ -50,6 +50,16 @@ class Watch:
             self.events.emit("run_ended", exit=code, message=message, **_accounts(self.accounting))
         return code
 
+    def say_accounting(self) -> None:
+        """How many rollouts were asked for and how they ended, once they have begun."""
+        if self.accounting is not None:
+            notice(self.accounting.line())
+
+    def close(self) -> None:
+        """Write the events that are still to be written; for a process that ends at once."""
+        if self.events is not None:
+            self.events.close()
+
     def on_lag(self, lag: Lag) -> None:
         """The event loop was blocked, or still is."""
         self.lags(lag)

@@ -14,6 +14,7 @@ from typing import TypeVar, final
 from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.progress import InFlight
 from palestra.rollouts.results import Failed, Scored
+from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import Outcome, RolloutKey
 from palestra.transport import RetryCount
 
@@ -60,14 +61,14 @@ class Admission:
                 self._running -= 1
                 self._room.set()
 
-        async with asyncio.TaskGroup() as tasks:
-            while True:
+        async with BoundedTasks() as tasks:
+            while not tasks.broken:
                 while self._running < self.limit.limit:
                     row = next(rows, None)
                     if row is None:
                         return
                     self._running += 1
-                    tasks.create_task(one(row))
+                    tasks.start(one(row))
                 await self._wait()
                 self._look()
 

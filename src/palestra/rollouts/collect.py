@@ -5,6 +5,7 @@ a rejected API key, a dead server, cancellation) ends the whole collection.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +15,26 @@ from palestra.errors import (
     CallError,
     Hopeless,
     RowIdentity,
+    mask_error,
+    status_for,
 )
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.admission import Admission
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
-from palestra.schema import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RolloutKey, VerifyResponse
+from palestra.rollouts.tasks import BoundedTasks
+from palestra.schema import (
+    AGENT_REF,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    RolloutKey,
+    VerifyResponse,
+    encode_json,
+)
 from palestra.transport import CallContext, ServerClient, calling
+
+logger = logging.getLogger("palestra.rollouts")
 
 SYNC_EVERY_S = 2.0
 
@@ -105,9 +118,9 @@ class Collector:
             if self._admission is not None:
                 await self._admission.run(pending, one)
             else:
-                async with asyncio.TaskGroup() as running:
+                async with BoundedTasks() as running:
                     for _ in range(workers):
-                        running.create_task(worker())
+                        running.start(worker())
             done.set()
             await syncing
 
@@ -153,6 +166,23 @@ class Collector:
         self._accounting.retried_attempts += 1
         return False
 
+    def _tell(self, error: CallError, row: Mapping[str, Any], key: RolloutKey) -> None:
+        """Take the secrets out of a failure, and put it on the debug log."""
+        mask_error(error, self._client.mask)
+        if self._client.debug:
+            hops = error.evidence.hops
+            status = hops[0].status if hops else status_for(error)
+            shown = {
+                TASK_INDEX: key.task,
+                ROLLOUT_INDEX: key.rollout,
+                "agent_name": row[AGENT_REF]["name"],
+            }
+            logger.error(
+                "[rollout_collection] /run failed status=%s row=%s",
+                "none" if status is None else status,
+                encode_json(shown).decode(),
+            )
+
     async def _attempt(
         self, row: Mapping[str, Any], key: RolloutKey, attempt: int, flight: InFlight
     ) -> Scored | Failed:
@@ -171,13 +201,15 @@ class Collector:
                     peer = self._client.peer(flight.agent)
                     result = await peer.call("/run", row, VerifyResponse)
                     return scored(row, result)
-        except Hopeless:
+        except Hopeless as hopeless:
             # Every other rollout would fail the same way: say it once and stop.
+            self._tell(hopeless, row, key)
             raise
         except TimeoutError:
             error: CallError = timed_out(flight.describe(), limit_s)
         except CallError as failure:
             error = failure
+        self._tell(error, row, key)
         return failed(
             row,
             error,

@@ -103,6 +103,10 @@ class EventFile:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is left; further events are ignored."""
         self._ending = True
         self._wake.set()
         self._thread.join(LAST_FLUSH_S)

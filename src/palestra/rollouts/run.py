@@ -90,7 +90,7 @@ async def run(
                 timeout_s=settings.rollout_timeout,
             )
         except CallError as error:
-            problem = error.message
+            problem = client.mask(error.message)
         except TimeoutError:
             problem = f"the environment did not answer within {settings.rollout_timeout:g} s"
     return Collected(accounting, tuple(metrics), problem)

@@ -5,11 +5,12 @@ A server is an object with typed async methods and an ASGI app over them; where 
 """
 
 from palestra.serving.agent import Agent, AgentConfig, ServerReference
-from palestra.serving.attach import AttachedFleet, ForeignFleet, HeadAddress, NoFleet, attach
+from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.head import check_head_port, head_server
+from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig

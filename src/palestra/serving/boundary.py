@@ -21,6 +21,7 @@ from palestra.errors import (
     InfraError,
     WrongSetting,
     add_row,
+    mask_error,
     status_for,
     to_body,
 )
@@ -102,6 +103,7 @@ class Boundary:
         server: str,
         refusals: Refusals,
         on_error: Callable[[str, BaseException], CallError],
+        mask: Callable[[str], str] = str,
         cookie: SessionCookie | None = None,
         token: str = "",
     ) -> None:
@@ -110,6 +112,7 @@ class Boundary:
         self._refusals = refusals
         self._cookie = cookie
         self._on_error = on_error
+        self._mask = mask
         self._token = token
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -134,6 +137,7 @@ class Boundary:
         failure = await self._failure(scope, receive, answer, context, limit)
         if failure is not None and not answer.started:
             add_row(failure, context.row)
+            mask_error(failure, self._mask)
             await _answer(answer.pass_on, status_for(failure), to_body(failure))
 
     async def _failure(

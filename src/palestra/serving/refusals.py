@@ -26,6 +26,7 @@ from palestra.errors import (
     InfraError,
     RowError,
     add_row,
+    mask_error,
     to_body,
 )
 from palestra.schema import encode_json
@@ -47,8 +48,14 @@ class Refusals:
     """
 
     def __init__(
-        self, app: FastAPI, *, server: str, own_failure: Callable[[str, Evidence], CallError]
+        self,
+        app: FastAPI,
+        *,
+        server: str,
+        own_failure: Callable[[str, Evidence], CallError],
+        mask: Callable[[str], str] = str,
     ) -> None:
+        self._mask = mask
         self._app = app
         self._server = server
         self._own_failure = own_failure
@@ -64,7 +71,15 @@ class Refusals:
         """The envelope of one refusal. `routed`: whether some route was found for the path."""
         failure = self._failure(method, path, status, detail, routed=routed)
         add_row(failure, current_call().row)
-        return {**to_body(failure), "detail": detail}
+        mask_error(failure, self._mask)
+        return {**to_body(failure), "detail": self._masked(detail)}
+
+    def _masked(self, detail: Any) -> Any:
+        if isinstance(detail, str):
+            return self._mask(detail)
+        if isinstance(detail, dict):
+            return {name: self._masked(inner) for name, inner in detail.items()}
+        return [self._masked(inner) for inner in detail] if isinstance(detail, list) else detail
 
     async def _answer(self, request: Request, error: HTTPException) -> HttpResponse:
         if error.status_code < 200 or error.status_code in {204, 205, 304}:

@@ -142,7 +142,10 @@ class Server(BaseModel):
         return Boundary(
             app,
             server=self.name,
-            refusals=Refusals(app, server=self.name, own_failure=self.own_failure),
+            refusals=Refusals(
+                app, server=self.name, own_failure=self.own_failure, mask=self.server_client.mask
+            ),
+            mask=self.server_client.mask,
             on_error=self.translate,
             cookie=cookie,
             token=self._token,

@@ -25,6 +25,7 @@ from palestra.transport.http import (
     HttpRequest,
     HttpTransport,
     RequestRefused,
+    WrongUrl,
     parse_set_cookies,
 )
 from palestra.transport.ids import new_id
@@ -75,6 +76,7 @@ __all__ = [
     "ServerClient",
     "ServerReply",
     "Target",
+    "WrongUrl",
     "call_asgi",
     "calling",
     "context_from_headers",

@@ -111,7 +111,7 @@ class Peer:
             return reply.body.decode("utf-8", "replace")
         if (own := _said_by_the_tool(failure, answered)) is not None:
             return own
-        raise self._caller.failure(self._target, self._base_url + path, reply, body)
+        raise self._caller.failure(self._target, self._base_url + path, reply)
 
     def _note(self, phase: str, awaiting: str) -> tuple[str, str]:
         """Say what the rollout awaits; what it awaited before, for `_back_to`."""
@@ -136,14 +136,16 @@ class Peer:
             return await endpoint.invoke(body, session_id=self._session_id)
         except CallError as error:
             url = IN_PROCESS + path
-            self._caller.log_failure("POST", f"{self.name} {url}", body, error.message)
+            self._caller.log_failure(
+                "POST", f"{self.name} {url}", body, error.message, status=status_for(error)
+            )
             add_row(error, current_call().row)
             raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)
         if reply.status >= 400:
-            raise self._caller.failure(self._target, self._base_url + path, reply, body)
+            raise self._caller.failure(self._target, self._base_url + path, reply)
         return reply
 
     async def _send(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:

@@ -51,16 +51,16 @@ class AnswerReader:
             lenient_optional_cr_before_lf=True,
             lenient_spaces_after_chunk_size=True,
         )
+        self._chunks: list[bytes] = []
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._headers: dict[str, str] = {}
         self.expect()
 
     def expect(self, bodiless: bool = False) -> None:
         """Begin the next answer; `bodiless` when it has no body, whatever its headers say."""
         self._bodiless = bodiless
-        self._chunks: list[bytes] = []
         self._complete = False
-        self._fields: list[tuple[bytes, bytes]] = []
         self._head_ended = False
-        self._headers: dict[str, str] = {}
         self._status = 0
         self.received = 0
         """Bytes of this answer so far."""
@@ -154,9 +154,12 @@ class AnswerReader:
             self._head_ended = False
 
     def _reply(self) -> HttpReply:
-        headers = self._headers
-        # Whatever came after an answer that has no body.
-        chunks = [] if self._bodiless else self._chunks
+        headers, fields, chunks = self._headers, self._fields, self._chunks
+        # Nothing of it stays here: a connection may be idle for long, and there are thousands.
+        self._headers, self._fields, self._chunks = {}, [], []
+        if self._bodiless:
+            # Whatever came, it is none.
+            chunks = []
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         if body and "content-encoding" in headers:
             body = decoded(body, headers["content-encoding"])
@@ -164,7 +167,7 @@ class AnswerReader:
             return HttpReply(self._status, body, headers)
         lines = [
             value.decode("utf-8", "surrogateescape")
-            for name, value in self._fields
+            for name, value in fields
             if name.lower() == b"set-cookie"
         ]
         return HttpReply(self._status, body, headers, parse_set_cookies(lines))

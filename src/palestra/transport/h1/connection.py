@@ -20,7 +20,7 @@ from typing import ClassVar, Final, cast, final
 from palestra.transport.h1.answers import AnswerReader, Malformed
 from palestra.transport.http import HttpReply
 
-JOINED_BYTES: Final = 64 * 1024
+JOINED_BYTES: Final = 16 * 1024
 """Up to here head and body are joined for one `write`; above, copying costs more than it saves."""
 
 NEVER: Final = float("inf")
@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "exchanges",
         "idle_since",
+        "lost",
     )
 
     def __init__(
@@ -83,6 +84,8 @@ class Connection(asyncio.Protocol):
         """How many were begun."""
         self.idle_since = 0.0
         """The loop's time when the last one ended."""
+        self.lost = False
+        """Whether the event loop has let go of it."""
 
     @property
     def usable(self) -> bool:
@@ -169,6 +172,7 @@ class Connection(asyncio.Protocol):
             self._alarm = None
         self._end(self._broken(reason(exc)))
         self._reader.close()
+        self.lost = True
         self._on_lost(self)
 
     # The ends of an exchange.

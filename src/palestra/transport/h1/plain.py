@@ -22,21 +22,24 @@ class PlainTransport:
     of the answer. Nobody can tell whether the server had read the request. Methods that are
     idempotent, and requests marked `repeatable`, then go out once more at once, on a fresh
     connection. Others fail with `sent=True`: what to do is their caller's knowledge.
+
+    Connections belong to the event loop that opened them: under another loop it begins anew.
     """
 
     def __init__(self, *, limit: int = 0, limit_per_host: int = 0) -> None:
         self._heads = RequestHeads()
-        self._hosts: dict[tuple[str, int], Host] = {}
-        self._opened = Opened()
+        self._limit = limit
         self._limit_per_host = limit_per_host
-        self._rooms = (Room(limit),) if limit else ()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._begin(None)
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
         """Besides what every transport raises: `RequestRefused` when it cannot be sent."""
         route = self._heads.route(request.method, request.url)
         head = self._heads.head(route, request)
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._begin(loop)
         now = loop.time()
         timeout_s = request.timeout_s
         deadline = NEVER if timeout_s is None else now + timeout_s
@@ -71,6 +74,13 @@ class PlainTransport:
             self._sweeper.cancel()
             self._sweeper = None
         await self._opened.close("this side closed it")
+
+    def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
+        self._hosts: dict[tuple[str, int], Host] = {}
+        self._opened = Opened()
+        self._rooms = (Room(self._limit),) if self._limit else ()
+        self._sweeper = None
 
     def _new_host(self, address: tuple[str, int]) -> Host:
         own = (Room(self._limit_per_host),) if self._limit_per_host else ()

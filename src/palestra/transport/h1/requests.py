@@ -12,7 +12,7 @@ from typing import Final, final
 
 from yarl import URL
 
-from palestra.transport.http import HttpRequest, RequestRefused, cookie_header
+from palestra.transport.http import HttpRequest, RequestRefused, WrongUrl, cookie_header
 
 REMEMBERED = 1024
 """URLs and sets of headers kept per transport; a fleet has a few dozen URLs."""
@@ -87,23 +87,22 @@ class RequestHeads:
 
 
 def parse_route(method: str, url: str) -> Route:
-    """Raises `RequestRefused` when `url` is none of plain HTTP."""
+    """Raises `WrongUrl` when `url` is none of plain HTTP."""
     if _TOKEN.fullmatch(method) is None:
         raise RequestRefused(f"{method!r} is no method of HTTP")
     if _CONTROL.search(url):
         # yarl would drop them without a word.
-        raise RequestRefused(f"{url!r} is not a URL of HTTP: it has control characters")
+        raise WrongUrl(f"{url!r} is not a URL of HTTP: it has control characters")
     try:
         parsed = URL(url)
         host, port = parsed.raw_host, parsed.port
     except ValueError as error:
-        raise RequestRefused(f"{url!r} is not a URL of HTTP: {error}") from None
+        raise WrongUrl(f"{url!r} is not a URL of HTTP: {error}") from None
     if parsed.scheme != "http" or not host or port is None:
-        raise RequestRefused(f"{url!r} is not a URL of HTTP without TLS")
+        raise WrongUrl(f"{url!r} is not a URL of HTTP without TLS")
     authorization = b""
     if parsed.raw_user or parsed.raw_password:
-        credentials = f"{parsed.user or ''}:{parsed.password or ''}".encode()
-        authorization = _line("authorization", f"Basic {base64.b64encode(credentials).decode()}")
+        authorization = _line("authorization", _basic(parsed.user or "", parsed.password or ""))
     method = method.upper()
     return Route(
         address=(host, port),
@@ -124,6 +123,16 @@ def parse_fields(headers: tuple[tuple[str, str], ...], has_body: bool) -> Fields
     lines = [_line(name, value) for name, value in headers]
     lines += [_line(name, value) for name, value in added if name not in names]
     return Fields(b"".join(lines), "host" in names, "authorization" in names)
+
+
+def _basic(user: str, password: str) -> str:
+    credentials = f"{user}:{password}"
+    try:
+        raw = credentials.encode("latin-1")
+    except UnicodeEncodeError:
+        # No standard says which encoding; latin-1 is what servers have long been sent.
+        raw = credentials.encode("utf-8", "surrogateescape")
+    return f"Basic {base64.b64encode(raw).decode()}"
 
 
 def _line(name: str, value: str) -> bytes:
