@@ -1,7 +1,7 @@
 """A fake model endpoint over raw sockets: Chat Completions, Responses, and every way to fail.
 
-It is no model: `plan` decides what becomes of each request. As a script it serves the steady
-plan, so that a test can kill or stop it as a process: `fake_upstream.py PORT DELAY_S`.
+It is no model: `plan` decides what becomes of each request. As a script it serves the staggered
+plan, so that a test can kill or stop it as a process: `fake_upstream.py PORT LONGEST_S TASKS`.
 """
 
 import asyncio
@@ -127,6 +127,16 @@ def steady(delay_s: float = 0.0) -> Plan:
     return lambda asked: Reply(json.dumps(right_answer(asked)).encode(), delay_s=delay_s)
 
 
+def staggered(longest_s: float, of: int) -> Plan:
+    """The right answer to each of `of` tasks, one after the other within `longest_s`."""
+
+    def plan(asked: Asked) -> Deed:
+        delay_s = longest_s * (asked.task + 1) / of
+        return Reply(json.dumps(right_answer(asked)).encode(), delay_s=delay_s)
+
+    return plan
+
+
 class FakeUpstream:
     """Serves `plan` on one port; what is asked of GET .../models is always answered."""
 
@@ -244,13 +254,13 @@ def serving(fake: FakeUpstream, port: int = 0) -> Iterator[str]:
         loop.close()
 
 
-async def main(port: int, delay_s: float) -> None:
-    """Serve the steady plan until killed."""
-    await FakeUpstream(steady(delay_s)).start(port)
+async def main(port: int, longest_s: float, of: int) -> None:
+    """Serve the staggered plan until killed."""
+    await FakeUpstream(staggered(longest_s, of)).start(port)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
+    asyncio.run(main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))

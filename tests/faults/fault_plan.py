@@ -126,7 +126,7 @@ FATES = (
     verifier("agent raises", "agent"),
     verifier("agent exits", "agent"),
     verifier("agent cancels itself", "agent"),
-    slow("agent hangs", "agent", "its own code"),
+    slow("agent hangs", "agent", "fault_agent"),
     verifier("agent answers nan", "agent", says="reward"),
 )  # fmt: skip
 

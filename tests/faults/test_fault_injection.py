@@ -123,25 +123,7 @@ def test_no_server_said_what_nobody_looked_at(injected: Injected) -> None:
         assert sign not in injected.done.err
 
 
-BROKEN = {
-    "agent hangs": "a call that has ended is still named as what the agent awaits",
-}
-"""What does not hold yet, and why."""
-
-
-@pytest.mark.parametrize(
-    "fate",
-    [
-        pytest.param(
-            fate,
-            id=fate.name,
-            marks=[pytest.mark.xfail(strict=True, reason=BROKEN[fate.name])]
-            if fate.name in BROKEN
-            else [],
-        )
-        for fate in FATES
-    ],
-)
+@pytest.mark.parametrize("fate", FATES, ids=lambda fate: fate.name)
 def test_every_rollout_ends_as_planned(injected: Injected, fate: Fate) -> None:
     for key in injected.keys(fate):
         scored, failed = injected.ending(key)

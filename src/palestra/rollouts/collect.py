@@ -40,6 +40,11 @@ logger = logging.getLogger("palestra.rollouts")
 
 SYNC_EVERY_S = 2.0
 
+LONGEST_GRACE_S = 0.5
+SHARE_OF_GRACE = 0.25
+"""After its deadline an attempt gets a moment more, a share of it: the servers that gave up at the
+deadline know what was awaited, and their answers are on the way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -73,7 +78,8 @@ class Collector:
         self._accounting = accounting
         self._limits = limits
         self._run_id = run_id
-        self._deadlines = Deadlines(limits.rollout_timeout_s)
+        limit_s = limits.rollout_timeout_s
+        self._deadlines = Deadlines(limit_s + min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE))
         self._admission = admission
         # What is not there costs nothing: the tuple is empty then.
         self._observers = (*observers, admission) if admission is not None else tuple(observers)

@@ -82,13 +82,17 @@ async def run(
     problem = ""
     if not settings.disable_aggregation and accounting.scored:
         try:
+            # A server that hangs has cost its rollouts their deadline; it must not cost more here.
             metrics = await aggregate(
-                client, prepared.paths.output, prepared.paths.aggregate_metrics
+                client,
+                prepared.paths.output,
+                prepared.paths.aggregate_metrics,
+                timeout_s=settings.rollout_timeout,
             )
         except CallError as error:
             problem = client.mask(error.message)
         except TimeoutError:
-            problem = "the environment did not answer in time"
+            problem = f"the environment did not answer within {settings.rollout_timeout:g} s"
     return Collected(accounting, tuple(metrics), problem)
 
 

@@ -20,7 +20,7 @@ from palestra.errors import RowIdentity
 ROLLOUT_HEADER = "x-palestra-rollout"
 TIMEOUT_HEADER = "x-palestra-timeout"
 
-SHARE_KEPT = 0.05
+SHARE_KEPT = 0.1
 MOST_KEPT_S = 0.5
 
 

@@ -64,12 +64,14 @@ class Peer:
 
         Raises `CallError` for any failure, with this server among its hops.
         """
-        self._note(path)
+        before = self._note(path, f"{self._target.name} {path}")
         endpoint = self._endpoint(path)
         if endpoint is None:
             reply = await self._exchange(path, encode_json(body), stateless=self._is_model)
+            _back_to(before)
             return _parse(reply.body, answer, self._target, path)
         result = await self._invoke(endpoint, path, body)
+        _back_to(before)
         if isinstance(result, answer):
             return _as_sent(result)
         sent = fields_of(result) if isinstance(result, BaseModel) else result
@@ -77,12 +79,13 @@ class Peer:
 
     async def notify(self, path: str, body: BaseModel | Mapping[str, Any]) -> None:
         """POST `body` to `path`, whatever the answer says. Raises `CallError` for a failure."""
-        self._note(path)
+        before = self._note(path, f"{self._target.name} {path}")
         endpoint = self._endpoint(path)
         if endpoint is None:
             await self._exchange(path, encode_json(body), stateless=False)
         else:
             await self._invoke(endpoint, path, body)
+        _back_to(before)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool of the environment and give its answer as text, errors of the tool included.
@@ -92,27 +95,32 @@ class Peer:
         """
         if name in RESERVED_PATHS or name.startswith("v1/"):
             return _tool_error(f"there is no tool named {name}")
-        activity = current_call().activity
-        if activity is not None:
-            activity.now("tool", f"tool {name} of {self._target.name}")
+        before = self._note("tool", f"tool {name} of {self._target.name}")
         endpoint = self._endpoint("/" + name)
         if endpoint is not None and endpoint.is_tool:
-            return str(await self._invoke(endpoint, "/" + name, arguments))
+            said = str(await self._invoke(endpoint, "/" + name, arguments))
+            _back_to(before)
+            return said
         path = "/" + quote(name, safe="", errors="replace")
         body = encode_json(arguments)
         reply = await self._send(path, body, stateless=False)
+        _back_to(before)
         answered = json_or_none(reply.body) if reply.status >= 400 else None
         failure = from_body(answered)
         if failure is None:
             return reply.body.decode("utf-8", "replace")
-        if (said := _said_by_the_tool(failure, answered)) is not None:
-            return said
+        if (own := _said_by_the_tool(failure, answered)) is not None:
+            return own
         raise self._caller.failure(self._target, self._base_url + path, reply)
 
-    def _note(self, path: str) -> None:
+    def _note(self, phase: str, awaiting: str) -> tuple[str, str]:
+        """Say what the rollout awaits; what it awaited before, for `_back_to`."""
         activity = current_call().activity
-        if activity is not None:
-            activity.now(path, f"{self._target.name} {path}")
+        if activity is None:
+            return "", ""
+        before = activity.phase, activity.awaiting
+        activity.now(phase, awaiting)
+        return before
 
     def _endpoint(self, path: str) -> LocalEndpoint | None:
         local = self._target.local
@@ -158,6 +166,16 @@ class Peer:
         if reply.cookies:
             self.cookies.update(reply.cookies)
         return reply
+
+
+def _back_to(before: tuple[str, str]) -> None:
+    """A call has been answered: its caller's own code runs again.
+
+    Not after a failure, of which the last thing awaited is the cause.
+    """
+    activity = current_call().activity
+    if activity is not None:
+        activity.now(*before)
 
 
 def _as_sent(result: Reply) -> Reply:
