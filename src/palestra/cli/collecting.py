@@ -46,8 +46,8 @@ def collect(
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = args.settings(config, overwrite=True if ng and not args.resume_from_cache else None)
     with (
-        masking(config.secrets),
         watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch,
+        masking(config.secrets),  # inside, so that the events too are told the masked error
     ):
         if own_fleet:
             main = collect_with(OwnFleet(config), settings, watch)
