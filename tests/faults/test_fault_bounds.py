@@ -154,16 +154,16 @@ def beside(fleets: "Queue[Shared]", trial: Trial) -> None:
             running.until(f"{ROLLOUTS} rollouts of")
             ended = disturbed(running, victim, trial)
         check(fleet.world, ended, f"run{trial.number}")
-        back(fleet, victim)
+        back(fleet, trial, victim)
         check_resumed(fleet.world.run(*fleet.command(trial.number, *AGAIN)), ended)
     finally:
-        back(fleet, victim)
+        back(fleet, trial, victim)
         fleets.put(fleet)
 
 
-def back(fleet: Shared, victim: int) -> None:
+def back(fleet: Shared, trial: Trial, victim: int) -> None:
     """Whatever was done to `victim` is over."""
-    if victim != fleet.endpoint.process.pid:
+    if trial.victim != UPSTREAM:
         os.kill(victim, signal.SIGCONT)
     fleet.endpoint.back()
 

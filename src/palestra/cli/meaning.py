@@ -45,9 +45,18 @@ def _own_settings(tree: Any, name: str, settings: Mapping[str, Any]) -> dict[str
 
 
 def code_digest(instance: InstanceConfig) -> str:
-    """A digest of the user's own code behind an instance; empty for what ships with Palestra."""
+    """A digest of the user's own code behind an instance; empty for what ships with Palestra.
+
+    Of a folder it takes every module, as the entrypoint may import any of them.
+    """
     files = [Path(str(instance.settings["path"]))] if "path" in instance.settings else []
-    if instance.folder is not None and not instance.folder.is_relative_to(PACKAGE_ROOT):
-        files.append(instance.folder / instance.entrypoint)
+    folder = instance.folder
+    if folder is not None and not folder.is_relative_to(PACKAGE_ROOT):
+        files += sorted(file for file in folder.rglob("*.py") if _counts(file.relative_to(folder)))
     held = b"".join(file.read_bytes() for file in files if file.is_file())
     return hashlib.sha256(held).hexdigest() if held else ""
+
+
+def _counts(path: Path) -> bool:
+    """Whether a module of a server's folder may bear on rewards: no test, nothing in `.venv`."""
+    return not any(part == "tests" or part.startswith(".") for part in path.parts)

@@ -28,10 +28,17 @@ def here() -> tuple[int, int, int]:
     return int(row.task or 0), int(row.rollout or 0), row.attempt
 
 
+class FaultEnvironmentConfig(ResourcesServerConfig):
+    """Settings of the environment."""
+
+    strictness: float = 1.0
+    """Means nothing; a run is not continued with another one."""
+
+
 class FaultEnvironment(ResourcesServer):
     """Breaks as planned."""
 
-    config: ResourcesServerConfig
+    config: FaultEnvironmentConfig
 
     async def seed_session(self, body: WireModel) -> SeedSessionResponse:
         task, rollout, _ = here()
