@@ -109,6 +109,19 @@ class World:
         self.started.append(running)
         return running
 
+    def start_on(self, terminal: int, command: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        """Start a console script on a terminal of its own; the caller waits for its end."""
+        environment = {**self._environment(), "TERM": "linux"}
+        return subprocess.Popen(
+            [SCRIPTS / command, *arguments],
+            cwd=self.folder,
+            env={name: value for name, value in environment.items() if name != "COLUMNS"},
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
         path.write_text(text)

@@ -7,6 +7,7 @@ from cli_world import (
     AGENT,
     MULTI_STEP,
     OPENAI,
+    SCRIPTS,
     TASKS,
     FakeEndpoint,
     World,
@@ -192,3 +193,14 @@ def test_no_engine_outlives_its_evaluation(world: World) -> None:
     assert running.ended(timeout_s=5) == 130
     assert engines
     assert [pid for pid in engines if alive(pid)] == []
+
+
+def test_more_in_flight_than_the_process_may_open_files_is_refused(
+    world: World, fake: FakeEndpoint
+) -> None:
+    limited = ["/bin/sh", "-c", 'ulimit -n 300; exec "$@"', "sh", str(SCRIPTS / "palestra")]
+    done = world.run(*limited, *collect(world, fake, "--repeats", "20", "--concurrency", "90"))
+
+    assert "90 rollouts in flight need about 346 open files" in done.refused()
+    assert fake.asked == 0
+    assert world.files() == []

@@ -24,7 +24,17 @@ def test_the_help_lists_every_command(world: World) -> None:
 
 
 def test_the_commands_are_the_ones_that_work() -> None:
-    assert COMMANDS == ["collect", "config", "eval", "profile", "run", "status", "version"]
+    assert COMMANDS == [
+        "collect",
+        "config",
+        "eval",
+        "merge",
+        "profile",
+        "reverify",
+        "run",
+        "status",
+        "version",
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

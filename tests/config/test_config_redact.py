@@ -17,6 +17,7 @@ from palestra.config import (
     find_secrets,
     is_secret_name,
     redact,
+    secrets_in,
 )
 from palestra.config.yaml_text import parse_yaml, write_yaml
 
@@ -227,3 +228,22 @@ _TREES = st.dictionaries(
 @given(_TREES)
 def test_written_yaml_is_read_back_unchanged(tree: dict) -> None:
     assert parse_yaml(write_yaml(tree), where="test") == tree
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2, 3])
+def test_a_secret_is_found_in_text_that_was_quoted_several_times(levels: int) -> None:
+    text = 'sk-"quoted"/and\\more'
+    for _ in range(levels):
+        text = json.dumps(["x", text])
+
+    shown = Redactor(['sk-"quoted"/and\\more'])(text)
+
+    assert "quoted" not in shown
+    assert MASK in shown
+
+
+def test_a_variable_with_a_secret_name_gives_its_value_away_wherever_it_is_used() -> None:
+    tree = {"headers": {"x-team": "Team third-key-of-three"}, "note": "unrelated"}
+    environ = {"TEAM_TOKEN": "third-key-of-three", "MY_TOKEN": "not-used-here", "NOTE": "unrelated"}
+
+    assert secrets_in(tree, environ) == {"third-key-of-three"}

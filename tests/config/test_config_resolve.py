@@ -128,3 +128,16 @@ def test_the_whole_tree_is_plain_python(world: World) -> None:
         return {type(value)}
 
     assert kinds(config.tree) == {dict, list, str}
+
+
+def test_only_what_is_required_must_have_a_value() -> None:
+    tree = {"used": {"a": "${lost}"}, "used_not": {"b": "${lost}", "c": "???"}, "lost": "???"}
+
+    assert resolve(tree, required=())["used_not"] == {"b": "", "c": ""}
+    with pytest.raises(ConfigError) as caught:
+        resolve(tree, required=("used",))
+
+    assert caught.value.message.splitlines() == [
+        "1 setting has no value:",
+        "  used.a needs lost: ++lost=<value>",
+    ]

@@ -14,6 +14,7 @@ import pytest
 from documents import REPOSITORY, commands, documents, files, links
 
 README = REPOSITORY / "README.md"
+ROLLOUTS = REPOSITORY / "docs" / "rollouts.md"
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
 
@@ -45,10 +46,17 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
         yield one
 
 
-class Reader:
-    """Someone who types the README's commands, in order, in an empty folder."""
+@pytest.fixture(scope="module")
+def rollouts_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
+    pytest.importorskip("xllamacpp", reason="the document's model is the local one")
+    with Reader(tmp_path_factory.mktemp("rollouts-reader"), ROLLOUTS) as one:
+        yield one
 
-    def __init__(self, folder: Path) -> None:
+
+class Reader:
+    """Someone who types a document's commands, in order, in an empty folder."""
+
+    def __init__(self, folder: Path, document: Path = README) -> None:
         self._folder = folder
         self._fleets: list[subprocess.Popen[str]] = []
         # A head port of their own, so that the commands stay word for word what they are.
@@ -56,7 +64,7 @@ class Reader:
             sock.bind(("127.0.0.1", 0))
             port = sock.getsockname()[1]
         (folder / "env.yaml").write_text(f"head_server:\n  port: {port}\n")
-        for name, text in files(README).items():
+        for name, text in files(document).items():
             (folder / name).write_text(text)
 
     def __enter__(self) -> Self:
@@ -117,6 +125,16 @@ def test_a_command_of_the_readme_works_as_it_stands(reader: Reader, command: str
         pytest.skip("not run by make: installing would touch this checkout")
 
     done = reader.types(command)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("command", commands(ROLLOUTS))
+def test_a_command_about_rollouts_works_as_it_stands(rollouts_reader: Reader, command: str) -> None:
+    done = rollouts_reader.types(command)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

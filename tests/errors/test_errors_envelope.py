@@ -59,6 +59,7 @@ ROWS = st.builds(
     rollout=st.none() | st.integers(0),
     attempt=st.integers(1, 9),
     agent=TEXT,
+    run=TEXT,
 )
 EVIDENCE = st.builds(
     Evidence,
@@ -88,6 +89,27 @@ def test_a_failure_comes_back_as_it_was_sent(
     assert type(found) is SAME_ON_THE_WIRE.get(cls, cls)
     assert (found.kind, found.layer, found.retriable) == (cls.kind, cls.layer, cls.retriable)
     assert (found.message, found.hint, found.evidence) == (message, hint, evidence)
+
+
+def test_the_row_of_an_envelope_says_which_run_it_belongs_to() -> None:
+    row = RowIdentity(task=1, rollout=2, attempt=3, agent="a", run="run-7")
+    sent = to_body(InfraError("gone", evidence=Evidence(row=row)))["error"]
+
+    assert sent["row"] == {"run": "run-7", "task": 1, "rollout": 2, "attempt": 3, "agent": "a"}
+
+
+class EngineGone(InfraError):
+    """A failure that is final, of a kind that as a rule is not."""
+
+    retriable = False
+
+
+def test_a_final_failure_stays_final_over_the_wire() -> None:
+    found = over_the_wire(EngineGone("the engine ended"))
+
+    assert type(found) is InfraError
+    assert found.retriable is False
+    assert InfraError("another").retriable is True
 
 
 @given(st.sampled_from(CLASSES), EVIDENCE)

@@ -73,6 +73,38 @@ def test_captured_responses_pass_through(name: str) -> None:
     assert found.output_text == body["output"][0]["content"][0]["text"]
 
 
+def cut(params: dict[str, Any], **fields: Any) -> tuple[Any, Any]:
+    """Status and reason of a response that says `completed`, after two tokens of output."""
+    found, _ = ask(reply(200, {**RESPONSE, "status": "completed", **fields}), params)
+    reason = found.incomplete_details.reason if found.incomplete_details else None
+    return found.status, reason
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_response_that_used_up_its_tokens_is_incomplete_whatever_it_says(limit: int) -> None:
+    assert cut({"max_output_tokens": limit}) == ("incomplete", "max_output_tokens")
+
+
+@pytest.mark.parametrize(
+    ("params", "fields"),
+    [
+        ({"max_output_tokens": 3}, {}),
+        ({}, {}),
+        ({"max_output_tokens": 2}, {"usage": None}),
+    ],
+)
+def test_a_response_within_its_tokens_or_without_a_limit_is_complete(
+    params: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    assert cut(params, **fields) == ("completed", None)
+
+
+def test_what_a_response_says_of_its_own_end_is_kept() -> None:
+    given = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+
+    assert cut({"max_output_tokens": 2}, **given) == ("incomplete", "content_filter")
+
+
 def test_the_configured_model_is_asked_when_the_row_names_none() -> None:
     assert sent({})["model"] == "gpt-x"
     assert sent({"model": None})["model"] == "gpt-x"

@@ -59,6 +59,18 @@ def test_a_busy_endpoint_is_asked_again_when_it_says() -> None:
     assert time.monotonic() - started >= 0.1
 
 
+def test_an_endpoint_that_stays_busy_is_quoted() -> None:
+    busy = reply(503, b"no slot is free")
+    with (
+        calling(CallContext(deadline=time.monotonic() + 0.2)),
+        pytest.raises(DeadlineExceeded) as e,
+    ):
+        asyncio.run(post(busy))
+
+    [hop] = e.value.evidence.hops
+    assert (hop.status, hop.body) == (503, "no slot is free")
+
+
 def test_a_server_error_is_tolerated_twice() -> None:
     broken = reply(500, {"error": {"message": "EngineCore encountered an issue"}})
 

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from palestra.rollouts import Collected, CollectSettings, PreparedRun, RunPaths, prepare, run
+from palestra.rollouts import (
+    Collected,
+    CollectSettings,
+    InputFile,
+    PreparedRun,
+    RunPaths,
+    prepare,
+    run,
+)
 from palestra.schema import RolloutKey, VerifyResponse, key_of
 from palestra.transport import AiohttpTransport, ASGIApp, ServerClient, Target, current_call
 
@@ -32,12 +40,14 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def settings(folder: Path, **changes: Any) -> CollectSettings:
     given: dict[str, Any] = {
-        "input_jsonl_fpath": folder / "tasks.jsonl",
+        "inputs": (InputFile(folder / "tasks.jsonl"),),
         "output_jsonl_fpath": folder / "run.jsonl",
         "agent_name": AGENT,
         "disable_aggregation": True,
         "attempt_pause_s": 0.0,
     }
+    if "input_jsonl_fpath" in changes:
+        changes = {"inputs": (InputFile(changes.pop("input_jsonl_fpath")),)} | changes
     return CollectSettings(**given | changes)
 
 

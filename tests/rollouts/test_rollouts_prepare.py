@@ -1,14 +1,24 @@
 """Before the first rollout: fresh, refused, moved aside, or continued where it stopped."""
 
+import fcntl
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_runs import SEMANTICS, paths, prepared, read_rows, task, write_rows
+from scripted_runs import (
+    AGENT,
+    SEMANTICS,
+    paths,
+    prepared,
+    read_rows,
+    settings,
+    task,
+    write_rows,
+)
 
 from palestra.errors import InputDataError
-from palestra.rollouts import PreparedRun, StaleRun
+from palestra.rollouts import JournalFailed, PreparedRun, StaleRun, begin, discard, plan
 from palestra.schema import RolloutKey, key_of
 
 
@@ -78,6 +88,15 @@ def test_overwriting_keeps_what_was_there_as_bak(folder: Path) -> None:
     assert read_rows(folder / "run_failures.jsonl.bak") == [failed(1, "timeout", 1)]
     assert {"run_manifest.json.bak", "run_materialized_inputs.jsonl.bak"} < names(folder)
     assert run.notices == ("moved 4 files of an earlier run to <name>.bak",)
+
+
+def test_overwriting_moves_the_profile_of_the_earlier_run_aside_too(folder: Path) -> None:
+    prepared(folder)
+    write_rows(folder / "run_reward_profiling.jsonl", [scored(0)])
+    prepared(folder, overwrite=True)
+
+    assert "run_reward_profiling.jsonl.bak" in names(folder)
+    assert "run_reward_profiling.jsonl" not in names(folder)
 
 
 def test_bad_rows_move_nothing_aside(folder: Path) -> None:
@@ -258,3 +277,66 @@ def test_a_refused_resume_changes_nothing(folder: Path) -> None:
     stale(folder, limit=1)
 
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def planned(folder: Path, *, version: str = "1", **changes: Any) -> PreparedRun:
+    return plan(settings(folder, **changes), agents={AGENT}, semantics=SEMANTICS, version=version)
+
+
+def test_a_plan_touches_nothing_of_an_earlier_run(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    before = names(folder)
+    run = planned(folder, overwrite=True)
+
+    assert names(folder) == before | {"run_materialized_inputs.jsonl.new"}
+    discard(run)
+    assert names(folder) == before
+
+
+def test_a_plan_that_is_not_begun_leaves_no_folders(folder: Path) -> None:
+    discard(planned(folder, output_jsonl_fpath=folder / "new" / "deep" / "run.jsonl"))
+
+    assert names(folder) == {"tasks.jsonl"}
+
+
+def test_a_run_begun_meanwhile_by_another_collection_is_not_moved_aside(folder: Path) -> None:
+    run = planned(folder)
+    prepared(folder)
+    with paths(folder).output.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(InputDataError, match="is being written by another collection"):
+            begin(run)
+
+
+def test_a_stale_run_starts_again_when_told_so(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    write_rows(folder / "tasks.jsonl", [task(1), task(2)])
+    run = resumed(folder, on_stale="restart")
+
+    assert run.remaining == 2
+    assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
+    assert "the input rows differ" in run.notices[-1]
+
+
+def test_another_version_of_palestra_is_no_continuation(folder: Path) -> None:
+    prepared(folder)
+    with pytest.raises(StaleRun, match="Palestra's version: 1 -> 2"):
+        planned(folder, version="2", resume_from_cache=True)
+
+
+def test_a_whole_looking_row_without_its_line_break_runs_again(folder: Path) -> None:
+    prepared(folder)
+    paths(folder).output.write_text(json.dumps(scored(0)))
+
+    assert remaining(resumed(folder)) == [RolloutKey(n, 0) for n in range(3)]
+
+
+def test_a_manifest_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
+    (folder / "run_manifest.json.new.tmp").mkdir()
+    before = names(folder)
+    with pytest.raises(JournalFailed, match=r"run_manifest\.json\.new: Is a directory"):
+        prepared(folder)
+
+    assert names(folder) == before

@@ -32,7 +32,7 @@ def test_a_last_line_without_its_line_break_is_torn_when_it_is_no_json(tmp_path:
 
 
 def test_a_last_line_without_its_line_break_counts_when_it_is_whole(tmp_path: Path) -> None:
-    assert lines_of(tmp_path, b'{"a":1}') == [Line(1, {"a": 1})]
+    assert lines_of(tmp_path, b'{"a":1}') == [Line(1, {"a": 1}, ended=False)]
 
 
 def test_a_bad_line_in_the_middle_is_not_torn_and_does_not_end_the_file(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import pytest
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 from serving_servers import ask, error_of, server_of, turn
+from starlette.responses import PlainTextResponse
 
+from palestra.config import Redactor
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, tool
+from palestra.serving import ResourcesServer, ResourcesServerConfig, tool
 from palestra.serving.listener import serving
 from palestra.serving.sockets import listen
 from palestra.transport import (
@@ -18,6 +20,7 @@ from palestra.transport import (
     AiohttpTransport,
     HttpReply,
     HttpRequest,
+    ServerClient,
     call_asgi,
     current_call,
 )
@@ -98,11 +101,113 @@ def test_a_timeout_error_of_the_author_s_is_not_our_deadline() -> None:
         assert error_of(reply)["message"] == "env/late raised TimeoutError: a wait of my own"
 
 
-def test_an_http_exception_of_the_author_s_is_their_answer() -> None:
-    app = server_of(Own).asgi_app()
-    reply = asyncio.run(call_asgi(app, "GET", "/teapot"))
+def asked(method: str, path: str, **kwargs: Any) -> HttpReply:
+    return asyncio.run(call_asgi(server_of(Own).asgi_app(), method, path, **kwargs))
 
-    assert (reply.status, reply.body) == (418, b'{"detail":"short and stout"}')
+
+def test_an_http_exception_of_the_author_s_is_an_envelope_with_their_words_beside_it() -> None:
+    reply = asked("GET", "/teapot")
+
+    assert reply.status == 418
+    assert error_of(reply)["type"] == "verifier_error"
+    assert error_of(reply)["message"] == "env/teapot answered 418: short and stout"
+    assert orjson.loads(reply.body)["detail"] == "short and stout"
+
+
+def test_an_unknown_path_names_the_endpoints_and_the_nearest_one() -> None:
+    reply = asked("POST", "/verfy")
+    error = error_of(reply)
+
+    assert reply.status == 404
+    assert error["message"] == "env has no endpoint POST /verfy; did you mean '/verify'?"
+    assert {"POST /verify", "POST /move", "GET /", "GET /teapot"} <= set(
+        error["hint"].removeprefix("endpoints: ").split(", ")
+    )
+    assert error["retriable"] is False
+
+
+def test_a_wrong_method_names_the_right_one() -> None:
+    reply = asked("GET", "/verify")
+
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+    assert error_of(reply)["message"] == "env/verify takes POST, not GET"
+
+
+class Small(Own):
+    """Takes small bodies only: in one route, or in all of them."""
+
+    def setup_webserver(self) -> FastAPI:
+        app = FastAPI(max_body_size=100)
+        app.post("/move")(self.move)
+        app.post("/tiny", name="tiny", max_body_size=10)(self.move)
+        return app
+
+
+@pytest.mark.parametrize(("path", "size"), [("/move", 200), ("/tiny", 50)])
+def test_a_body_that_is_too_large_is_an_envelope(path: str, size: int) -> None:
+    raw = orjson.dumps({"x": 1, "y": 2, "pad": "x" * size})
+    for headers in ({"content-length": str(len(raw))}, {}):
+        reply = ask(server_of(Small), path, raw, headers=headers)
+
+        assert reply.status == 413
+        assert error_of(reply)["message"].startswith(f"env{path} answered 413: ")
+
+
+def test_the_row_is_in_the_envelope_of_whatever_fails() -> None:
+    row = {"x-palestra-rollout": '["run-1", 4, 2, 1, "agent"]'}
+    found = [asked("GET", "/teapot", headers=row), asked("POST", "/late", headers=row)]
+
+    assert [error_of(reply)["row"] for reply in found] == [
+        {"run": "run-1", "task": 4, "rollout": 2, "attempt": 1, "agent": "agent"}
+    ] * 2
+
+
+class Telling(Own):
+    """Its own code puts the key into whatever it raises."""
+
+    async def late(self) -> None:
+        raise ValueError("refused with sk-secret-1")
+
+    async def teapot(self) -> None:
+        raise HTTPException(418, {"keys": ["sk-secret-1"]})
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/late"), ("GET", "/teapot")])
+def test_an_envelope_shows_no_secret_of_the_configuration(method: str, path: str) -> None:
+    client = ServerClient({}, AiohttpTransport(), mask=Redactor(["sk-secret-1"]))
+    server = Telling(config=ResourcesServerConfig(name="env"), server_client=client)
+    reply = asyncio.run(call_asgi(server.asgi_app(), method, path))
+
+    assert b"****" in reply.body
+    assert b"sk-secret-1" not in reply.body
+
+
+def test_a_handler_of_the_author_s_own_is_left_alone() -> None:
+    class Polite(Own):
+        def setup_webserver(self) -> FastAPI:
+            app = super().setup_webserver()
+
+            @app.exception_handler(HTTPException)
+            async def sorry(_request: Any, error: HTTPException) -> Any:
+                return PlainTextResponse(f"sorry: {error.detail}", error.status_code)
+
+            return app
+
+    reply = asyncio.run(call_asgi(server_of(Polite).asgi_app(), "GET", "/teapot"))
+
+    assert (reply.status, reply.body) == (418, b"sorry: short and stout")
+
+
+def test_a_plain_500_of_the_author_s_stays_as_it_is() -> None:
+    class Plain(Own):
+        def setup_webserver(self) -> FastAPI:
+            app = super().setup_webserver()
+            app.add_api_route("/plain", lambda: PlainTextResponse("out of order", 500))
+            return app
+
+    reply = asyncio.run(call_asgi(server_of(Plain).asgi_app(), "GET", "/plain"))
+
+    assert (reply.status, reply.body) == (500, b"out of order")
 
 
 def test_a_deadline_is_a_504_that_names_what_was_awaited() -> None:

@@ -32,7 +32,9 @@ def endpoint(method: Callable[..., Any], **kwargs: Any) -> Endpoint:
         path="/path",
         server="env",
         sessions=SessionStore(),
-        on_error=lambda path, error: VerifierError(f"{path} raised {error!r}"),
+        on_error=lambda path, error: (
+            error if isinstance(error, CallError) else VerifierError(f"{path} raised {error!r}")
+        ),
         **kwargs,
     )
 
@@ -163,6 +165,13 @@ def test_a_422_lists_every_offending_field() -> None:
     assert "(and 2 more)" in error["message"]
 
 
+def test_a_missing_field_is_named_without_repeating_what_it_was_looked_for_in() -> None:
+    with pytest.raises(RowError) as caught:
+        invoked(with_body, {"times": 12345})
+
+    assert caught.value.message == "env/path rejects the body: /word: Field required"
+
+
 def test_a_body_that_is_no_json_is_a_422() -> None:
     reply = ask(server_of(Scored), "/verify", b"{not json")
 
@@ -174,6 +183,15 @@ def test_a_long_value_is_not_repeated_whole_in_the_error() -> None:
     with pytest.raises(RowError) as caught:
         invoked(with_body, {"word": ["x" * 10_000]})
     assert len(caught.value.message) < 300
+
+
+def test_a_body_that_is_an_object_is_not_dumped_into_the_error() -> None:
+    class Row(BaseModel, extra="allow"):
+        note: str = "its own business"
+
+    with pytest.raises(RowError) as caught:
+        invoked(with_body, {"word": Row(inner={"deep": "inside"})})
+    assert caught.value.message.endswith("Input should be a valid string, got an object")
 
 
 def test_an_author_s_exception_is_a_verifier_error_with_the_author_s_frames(

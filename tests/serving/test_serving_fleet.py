@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from serving_world import (
     ENVIRONMENT_APP,
@@ -31,7 +32,7 @@ from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
 from palestra.serving import EMBEDDED, PROCESS, REMOTE, Fleet, State
 from palestra.serving.sockets import listen
-from palestra.transport import AiohttpTransport, HttpRequest
+from palestra.transport import AiohttpTransport, HttpRequest, worker_cookie
 
 X = "x.resources_servers.x"
 AGENT = "agent.responses_api_agents.simple_agent"
@@ -128,6 +129,66 @@ def test_two_workers_share_the_load_and_keep_their_sessions(project: Project) ->
         (1.0, start + 2) for start in range(24)
     ]
     assert len({result["pid"] for result in results}) == 2
+
+
+async def by_cookies(fleet: Fleet, start: int) -> tuple[int, str]:
+    """One rollout's session, continued by its cookies alone: its total, and what served it."""
+    client = fleet.client
+    reply = await client.post("x", "/seed_session", json={"start": start})
+    cookies = reply.cookies
+    for amount in (1, 2):
+        reply = await client.post("x", "/add", json={"amount": amount}, cookies=cookies)
+        cookies |= reply.cookies
+    return int((await reply.text()).removeprefix("the total is ")), cookies[worker_cookie("x")]
+
+
+@pytest.mark.slow
+def test_two_hundred_sessions_of_three_workers_go_on_by_cookies_alone(project: Project) -> None:
+    async def run() -> list[tuple[int, str]]:
+        async with Fleet(project.load(X_ALONE, f"++{X}.num_workers=3")) as fleet:
+            return await asyncio.gather(*(by_cookies(fleet, 100 * n) for n in range(200)))
+
+    found = asyncio.run(run())
+
+    assert [total for total, _ in found] == [100 * n + 3 for n in range(200)]
+    assert {worker for _, worker in found} == {"0", "1", "2"}
+
+
+@pytest.mark.slow
+def test_an_agent_s_loop_continues_a_session_of_three_workers(project: Project) -> None:
+    async def turn(fleet: Fleet, start: int) -> str:
+        seeded = await fleet.client.post("x", "/seed_session", json={"start": start})
+        asked = {"input": "Add."}
+        reply = await fleet.client.post(
+            "agent", "/v1/responses", json=asked, cookies=seeded.cookies
+        )
+        output = (await reply.json())["output"]
+        return str(output[-1]["content"][0]["text"])
+
+    async def run() -> list[str]:
+        config = project.load(FLEET, f"++{X}.num_workers=3")
+        async with Fleet(config, default_placement=PROCESS) as fleet:
+            return await asyncio.gather(*(turn(fleet, 10 * n) for n in range(30)))
+
+    assert asyncio.run(run()) == [f"the total is {10 * n + 2}" for n in range(30)]
+
+
+@pytest.mark.slow
+def test_a_session_that_strays_to_another_worker_is_said_to_have(project: Project) -> None:
+    async def run() -> Any:
+        async with Fleet(project.load(X_ALONE, f"++{X}.num_workers=2")) as fleet:
+            seeded = await fleet.client.post("x", "/seed_session", json={"start": 1})
+            held = int(seeded.cookies[worker_cookie("x")])
+            url = fleet.instances["x"].urls[1 - held]
+            body = b'{"amount": 1}'
+            request = HttpRequest("POST", url + "/add", body=body, cookies=seeded.cookies)
+            return held, await fleet.client.http.send(request)
+
+    held, reply = asyncio.run(run())
+    error = orjson.loads(reply.body)["error"]
+
+    assert error["type"] == "infra_error"
+    assert f"lives in worker {held} of x, and this is another" in error["message"]
 
 
 @pytest.mark.slow
@@ -290,6 +351,8 @@ def test_a_host_that_others_reach_is_protected_by_the_fleet_s_token(project: Pro
     async def run() -> tuple[int, int]:
         options = (f"++{X}.host=0.0.0.0", "++fleet_token=tok-1234567890")
         async with Fleet(project.load(X_ALONE, *options), default_placement=PROCESS) as fleet:
+            [announced] = fleet.instances["x"].urls
+            assert "0.0.0.0" not in announced
             inside = await fleet.client.post("x", "/seed_session", json={"start": 1})
             http = AiohttpTransport()
             url = f"http://127.0.0.1:{ports_of(fleet)[0]}/seed_session"

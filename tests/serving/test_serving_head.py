@@ -59,8 +59,9 @@ def address(run: RunFile) -> HeadAddress:
     return HeadAddress(run.host, run.port)
 
 
-async def got(http: AiohttpTransport, run: RunFile, path: str) -> Any:
-    return json.loads((await http.send(HttpRequest("GET", run.url + path))).body)
+async def got(http: AiohttpTransport, run: RunFile, path: str, token: str = "") -> Any:
+    headers = {"authorization": f"Bearer {token}"}
+    return json.loads((await http.send(HttpRequest("GET", run.url + path, headers))).body)
 
 
 def test_the_head_tells_the_configuration_with_secrets_masked(project: Project) -> None:
@@ -68,7 +69,11 @@ def test_the_head_tells_the_configuration_with_secrets_masked(project: Project) 
 
     async def asked() -> tuple[Any, Any]:
         async with headed(config) as (run, http):
-            return await got(http, run, "/"), await got(http, run, "/global_config_dict_yaml")
+            token = "tok-1234567890"
+            return (
+                await got(http, run, "/", token),
+                await got(http, run, "/global_config_dict_yaml", token),
+            )
 
     status, text = asyncio.run(asked())
 
@@ -103,6 +108,70 @@ def test_the_head_lists_the_instances_with_all_their_fields(project: Project) ->
         "status": "healthy",
         "reason": "",
     }
+
+
+def test_a_head_with_a_token_answers_only_who_knows_it(project: Project) -> None:
+    config = project.load(X_ALONE, ANY_PORT, "++fleet_token=tok-1234567890")
+
+    async def asked() -> tuple[int, int]:
+        async with headed(config) as (run, http):
+            known = HeadAddress(run.host, run.port, "tok-1234567890")
+            fleet = await attach(known, http)
+            with pytest.raises(ConfigError, match="asks for its token"):
+                await attach(address(run), http)
+            reply = await http.send(HttpRequest("GET", run.url + "/global_config_dict_yaml"))
+            return len(fleet.instances), reply.status
+
+    assert asyncio.run(asked()) == (1, 401)
+
+
+def test_a_fleet_that_listens_everywhere_is_announced_where_it_can_be_called(
+    project: Project,
+) -> None:
+    outside = (ANY_PORT, "++default_host=0.0.0.0", "++fleet_token=tok-1234567890")
+    placed = "++x.resources_servers.x.placement=embedded"
+    config = project.load(X_ALONE, *outside, placed)
+
+    async def asked() -> tuple[str, str]:
+        async with headed(config) as (run, http):
+            here = HeadAddress("127.0.0.1", run.port, "tok-1234567890")
+            assert (await attach(here, http)).instances
+            announced = HeadAddress.from_tree({**config.tree, "head_server": {"port": run.port}})
+            assert (await attach(announced, http)).instances
+            return run.url, run.host
+
+    url, bound = asyncio.run(asked())
+
+    assert "0.0.0.0" not in url
+    assert bound == "0.0.0.0"
+
+
+@pytest.mark.usefixtures("project")
+def test_a_run_file_of_this_machine_says_nothing_about_another_one() -> None:
+    async def asked() -> None:
+        with listen("127.0.0.1", 0) as sock:
+            port = sock.getsockname()[1]
+            write_run_file(run_file(host="192.0.2.7", port=port, nonce="mine"))
+            app = FastAPI()
+            app.add_api_route("/", lambda: {"nonce": "theirs"})
+            async with serving(app, sock):
+                await attach_to(port)
+
+    with pytest.raises(ConfigError, match="belongs to another user or run directory"):
+        asyncio.run(asked())
+
+
+def test_the_head_answers_what_it_does_not_know_with_an_envelope(project: Project) -> None:
+    async def asked() -> Any:
+        async with headed(project.load(X_ALONE, ANY_PORT)) as (run, http):
+            return await got(http, run, "/server_instance")
+
+    error = asyncio.run(asked())["error"]
+
+    assert error["type"] == "infra_error"
+    assert error["message"] == (
+        "head server has no endpoint GET /server_instance; did you mean '/server_instances'?"
+    )
 
 
 def test_the_run_file_appears_with_the_head_and_goes_with_it(project: Project) -> None:

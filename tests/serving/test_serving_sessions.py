@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import time
 
 import pytest
 from serving_servers import ask, server_of, turn
@@ -11,7 +12,7 @@ from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.serving import ResourcesServer, Session
 from palestra.serving.boundary import SessionCookie
 from palestra.serving.sessions import SessionStore
-from palestra.transport import call_asgi
+from palestra.transport import CallContext, call_asgi, calling
 
 
 def test_a_session_is_made_on_its_first_use_and_found_again() -> None:
@@ -42,6 +43,20 @@ def test_idle_sessions_are_swept_and_busy_ones_stay() -> None:
 
     assert store.open("busy") is not None
     assert len(store) == 2
+
+
+def test_an_idle_session_whose_rollout_has_time_left_stays() -> None:
+    store = SessionStore(idle_limit_s=0.05)
+    now = time.monotonic()
+    for name, deadline in (("slow", now + 60), ("late", now + 0.01)):
+        with calling(CallContext(deadline=deadline)):
+            store.open(name).state["board"] = name
+    while time.monotonic() < now + 0.07:
+        pass
+    store.open("new")
+
+    assert len(store) == 2
+    assert store.open("slow").state == {"board": "slow"}
 
 
 def test_a_store_that_keeps_nothing_grows_by_nothing() -> None:

@@ -163,8 +163,9 @@ def test_debug_logging_says_what_was_asked_and_for_which_row(
 
     [line] = [r.getMessage() for r in caplog.records if r.name == "palestra.transport"]
     assert line.startswith("request failed: POST ")
-    assert "task=7, rollout=2, attempt=3" in line
-    assert 'request={"response":"not one"}' in line
+    assert 'row={"task":7,"rollout":2,"attempt":3,' in line
+    assert 'kwargs={"response":"not one"}' in line
+    assert " status=422 " in line
     assert "/responses_create_params" in line
 
 

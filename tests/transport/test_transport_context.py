@@ -47,6 +47,16 @@ def test_a_deadline_survives_its_header_within_a_moment(seconds: float) -> None:
     assert seconds - 1 <= found <= seconds + 0.001
 
 
+@given(st.floats(0.1, 10_000.0))
+def test_a_callee_gives_up_before_its_caller_does(seconds: float) -> None:
+    sent = CallContext(deadline=time.monotonic() + seconds)
+    found = context_from_headers(context_headers(sent)).deadline
+
+    assert found is not None
+    assert sent.deadline is not None
+    assert found < sent.deadline
+
+
 @given(st.text(max_size=30), st.text(max_size=10))
 def test_headers_that_cannot_be_read_are_taken_as_absent(row: str, timeout: str) -> None:
     found = context_from_headers({"x-palestra-rollout": row, "x-palestra-timeout": timeout})

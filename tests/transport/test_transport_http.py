@@ -18,7 +18,7 @@ from transport_worlds import (
 )
 
 from palestra.errors import CallError, DeadlineExceeded
-from palestra.transport import ConnectionFailed, HttpReply, HttpRequest, RequestRefused
+from palestra.transport import ConnectionFailed, HttpReply, HttpRequest, RequestRefused, WrongUrl
 
 pytestmark = pytest.mark.parametrize("way", WAYS)
 
@@ -154,13 +154,13 @@ def test_no_time_left_is_a_deadline_too(way: Way) -> None:
 
 @pytest.mark.parametrize("url", ["no url", "http://", "http://[::1", "ftp://localhost/"])
 def test_what_is_no_url_is_said_to_be_none(way: Way, url: str) -> None:
-    with pytest.raises(RequestRefused, match="is not a URL"):
+    with pytest.raises(WrongUrl, match="is not a URL"):
         way.run(sent(way, url))
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 70, "ex ample"])
 def test_a_name_that_does_not_resolve_was_not_sent(way: Way, host: str) -> None:
-    with pytest.raises((ConnectionFailed, RequestRefused)) as caught:
+    with pytest.raises((ConnectionFailed, RequestRefused, WrongUrl)) as caught:
         way.run(sent(way, f"http://{host}/"))
     assert not getattr(caught.value, "sent", False)
 

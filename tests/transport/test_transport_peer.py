@@ -29,7 +29,7 @@ from transport_worlds import (
     running,
 )
 
-from palestra.errors import CallError, InfraError, ModelError, RowError, VerifierError
+from palestra.errors import CallError, InfraError, JudgeFailure, RowError, VerifierError
 from palestra.schema import Response, SeedSessionResponse, VerifyRequest, VerifyResponse, WireModel
 from palestra.serving import ResourcesServer, Server
 from palestra.transport import Peer, ServerClient, calling
@@ -204,6 +204,31 @@ def test_the_error_of_a_tool_is_text_for_the_model_in_every_placement(
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("occupied", '{"detail":{"cell":3}}'),
+        (
+            "place",
+            (
+                '{"error":"environment/place rejects the body: /cell: Input should be a valid '
+                'integer, unable to parse string as an integer, got \\"x\\""}'
+            ),
+        ),
+        ("fail", '{"error":"environment/fail raised KeyError: \'no such thing\'"}'),
+    ],
+)
+def test_what_a_tool_s_own_route_refuses_is_text_for_the_model(
+    placement: str, name: str, says: str
+) -> None:
+    async def called(peer: Peer, client: ServerClient) -> Any:
+        del client
+        return await peer.call_tool(name, {"cell": "x"})
+
+    assert with_peer(placement, Plain, called) == says
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
 def test_an_exception_of_a_plain_route_is_text_for_the_model_too(placement: str) -> None:
     async def called(peer: Peer, client: ServerClient) -> Any:
         del client
@@ -257,7 +282,7 @@ def test_a_failed_call_that_a_tool_made_is_raised_and_never_shown_to_the_model(
 ) -> None:
     error = nested_failure(placement, Counter, BUSY, ask_tool)
 
-    assert isinstance(error, ModelError)
+    assert isinstance(error, JudgeFailure)
     assert [hop.server for hop in error.evidence.hops] == [ENVIRONMENT, MODEL, UPSTREAM]
 
 
@@ -265,7 +290,7 @@ def test_a_failed_call_that_a_tool_made_is_raised_and_never_shown_to_the_model(
 def test_an_answer_that_is_none_is_a_failed_call_too(placement: str) -> None:
     error = nested_failure(placement, Counter, answer(200, b'{"id": 3}'), ask_tool)
 
-    assert isinstance(error, ModelError)
+    assert isinstance(error, JudgeFailure)
     assert "answered what is no Response" in error.message
     assert error.evidence.hops[-1].body == '{"id": 3}'
     assert error.evidence.row is not None

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from fastapi import HTTPException
+from pydantic import BaseModel
 from starlette.requests import Request
 
 from palestra.errors import RowIdentity
@@ -100,6 +102,10 @@ class Relay(ModelServer):
         return reply.model_copy(update={"user": repr(current_call().row)})
 
 
+class Move(BaseModel):
+    cell: int
+
+
 class Plain(ResourcesServer):
     """Routes of its own, beside the protocol's."""
 
@@ -114,6 +120,14 @@ class Plain(ResourcesServer):
         async def remember(request: Request) -> dict[str, Any]:
             request.session["calls"] = request.session.get("calls", 0) + 1
             return {"calls": request.session["calls"]}
+
+        @app.post("/occupied")
+        async def occupied() -> None:
+            raise HTTPException(409, {"cell": 3})
+
+        @app.post("/place")
+        async def place(move: Move) -> str:
+            return str(move.cell)
 
         @app.post("/fail")
         async def fail() -> None:

@@ -1,27 +1,34 @@
 """What the user sees of an error, and what the shell sees of it."""
 
+import contextlib
 import logging
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import threading
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
 
-from palestra.errors import CallError, PalestraError
+from palestra.cli.escaping import visible
+from palestra.errors import CallError, PalestraError, mask_error
 
 INTERRUPTED = 130
+THREADS_END_S = 0.5
 
 
 def say(text: str = "") -> None:
     """A line for the user on standard output."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
 
 
 def notice(text: str) -> None:
-    """A line beside the output proper, on standard error."""
-    sys.stderr.write(text + "\n")
+    """A line beside the output proper, on standard error: above the live view where one runs."""
+    sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
 
 
@@ -61,6 +68,41 @@ def _sentences(value: Any) -> Iterator[str]:
             yield from _sentences(inner)
 
 
+@contextlib.contextmanager
+def masking(secrets: Collection[str]) -> Iterator[None]:
+    """Nothing that the body logs or raises shows one of `secrets`."""
+    from palestra.config import Redactor
+
+    mask = Redactor(secrets)
+    masked = _MaskedRecords(mask)
+    handlers = logging.getLogger("palestra").handlers
+    for handler in handlers:
+        handler.addFilter(masked)
+    try:
+        yield
+    except PalestraError as error:
+        mask_error(error, mask)
+        raise
+    finally:
+        for handler in handlers:
+            handler.removeFilter(masked)
+
+
+class _MaskedRecords(logging.Filter):
+    """Rewrites what a handler is about to write."""
+
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        super().__init__()
+        self._mask = mask
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._mask(record.getMessage()), None
+        if record.exc_info:
+            lines = traceback.format_exception(*record.exc_info)
+            record.exc_text = self._mask("".join(lines).rstrip())
+        return True
+
+
 def fail(error: PalestraError) -> NoReturn:
     """Print the error and exit with its code."""
     raise SystemExit(show_error(error))
@@ -77,7 +119,29 @@ def guarded(command: Callable[[], int]) -> NoReturn:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 1
+    _leave_threads_behind(code)
     raise SystemExit(code)
+
+
+def _leave_threads_behind(code: int) -> None:
+    """Exit at once when a thread is left that may never end, as an author's verifier can be.
+
+    The interpreter would wait for it. Idle threads of pools end by themselves in the meantime.
+    """
+    deadline = time.monotonic() + THREADS_END_S
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                leave_now(code)
+
+
+def leave_now(code: int) -> NoReturn:
+    """End the process without waiting for anybody; what was printed is out."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def warn_all(warnings: Iterable[str]) -> None:
@@ -86,8 +150,19 @@ def warn_all(warnings: Iterable[str]) -> None:
         notice(f"warning: {warning}")
 
 
+class _Notices(logging.Handler):
+    """Log lines as notices: they find the standard error of the moment, live view or not."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record; a broken stream must not break who logs."""
+        try:
+            notice(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
 def _set_up_logging() -> None:
-    handler = logging.StreamHandler()
+    handler = _Notices()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     root = logging.getLogger("palestra")
     if not root.handlers:

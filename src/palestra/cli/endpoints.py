@@ -2,16 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Mapping
 
 from palestra.cli.console import notice
-from palestra.errors import CallError, Hopeless, RunFailed
-from palestra.serving import Fleet, ModelServer
+from palestra.config import ResolvedConfig, ServerType
+from palestra.errors import CallError, Hopeless, InfraError, RunFailed, from_body
+from palestra.serving import CHECK_PATH, Fleet, ModelServer
+from palestra.transport import CallContext, ServerClient, calling
 
 READY_TIMEOUT_S = 60.0
 """How long an endpoint that may still be starting is waited for."""
 ASK_AGAIN_S = 2.0
+ONE_ANSWER_S = 30.0
 WAITING_LONGER = "model_endpoint_readiness_timeout_seconds"
+
+Check = Callable[[], Awaitable[str]]
+"""What an endpoint said of itself. Raises `CallError` when it cannot be reached."""
 
 
 async def wait_for_endpoints(fleet: Fleet) -> None:
@@ -20,32 +26,68 @@ async def wait_for_endpoints(fleet: Fleet) -> None:
     Raises what the endpoint said when it rejects the key, and RunFailed when it does not answer
     in time.
     """
-    limit_s = float(fleet.config.tree.get(WAITING_LONGER) or READY_TIMEOUT_S)
+    servers = [fleet.server(name) for name in fleet.instances]
+    checks = {server.name: _masked(server) for server in servers if isinstance(server, ModelServer)}
+    await _wait_for_all(checks, _limit(fleet.config))
+
+
+def _masked(server: ModelServer) -> Check:
+    async def check() -> str:
+        return server.server_client.mask(await server.check())
+
+    return check
+
+
+async def ask_endpoints(client: ServerClient, config: ResolvedConfig) -> None:
+    """`wait_for_endpoints` for the model servers of a running fleet, over HTTP."""
+
+    def check_of(name: str) -> Check:
+        async def check() -> str:
+            with calling(CallContext(deadline=time.monotonic() + ONE_ANSWER_S)):
+                reply = await client.get(name, CHECK_PATH, stateless=True)
+            if reply.status in {404, 405}:
+                return "a server that cannot be asked for its endpoint"
+            try:
+                body = await reply.json()
+            except ValueError:
+                body = None
+            if not reply.ok or not isinstance(body, Mapping):
+                raise from_body(body) or InfraError(f"{name}{CHECK_PATH} answered {reply.status}")
+            return str(body.get("endpoint"))
+
+        return check
+
+    models = [
+        name for name, target in client.targets.items() if target.server_type == ServerType.MODEL
+    ]
+    await _wait_for_all({name: check_of(name) for name in models}, _limit(config))
+
+
+def _limit(config: ResolvedConfig) -> float:
+    return float(config.tree.get(WAITING_LONGER) or READY_TIMEOUT_S)
+
+
+async def _wait_for_all(checks: Mapping[str, Check], limit_s: float) -> None:
     async with asyncio.TaskGroup() as tasks:
-        for server in _model_servers(fleet):
-            tasks.create_task(_wait_for(server, limit_s), name=f"endpoint of {server.name}")
+        for name, check in checks.items():
+            tasks.create_task(_wait_for(name, check, limit_s), name=f"endpoint of {name}")
 
 
-def _model_servers(fleet: Fleet) -> Iterable[ModelServer]:
-    found = (fleet.server(name) for name in fleet.instances)
-    return [server for server in found if isinstance(server, ModelServer)]
-
-
-async def _wait_for(server: ModelServer, limit_s: float) -> None:
+async def _wait_for(name: str, check: Check, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     while True:
         try:
-            notice(f"{server.name}: {await server.check()}")
+            notice(f"{name}: {await check()}")
         except Hopeless:
             raise
         except CallError as error:
             if time.monotonic() >= deadline:
                 raise RunFailed(
-                    f"{server.name} has no endpoint after {limit_s:.0f} s: {error.message}",
+                    f"{name} has no endpoint after {limit_s:.0f} s: {error.message}",
                     hint="is base_url right, and is the endpoint running? "
                     f"++{WAITING_LONGER}=<seconds> waits longer",
                 ) from error
-            notice(f"{server.name}: waiting for its endpoint ({error.message})")
+            notice(f"{name}: waiting for its endpoint ({error.message})")
             await asyncio.sleep(ASK_AGAIN_S)
         else:
             return

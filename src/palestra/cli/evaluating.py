@@ -8,19 +8,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
-from palestra.cli.collecting import collect_with, embedded, stoppable
-from palestra.cli.console import notice, say, warn_all
+from palestra.cli.collecting import collect_with, stoppable
+from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.profiling_commands import profile_files
-from palestra.cli.progress import choose_kind
-from palestra.cli.settings import existing_path, load
+from palestra.cli.reaching import OwnFleet
+from palestra.cli.settings import concurrency, existing_path, load
+from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
 from palestra.errors import ConfigError, InputDataError, PalestraError
-from palestra.rollouts import CollectSettings
-from palestra.serving import load_environment
+from palestra.rollouts import CollectSettings, InputFile
+from palestra.serving import load_environment, watchdog_threshold_s
 
 LOCAL = "local"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -35,13 +36,14 @@ class EvalArgs:
     limit: int | None = None
     repeats: int = 1
     output: Path | None = None
-    concurrency: int | None = None
+    concurrency: str | None = None
     seed: int = 0
     rows: Mapping[str, str] = field(default_factory=dict)
     max_output_tokens: int | None = None
     temperature: float | None = None
     group_by: str | None = None
     progress: str | None = None
+    json_events: str | None = None
     overwrite: bool = False
     resume: bool = False
     rollout_timeout: float = 3600.0
@@ -65,8 +67,12 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     warn_all(config.warnings)
     output = args.output or _new_run(target.name)
     settings = _settings(args, target, config, output)
-    view = choose_kind(args.progress)
-    code = stoppable(_collect(config, target, settings, view), settings)
+    threshold_s = watchdog_threshold_s(config.tree)
+    with (
+        watching(args.progress, args.json_events, lag_threshold_s=threshold_s) as watch,
+        masking(config.secrets),
+    ):
+        code = stoppable(_collect(config, target, settings, watch), settings, watch)
     if code not in {0, 1}:
         return code
     say()
@@ -78,19 +84,26 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
 
 
 async def _collect(
-    config: ResolvedConfig, target: Target, settings: CollectSettings, view: str
+    config: ResolvedConfig, target: Target, settings: CollectSettings, watch: Watch
 ) -> int:
-    async with embedded(config) as fleet:
-        # Only now: a fleet that cannot start leaves nothing behind.
-        made = _write_tasks(target, settings.input_jsonl_fpath)
-        try:
-            return await collect_with(fleet, settings, view, metrics=False)
-        except BaseException:
-            if made and not settings.output_jsonl_fpath.exists():
-                settings.input_jsonl_fpath.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):
-                    settings.input_jsonl_fpath.parent.rmdir()
-            raise
+    tasks = settings.inputs[0].path
+    made = _write_tasks(target, tasks)
+    try:
+        return await collect_with(OwnFleet(config), settings, watch, metrics=False)
+    except BaseException:
+        # A fleet that cannot start, or rows that cannot run, leave nothing behind.
+        if made and not settings.output_jsonl_fpath.exists():
+            tasks.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                tasks.parent.rmdir()
+        raise
+
+
+def _concurrency(given: str | None) -> int | Literal["auto"] | None:
+    try:
+        return concurrency(given)
+    except ValueError as error:
+        raise ConfigError(f"--concurrency {given}: {error}") from None
 
 
 def _write_tasks(target: Target, path: Path) -> bool:
@@ -271,12 +284,12 @@ def _settings(
     if args.temperature is not None:
         params["temperature"] = args.temperature
     return CollectSettings(
-        input_jsonl_fpath=_input(target, agents, output),
+        inputs=(InputFile(_input(target, agents, output)),),
         output_jsonl_fpath=output.absolute(),
         agent_name=agents[0].name if agents else None,
         limit=args.limit,
         num_repeats=args.repeats,
-        num_samples_in_parallel=args.concurrency,
+        num_samples_in_parallel=_concurrency(args.concurrency),
         responses_create_params=params,
         overwrite=args.overwrite,
         resume_from_cache=args.resume,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import palestra
-from palestra.cli.console import notice, say, warn_all
+from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.settings import load
 from palestra.cli.tables import print_table
@@ -43,7 +43,8 @@ def run_fleet(overrides: list[str], *, ng: bool) -> int:
         )
     check_head_port(config.tree)
     try:
-        run_to_end(_serve(config))
+        with masking(config.secrets):
+            run_to_end(_serve(config))
     except Stopped as stopped:
         notice("stopped")
         # Ctrl-C is how a fleet is meant to end.

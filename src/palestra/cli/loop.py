@@ -1,14 +1,28 @@
-"""Running a command's coroutine: the first Ctrl-C or SIGTERM stops it in order, the second at once."""
+"""Running a command's coroutine: the first Ctrl-C or SIGTERM stops it in order, the second at once.
+
+In order means within `STOP_S`: whatever the coroutine does then, whether it swallows its
+cancellation, waits for a thread that goes on, or blocks the loop, the process ends.
+"""
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any, Final, TypeVar, final
 
+from palestra.cli.console import leave_now, notice
 from palestra.serving import rare_collections
 
 T = TypeVar("T")
+
+STOP_S: Final = 4.0
+"""How long an orderly stop may take; with the last words it stays within five seconds."""
+TIDY_S: Final = 0.5
+"""How long tasks that nobody waits for any more may take to end."""
 
 
 class Stopped(Exception):
@@ -24,30 +38,113 @@ class Stopped(Exception):
         return 128 + self.signal
 
 
-def run_to_end(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` on a fast loop, in a process of its own. Raises Stopped when a signal ended it."""
+LastWords = Callable[[Stopped], object]
+"""Says how to go on. May be called on a thread, when the loop's own does not get there."""
+
+
+def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = None) -> T:
+    """Run `main` on a fast loop, in a process of its own. Raises Stopped when a signal ended it.
+
+    A stop that takes too long ends the process here, after `last_words`.
+    """
     import uvloop
 
-    with rare_collections():
-        return uvloop.run(_stoppable(main))
-
-
-async def _stoppable(main: Coroutine[Any, Any, T]) -> T:
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(main)
-    received: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        if received:
-            os._exit(128 + number)
-        received.append(number)
-        task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
+    loop = uvloop.new_event_loop()
+    loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="aside"))
     try:
-        return await task
-    except asyncio.CancelledError:
-        if received:
-            raise Stopped(received[0]) from None
-        raise
+        asyncio.set_event_loop(loop)
+        with rare_collections():
+            return loop.run_until_complete(_stoppable(main, last_words))
+    finally:
+        _tidy(loop)
+        asyncio.set_event_loop(None)
+        # Without waiting for its threads, which may be an author's that never end.
+        loop.close()
+
+
+async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None) -> T:
+    task = asyncio.ensure_future(main)
+    stop = _Stop(asyncio.get_running_loop(), task, last_words)
+    with _handling((signal.SIGINT, signal.SIGTERM), stop):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if stop.received is not None:
+                stop.orderly = True
+                raise Stopped(stop.received) from None
+            raise
+
+
+@final
+class _Stop:
+    """What a signal does. A handler of Python's own, since the loop may be blocked."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        task: "asyncio.Future[Any]",
+        last_words: LastWords | None,
+    ) -> None:
+        self._loop = loop
+        self._task = task
+        self._last_words = last_words
+        self.received: signal.Signals | None = None
+        self.orderly = False
+        """The coroutine has ended: who called it says the last words."""
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        if self.received is not None:
+            os._exit(128 + number)
+        self.received = signal.Signals(number)
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        limit = threading.Timer(STOP_S, self._end)
+        limit.daemon = True
+        limit.start()
+
+    def _end(self) -> None:
+        """The orderly stop has taken too long."""
+        if self.received is None:
+            return
+        stopped = Stopped(self.received)
+        if self.orderly:
+            leave_now(stopped.exit_code)
+        saying = threading.Thread(target=self._say, args=(stopped,), daemon=True)
+        saying.start()
+        saying.join(TIDY_S)
+        # A live view prints on a thread of its own, a moment later.
+        threading.Event().wait(0.2)
+        leave_now(stopped.exit_code)
+
+    def _say(self, stopped: Stopped) -> None:
+        notice(f"{stopped.signal.name}: something did not stop within {STOP_S:.0f} s; leaving it")
+        if self._last_words is not None:
+            self._last_words(stopped)
+
+
+@contextlib.contextmanager
+def _handling(numbers: tuple[signal.Signals, ...], handler: _Stop) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+def _tidy(loop: asyncio.AbstractEventLoop) -> None:
+    """End what the command has left on the loop, but do not wait for what will not end."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        _, left = loop.run_until_complete(asyncio.wait(left, timeout=TIDY_S))
+    if left:
+        # Kept until the process ends: taken apart now, they would fill the screen with errors.
+        # `guarded` leaves a thread behind that does not end, and these with it.
+        threading.Thread(target=_keep, args=(left,), name="left behind").start()
+    with contextlib.suppress(TimeoutError):
+        loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), TIDY_S))
+
+
+def _keep(_tasks: object) -> None:
+    threading.Event().wait()

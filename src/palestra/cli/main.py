@@ -94,7 +94,8 @@ def collect(
         bool | None, typer.Option(help="Seed each rollout with its index.")
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", help="Rollouts in flight; default no bound.")
+        str | None,
+        typer.Option("--concurrency", help="Rollouts in flight, or auto; default no bound."),
     ] = None,
     prompt_config: Annotated[
         str | None, typer.Option(help="YAML template that makes the input from row fields.")
@@ -110,7 +111,21 @@ def collect(
         float | None, typer.Option(help="Seconds that one attempt may take.")
     ] = None,
     max_attempts: Annotated[int | None, typer.Option(help="Attempts per rollout.")] = None,
+    on_stale: Annotated[
+        str | None,
+        typer.Option(help="error or restart, when the run to --resume was made otherwise."),
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="I/N: this job's share of the tasks, from 0/N on.")
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Without --input: the configs' datasets of this type."),
+    ] = None,
     progress: Annotated[str | None, typer.Option(help="rich, plain or none.")] = None,
+    json_events: Annotated[
+        str | None, typer.Option(help="File for one JSON object per event; - for stdout.")
+    ] = None,
     configs: Configs = None,
     overrides: Overrides = None,
 ) -> None:
@@ -134,7 +149,11 @@ def collect(
         min_coverage=min_coverage,
         rollout_timeout=rollout_timeout,
         max_attempts=max_attempts,
+        on_stale=on_stale,
+        shard=shard,
+        split=split,
         progress=progress,
+        json_events=json_events,
     )
     guarded(lambda: collect_rollouts(_with_configs(configs, overrides), ng=False, extra=extra))
 
@@ -169,6 +188,40 @@ def profile(
     guarded(lambda: profile_run(overrides or [], ng=False, extra=extra))
 
 
+@app.command()
+def merge(
+    output: Annotated[Path, typer.Argument(help="Where the merged rows go (.jsonl).")],
+    shards: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SHARD...",
+            help="Shards' output files, or folders or quoted globs of them; then overrides.",
+        ),
+    ],
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Merge what is there of an unfinished run.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Move other files at the output to .bak.")
+    ] = False,
+    configs: Configs = None,
+) -> None:
+    """Merge the shards of one run: the same bytes as if it had never been cut.
+
+    Aggregate metrics are made too, when a fleet runs or --config names its agents.
+    """
+    from palestra.cli.merging import merge as merge_shards
+
+    guarded(
+        lambda: merge_shards(
+            output,
+            _with_configs(configs, shards),
+            allow_partial=allow_partial,
+            overwrite=overwrite,
+        )
+    )
+
+
 @app.command("eval")
 def evaluate(
     target: Annotated[
@@ -185,7 +238,7 @@ def evaluate(
         Path | None, typer.Option(help="Where scored rows go; default a new folder in runs/.")
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(help="Rollouts in flight; default no bound.")
+        str | None, typer.Option(help="Rollouts in flight, or auto; default no bound.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of tasks made on demand.")] = 0,
     rows: Annotated[
@@ -198,6 +251,9 @@ def evaluate(
         str | None, typer.Option(help="A field of the rollout rows to group the table by.")
     ] = None,
     progress: Annotated[str | None, typer.Option(help="rich, plain or none.")] = None,
+    json_events: Annotated[
+        str | None, typer.Option(help="File for one JSON object per event; - for stdout.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite")] = False,
     resume: Annotated[bool, typer.Option("--resume")] = False,
     rollout_timeout: Annotated[
@@ -223,6 +279,7 @@ def evaluate(
             temperature=temperature,
             group_by=group_by,
             progress=progress,
+            json_events=json_events,
             overwrite=overwrite,
             resume=resume,
             rollout_timeout=rollout_timeout,
@@ -240,6 +297,73 @@ def _pairs(items: list[str]) -> dict[str, str]:
     if bad:
         raise ConfigError(f"--rows {bad[0]!r} is not KEY=VALUE")
     return {key: value for key, _, value in pairs}
+
+
+@app.command()
+def reverify(
+    rollouts: Annotated[
+        Path, typer.Option("--rollouts", "-r", help="Scored rows of a run, one JSON row a line.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the new rows go (.jsonl).")],
+    environment: Annotated[
+        str | None,
+        typer.Option(
+            "--environment",
+            "-e",
+            help="What verifies every row: an environment's name, a Python file, or an instance "
+            "of the configs.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(help="Materialized inputs or tasks, for fields that the rollouts lack."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="First n rows; 0 means none.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Rows verified at once.")] = 64,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Seconds that one row may take.")
+    ] = 600.0,
+    fresh_judge: Annotated[
+        bool, typer.Option("--fresh-judge", help="Ask judges anew; without it, replay answers.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also with environments that need their live session."),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Move what is at the output to .bak.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The changes as JSON.")] = False,
+    configs: Configs = None,
+    overrides: Overrides = None,
+) -> None:
+    """Run today's verifiers over stored responses, without a model, and show what changes.
+
+    Without --environment, each row goes to the environment of its agent in the configs.
+    """
+
+    def command() -> int:
+        from palestra.cli.reverifying import ReverifyArgs
+        from palestra.cli.reverifying import reverify as reverify_rollouts
+
+        args = ReverifyArgs(
+            rollouts=rollouts,
+            output=output,
+            environment=environment,
+            inputs=inputs,
+            limit=limit,
+            concurrency=concurrency,
+            timeout_s=timeout,
+            fresh_judge=fresh_judge,
+            force=force,
+            overwrite=overwrite,
+            resume=resume,
+            as_json=as_json,
+        )
+        return reverify_rollouts(args, _with_configs(configs, overrides))
+
+    guarded(command)
 
 
 @models.command()
@@ -276,7 +400,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "merge", "reverify", "compare", "select", "view", "init", "test", "prepare", "render-prompts",
+    "compare", "select", "view", "init", "test", "prepare", "render-prompts",
     "dataset", "benchmark", "doctor", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)

@@ -70,6 +70,22 @@ def collect_rollouts() -> NoReturn:
     )
 
 
+def e2e_collect_rollouts() -> NoReturn:
+    """`ng_e2e_collect_rollouts`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.collecting import collect
+
+        return collect(overrides, ng=True, own_fleet=True)
+
+    _command(
+        "ng_e2e_collect_rollouts",
+        "start the configuration's servers, run its datasets of +split (train, validation, "
+        "benchmark) or +input_jsonl_fpath through their agents, stop",
+        call,
+    )
+
+
 def reward_profile() -> NoReturn:
     """`ng_reward_profile`."""
 
@@ -82,6 +98,22 @@ def reward_profile() -> NoReturn:
         "ng_reward_profile",
         "reward statistics (+materialized_inputs_jsonl_fpath, +rollouts_jsonl_fpath, "
         "+allow_partial_rollouts)",
+        call,
+    )
+
+
+def aggregate_rollouts() -> NoReturn:
+    """`ng_aggregate_rollouts`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.merging import aggregate_rollouts as aggregate
+
+        return aggregate(overrides)
+
+    _command(
+        "ng_aggregate_rollouts",
+        "merge shards and aggregate the metrics of the whole (+input_glob, +output_jsonl_fpath, "
+        "+merge_shards, +allow_partial_rollouts)",
         call,
     )
 

@@ -1,98 +1,129 @@
-"""The live view of a collection: a bar on a terminal, a line now and then elsewhere."""
+"""The live view of a collection: a frame on a terminal, a line now and then elsewhere."""
 
 import asyncio
 import contextlib
+import signal
 import sys
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 from palestra.cli.console import notice
 from palestra.errors import ConfigError
 from palestra.rollouts import Progress
 
+if TYPE_CHECKING:
+    from palestra.cli.snapshot import Meter
+    from palestra.cli.terminal import Screen
+
 KINDS = ("rich", "plain", "none")
-PLAIN_EVERY_S = 5.0
+FRAME_EVERY_S = 0.5
+FIRST_LINE_S = 2.0
+"""So that nobody sits before silence."""
 
 
 def choose_kind(asked: str | None) -> str:
     """`asked`, or what fits the output. Raises ConfigError for an unknown kind."""
-    if asked is None:
-        return "rich" if sys.stderr.isatty() else "plain"
-    if asked not in KINDS:
+    from palestra.cli.terminal import is_a_screen
+
+    if asked is not None and asked not in KINDS:
         raise ConfigError(f"progress {asked!r} is unknown", hint=f"one of {', '.join(KINDS)}")
-    return asked
+    if asked == "rich" and not is_a_screen(sys.stderr):
+        notice("--progress rich needs a terminal: showing plain lines")
+        return "plain"
+    return asked or ("rich" if is_a_screen(sys.stderr) else "plain")
 
 
-def describe(progress: Progress) -> str:
-    """One line: done, in flight, failed, rate, time left, mean reward."""
-    accounting = progress.accounting
-    done = accounting.scored + accounting.failed
-    elapsed = max(time.monotonic() - progress.started, 1e-6)
-    rate = (done - progress.done_before) / elapsed
-    parts = [
-        f"{done}/{accounting.requested} done",
-        f"{len(progress.in_flight)} in flight",
-        f"{accounting.failed} failed",
-        f"{rate:.1f}/s",
-    ]
-    if rate > 0 and accounting.remaining:
-        parts.append(f"{accounting.remaining / rate:.0f} s left")
-    if accounting.mean_reward is not None:
-        parts.append(f"mean reward {accounting.mean_reward:.3f}")
-    if accounting.retried_attempts:
-        parts.append(f"{accounting.retried_attempts} attempts repeated")
-    return ", ".join(parts)
+def plain_pause_s(elapsed_s: float) -> float:
+    """How long after one plain line the next one comes: rarely, once a run has become long."""
+    if elapsed_s < FIRST_LINE_S:
+        return FIRST_LINE_S
+    if elapsed_s < 60:
+        return 5.0
+    return 10.0 if elapsed_s < 600 else 30.0
 
 
 @contextlib.asynccontextmanager
 async def live_view(kind: str, progress: Progress) -> AsyncIterator[None]:
-    """Show `progress` while the body runs."""
+    """Show `progress` while the body runs, and its last state afterwards."""
     if kind == "none":
         yield
         return
-    showing = asyncio.create_task(
-        _rich(progress) if kind == "rich" else _plain(progress), name="live view"
-    )
+    from palestra.cli.snapshot import Meter
+
+    view = _frames if kind == "rich" else _lines
+    async with view(Meter(progress)):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _lines(meter: "Meter") -> AsyncIterator[None]:
+    from palestra.cli.frames import plain_line
+
+    done = -1
+
+    async def show() -> None:
+        nonlocal done
+        elapsed = 0.0
+        while True:
+            await asyncio.sleep(plain_pause_s(elapsed))
+            now = meter.read()
+            elapsed, done = now.elapsed_s, now.done
+            notice(plain_line(now))
+
+    try:
+        async with _running(show):
+            yield
+    finally:
+        end = meter.read()
+        if end.in_flight or end.done != done:
+            notice(plain_line(end))
+
+
+@contextlib.asynccontextmanager
+async def _frames(meter: "Meter") -> AsyncIterator[None]:
+    from palestra.cli.frames import ASCII, UNICODE, frame, summary
+    from palestra.cli.terminal import Screen
+
+    with Screen(sys.stderr) as screen, screen.taking_prints(), _continued(screen):
+        glyphs = UNICODE if screen.has_unicode else ASCII
+
+        async def show() -> None:
+            while True:
+                screen.paint(partial(frame, meter.read(), glyphs=glyphs))
+                await asyncio.sleep(FRAME_EVERY_S)
+
+        try:
+            async with _running(show):
+                yield
+        finally:
+            end = meter.read()
+            screen.paint(lambda width, _height: summary(end, width, glyphs=glyphs))
+
+
+@contextlib.contextmanager
+def _continued(screen: "Screen") -> Iterator[None]:
+    """After Ctrl-Z and `fg` the shell's lines stand where the frame was."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGCONT, screen.start_afresh)
+    except (NotImplementedError, RuntimeError, ValueError):  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGCONT)
+
+
+@contextlib.asynccontextmanager
+async def _running(show: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """`show` beside the body; its own failure is no reason to end a collection."""
+    showing = asyncio.ensure_future(show())
     try:
         yield
     finally:
         showing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await showing
-        if kind == "plain":
-            notice(describe(progress))
-
-
-async def _plain(progress: Progress) -> None:
-    while True:
-        await asyncio.sleep(PLAIN_EVERY_S)
-        notice(describe(progress))
-
-
-async def _rich(progress: Progress) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        BarColumn(bar_width=24),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-    )
-    with Bars(*columns, console=Console(stderr=True), transient=False) as bars:
-        task = bars.add_task("", total=progress.accounting.requested or 1)
-        try:
-            while True:
-                _update(bars, task, progress)
-                await asyncio.sleep(0.2)
-        finally:
-            _update(bars, task, progress)
-
-
-def _update(bars: object, task: object, progress: Progress) -> None:
-    accounting = progress.accounting
-    bars.update(  # type: ignore[attr-defined]  # rich is imported where it is used
-        task,
-        completed=accounting.scored + accounting.failed,
-        description=describe(progress),
-    )
+        await asyncio.wait({showing})
+        if not showing.cancelled() and (error := showing.exception()) is not None:
+            notice(f"warning: the live view failed: {type(error).__name__}: {error}")

@@ -1,14 +1,37 @@
 """From a resolved configuration to a command's typed settings; one path for both front ends."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, load_config, resolve_path
 from palestra.errors import ConfigError
-from palestra.rollouts import CollectSettings
+from palestra.rollouts import AUTO, CollectSettings, InputFile, Shard
+
+
+def concurrency(given: Any) -> int | Literal["auto"] | None:
+    """A number of rollouts from 1 on, or `auto`. Raises ValueError for anything else."""
+    if given is None:
+        return None
+    if given == AUTO:
+        return AUTO
+    try:
+        number = int(str(given))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ValueError("should be a whole number from 1 on, or auto")
+    return number
 
 
 class CollectArgs(BaseModel):
@@ -16,13 +39,14 @@ class CollectArgs(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    input_jsonl_fpath: str
+    split: Literal["train", "validation", "benchmark", "example"] | None = None
+    input_jsonl_fpath: str | None = Field(default=None, validate_default=True)
     output_jsonl_fpath: str
     agent_name: str | None = None
     limit: int | None = Field(default=None, ge=0)
     num_repeats: int = Field(default=1, ge=1)
     num_repeats_add_seed: bool = False
-    num_samples_in_parallel: int | None = Field(default=None, ge=1)
+    num_samples_in_parallel: int | Literal["auto"] | None = None
     responses_create_params: dict[str, Any] = Field(default_factory=dict)
     prompt_config: str | None = None
     resume_from_cache: bool = False
@@ -31,17 +55,74 @@ class CollectArgs(BaseModel):
     rollout_timeout: float = Field(default=3600.0, gt=0)
     max_attempts: int = Field(default=3, ge=1)
     overwrite: bool = False
+    on_stale: Literal["error", "restart"] = "error"
+    shard: str | None = None
     progress: str | None = None
+    json_events: str | None = None
+    watchdog: float = Field(default=0.5, ge=0)
 
-    def settings(self, *, overwrite: bool | None = None) -> CollectSettings:
-        """As the rollouts package takes them, paths resolved."""
-        values = self.model_dump(exclude={"progress"})
-        values["input_jsonl_fpath"] = existing_path(self.input_jsonl_fpath)
+    @field_validator("input_jsonl_fpath")
+    @classmethod
+    def _is_given(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("split") is None:
+            raise PydanticCustomError("missing", "Field required")
+        return value
+
+    @field_validator("num_samples_in_parallel", mode="before")
+    @classmethod
+    def _is_a_concurrency(cls, value: Any) -> Any:
+        return concurrency(value)
+
+    @field_validator("shard")
+    @classmethod
+    def _is_a_shard(cls, value: str | None) -> str | None:
+        if value is not None:
+            Shard.parse(value)
+        return value
+
+    def settings(self, config: ResolvedConfig, *, overwrite: bool | None = None) -> CollectSettings:
+        """As the rollouts package takes them, paths resolved.
+
+        Raises ConfigError when there is nothing to collect over.
+        """
+        values = self.model_dump(
+            exclude={"progress", "json_events", "watchdog", "input_jsonl_fpath", "split"}
+        )
+        values["inputs"] = self._inputs(config)
+        values["shard"] = Shard.parse(self.shard) if self.shard else None
         values["output_jsonl_fpath"] = Path(self.output_jsonl_fpath).absolute()
         values["prompt_config"] = existing_path(self.prompt_config) if self.prompt_config else None
         if overwrite is not None:
             values["overwrite"] = overwrite
         return CollectSettings(**values)
+
+    def _inputs(self, config: ResolvedConfig) -> tuple[InputFile, ...]:
+        if self.input_jsonl_fpath:
+            return (InputFile(existing_path(self.input_jsonl_fpath)),)
+        found = datasets_of(config, self.split or "")
+        if not found:
+            raise ConfigError(
+                f"no agent of the configuration has a dataset of type {self.split}",
+                hint="datasets stand under an agent: {name, type, jsonl_fpath}; or name a file "
+                "with input_jsonl_fpath",
+            )
+        return found
+
+
+def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:
+    """The datasets of that type, in the order of the configuration, each for its agent."""
+    return tuple(
+        InputFile(
+            existing_path(str(dataset["jsonl_fpath"])),
+            agent=instance.name,
+            repeats=int(dataset.get("num_repeats") or 1),
+            start=int(dataset.get("start_idx") or 0),
+            end=dataset.get("end_idx"),
+        )
+        for instance in config.instances.values()
+        for dataset in instance.datasets
+        if dataset.get("type") == split
+    )
 
 
 class ProfileArgs(BaseModel):
@@ -55,8 +136,31 @@ class ProfileArgs(BaseModel):
     group_by: str | None = None
 
 
+class AggregateArgs(BaseModel):
+    """What `ng_aggregate_rollouts` takes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    input_glob: str | list[str]
+    output_jsonl_fpath: str
+    merge_shards: bool = True
+    allow_partial_rollouts: bool = False
+
+    @property
+    def shards(self) -> list[str]:
+        """The globs, files or folders of the list."""
+        if isinstance(self.input_glob, list):
+            return self.input_glob
+        return [item.strip() for item in self.input_glob.split(",") if item.strip()]
+
+
 COMMAND_SETTINGS = frozenset(
-    {*CollectArgs.model_fields, *ProfileArgs.model_fields, "split", "wait"}
+    {
+        *CollectArgs.model_fields,
+        *ProfileArgs.model_fields,
+        *AggregateArgs.model_fields,
+        "wait",
+    }
 )
 """Top-level keys that are settings of some command: its users pass one set to several."""
 
@@ -69,10 +173,12 @@ def load(
     ng: bool,
     extra: Mapping[str, Any] | None = None,
     require_all: bool = True,
+    required: Collection[str] | None = None,
 ) -> ResolvedConfig:
     """The configuration of one command.
 
-    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings.
+    With `ng`, overrides follow Hydra's rules, and unknown ones are warnings. `required`: the
+    only instances whose settings need values, when the command starts no others.
     """
     return load_config(
         overrides=overrides,
@@ -81,6 +187,7 @@ def load(
         known=COMMAND_SETTINGS,
         refuse_unknown=not ng,
         require_all=require_all,
+        required=required,
     )
 
 
@@ -92,7 +199,11 @@ def args_from(model: type[Args], tree: Mapping[str, Any]) -> Args:
     except ValidationError as error:
         problems = [
             f"{'.'.join(str(p) for p in e['loc'])}: "
-            + ("is required" if e["type"] == "missing" else f"{e['msg']}, got {e['input']!r}")
+            + (
+                "is required"
+                if e["type"] == "missing"
+                else f"{e['msg'].removeprefix('Value error, ')}, got {e['input']!r}"
+            )
             for e in error.errors(include_url=False)
         ]
     raise ConfigError(

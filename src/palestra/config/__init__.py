@@ -21,10 +21,10 @@ from palestra.config.load import config_from_tree, load_config
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
 from palestra.config.paths import PACKAGE_ROOT, resolve_path
 from palestra.config.ports import allocate_ports
-from palestra.config.redact import MASK, Redactor, find_secrets, is_secret_name, redact
+from palestra.config.redact import MASK, Redactor, find_secrets, is_secret_name, redact, secrets_in
 from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerRef, ServerType
 from palestra.config.settings import settings_from
-from palestra.config.spelling import nearest
+from palestra.config.spelling import did_you_mean, nearest
 
 __all__ = [
     "MASK",
@@ -40,6 +40,7 @@ __all__ = [
     "allocate_ports",
     "apply_overrides",
     "config_from_tree",
+    "did_you_mean",
     "dump_yaml",
     "find_secrets",
     "is_secret_name",
@@ -48,5 +49,6 @@ __all__ = [
     "parse_overrides",
     "redact",
     "resolve_path",
+    "secrets_in",
     "settings_from",
 ]

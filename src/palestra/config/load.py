@@ -36,6 +36,7 @@ def load_config(
     cwd: Path | None = None,
     package_root: Path | None = None,
     require_all: bool = True,
+    required: Collection[str] | None = None,
     use_env_yaml: bool = True,
     strict_add: bool = False,
     known: Collection[str] = (),
@@ -47,8 +48,9 @@ def load_config(
     are asked for by `env.yaml`, `extra`, `config_paths` and overrides, in this order.
 
     `require_all=False` makes settings without a value empty strings, for commands that
-    start no server. `strict_add` refuses `k=v` for new keys, as Hydra and thus the `ng_*`
-    commands do. `known` are top-level settings of the calling command: other unknown
+    start no server. `required` narrows the demand to those instances, for commands that start
+    a few: what others lack or refer to is then no error. `strict_add` refuses `k=v` for new
+    keys, as Hydra and thus the `ng_*` commands do. `known` are top-level settings of the calling command: other unknown
     overrides become warnings, or with `refuse_unknown` errors. Whatever is wrong raises
     `ConfigError`.
     """
@@ -61,8 +63,8 @@ def load_config(
     effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
     overridden = apply_overrides(merged.tree, effective, strict_add=strict_add)
     composed, compose_warnings = compose(overridden)
-    tree = resolve(composed, require_all=require_all)
-    config = config_from_tree(tree, cwd=places.cwd, package_root=places.package_root)
+    tree = resolve(composed, require_all=require_all, required=required)
+    config = _validated(tree, places, references=required is None)
     unknown = unknown_overrides(
         effective,
         before=merged.tree,
@@ -101,10 +103,16 @@ def config_from_tree(
 
     Nothing is read, merged or interpolated again: a literal `${` stays one.
     """
-    places = _places(cwd, package_root)
+    return _validated(tree, _places(cwd, package_root))
+
+
+def _validated(
+    tree: Mapping[str, Any], places: Places, *, references: bool = True
+) -> ResolvedConfig:
     resolved = plain(tree, where="the resolved config")
     instances, warnings = find_instances(resolved, places)
-    check_references(instances)
+    if references:
+        check_references(instances)
     check_ports(resolved, instances)
     return ResolvedConfig(tree=resolved, instances=instances, warnings=warnings)
 

@@ -53,6 +53,29 @@ def find_secrets(tree: Any) -> frozenset[str]:
     )
 
 
+def secrets_in(tree: Any, environ: Mapping[str, str]) -> frozenset[str]:
+    """The secret values in a tree, those included that a name elsewhere gives away.
+
+    A header of any name may hold `${oc.env:UPSTREAM_API_KEY}`: the variable's name says it.
+    """
+    named = [
+        value
+        for name, value in environ.items()
+        if is_secret_name(name) and len(value) >= MIN_LENGTH_IN_KEYS and _maskable(value)
+    ]
+    texts = list(_texts(tree)) if named else []
+    used = {value for value in named if any(value in text for text in texts)}
+    return find_secrets(tree) | used
+
+
+def _texts(tree: Any) -> Iterator[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, Mapping | list | tuple):
+        for item in tree.values() if isinstance(tree, Mapping) else tree:
+            yield from _texts(item)
+
+
 def _secret_values(value: Any, *, hidden: bool, numbers: bool) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -119,7 +142,15 @@ def _any_of(texts: Collection[str]) -> re.Pattern[str] | None:
     if not texts:
         return None
     # Longest first: a secret that begins another must not leave the other's tail behind.
-    return re.compile("|".join(re.escape(t) for t in sorted(texts, key=len, reverse=True)))
+    return re.compile("|".join(map(_however_quoted, sorted(texts, key=len, reverse=True))))
+
+
+def _however_quoted(text: str) -> str:
+    """A pattern for `text` inside of text inside of text: each level adds backslashes."""
+    return "".join(
+        r"\\+" if char == "\\" else rf"\\*{char}" if char in "\"'/" else re.escape(char)
+        for char in text
+    )
 
 
 def redact(value: Any, secrets: Collection[str] = ()) -> Any:

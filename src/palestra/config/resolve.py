@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,10 @@ class Missing:
     environment: bool = False
     """`key` is an environment variable, not a setting."""
 
+    def within(self, entries: Collection[str]) -> bool:
+        """Whether the setting belongs to one of these top-level entries."""
+        return any(self.path == entry or self.path.startswith(f"{entry}.") for entry in entries)
+
     def __str__(self) -> str:
         if self.environment:
             return f"{self.path} needs the environment variable {self.key}: export {self.key}=…"
@@ -39,17 +43,24 @@ class Missing:
         return f"{self.path} {needs}: ++{self.key}=<value>"
 
 
-def resolve(tree: Mapping[Any, Any], *, require_all: bool = True) -> dict[Any, Any]:
+def resolve(
+    tree: Mapping[Any, Any],
+    *,
+    require_all: bool = True,
+    required: Collection[str] | None = None,
+) -> dict[Any, Any]:
     """The tree with every interpolation replaced by its value, in plain Python.
 
-    Settings without a value are listed in one error; with `require_all=False` they become
-    empty strings. Cycles, unknown resolvers and malformed `${` are errors in any case.
+    Settings without a value are listed in one error; with `require_all=False`, and outside of
+    the top-level entries in `required` when that is given, they become empty strings. Cycles,
+    unknown resolvers and malformed `${` are errors in any case.
     """
     resolver = _Resolver(tree)
     resolved: dict[Any, Any] = resolver.walk(tree, ())
     raise_problems(resolver.problems)
-    if require_all and resolver.missing:
-        raise _nothing_given(resolver.missing)
+    missing = [one for one in resolver.missing if required is None or one.within(required)]
+    if require_all and missing:
+        raise _nothing_given(missing)
     return resolved
 
 

@@ -3,6 +3,7 @@
 Reprs show names, never settings: a repr ends up in logs, and settings hold secrets.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from palestra.config.redact import find_secrets
+from palestra.config.redact import secrets_in
 from palestra.config.spelling import did_you_mean
 from palestra.errors import ConfigError
 
@@ -98,4 +99,4 @@ class ResolvedConfig:
     @cached_property
     def secrets(self) -> frozenset[str]:
         """Every secret value in the tree; give them to a `Redactor`."""
-        return find_secrets(self.tree)
+        return secrets_in(self.tree, os.environ)

@@ -5,6 +5,7 @@ Imports nothing of ours. Raise the narrowest class; catch at the height you can 
 
 from palestra.errors.envelope import add_hop, add_row, excerpt, from_body, status_for, to_body
 from palestra.errors.layers import FailureKind, Layer
+from palestra.errors.masking import mask_error
 from palestra.errors.tree import (
     BadInput,
     CallError,
@@ -59,6 +60,7 @@ __all__ = [
     "add_row",
     "excerpt",
     "from_body",
+    "mask_error",
     "status_for",
     "to_body",
 ]

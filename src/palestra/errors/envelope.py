@@ -1,6 +1,7 @@
 """How a failed call travels between servers: one flat JSON body that grows a hop per relay.
 
-    {"error": {"type", "layer", "message", "hint", "row": {"task", "rollout", "attempt", "agent"},
+    {"error": {"type", "layer", "message", "hint", "retriable",
+               "row": {"run", "task", "rollout", "attempt", "agent"},
                "hops": [{"server", "url", "status", "body"}], "problems": [...]}}
 
 Text is never nested in text: a relaying server appends its hop to the list and leaves the
@@ -88,6 +89,7 @@ def to_body(error: CallError) -> dict[str, Any]:
         "row": None
         if row is None
         else {
+            "run": row.run,
             "task": row.task,
             "rollout": row.rollout,
             "attempt": row.attempt,
@@ -125,7 +127,8 @@ def from_body(body: object) -> CallError | None:
 def _rebuild(inner: Mapping[str, Any]) -> CallError:
     kind = FailureKind(inner["type"])
     layer = Layer(inner["layer"])
-    return _class_for(kind, layer, retriable=bool(inner.get("retriable", True)))(
+    retriable = bool(inner.get("retriable", True))
+    error = _class_for(kind, layer, retriable=retriable)(
         str(inner.get("message", "")),
         hint=str(inner.get("hint") or ""),
         evidence=Evidence(
@@ -138,6 +141,9 @@ def _rebuild(inner: Mapping[str, Any]) -> CallError:
             traceback=str(inner.get("traceback") or ""),
         ),
     )
+    # A server may know of a failure that it is final although its kind as a rule is not.
+    error.retriable = retriable
+    return error
 
 
 def _class_for(kind: FailureKind, layer: Layer, *, retriable: bool) -> type[CallError]:
@@ -165,4 +171,5 @@ def _row(raw: object) -> RowIdentity | None:
         rollout=raw.get("rollout"),
         attempt=int(raw.get("attempt") or 1),
         agent=str(raw.get("agent") or ""),
+        run=str(raw.get("run") or ""),
     )

@@ -125,7 +125,7 @@ class CallError(PalestraError):
     """
 
     kind: ClassVar[FailureKind] = FailureKind.INFRA
-    retriable: ClassVar[bool] = True
+    retriable: bool = True
 
     def __init__(
         self,

@@ -5,40 +5,71 @@ once, as a scored row or as a typed failure.
 """
 
 from palestra.rollouts.accounting import Accounting, AccountingError
-from palestra.rollouts.collect import Collector, Limits, Progress
+from palestra.rollouts.collect import Collector, Limits
+from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
 from palestra.rollouts.journal import Journal, JournalFailed, repair
-from palestra.rollouts.manifest import Manifest, differences, read_manifest
+from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize
-from palestra.rollouts.prepare import PreparedRun, StaleRun, discard, prepare
+from palestra.rollouts.merging import (
+    Completeness,
+    MergeFailed,
+    MergeIncomplete,
+    MergePlan,
+    OtherRun,
+    merge,
+    plan_merge,
+)
+from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
+from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.results import Failed, Scored
+from palestra.rollouts.row_checks import check_rows
 from palestra.rollouts.run import Collected, first_cause, run
 from palestra.rollouts.semantics import semantics_of
-from palestra.rollouts.settings import CollectSettings, RunPaths
+from palestra.rollouts.settings import AUTO, CollectSettings, InputFile, RunPaths, Shard
 
 __all__ = [
+    "AUTO",
     "Accounting",
     "AccountingError",
     "CollectSettings",
     "Collected",
     "Collector",
+    "Completeness",
+    "EventFile",
     "Failed",
+    "InFlight",
+    "InputFile",
     "Journal",
     "JournalFailed",
     "Limits",
     "Manifest",
     "Materialized",
+    "MergeFailed",
+    "MergeIncomplete",
+    "MergePlan",
+    "Observer",
+    "OtherRun",
     "PreparedRun",
     "Progress",
     "PromptTemplate",
+    "RolloutEvents",
     "RunPaths",
     "Scored",
+    "Shard",
+    "ShardOf",
     "StaleRun",
+    "begin",
+    "check_rows",
     "differences",
     "discard",
     "first_cause",
     "load_prompt",
     "materialize",
+    "merge",
+    "open_for_events",
+    "plan",
+    "plan_merge",
     "prepare",
     "read_manifest",
     "repair",

@@ -16,11 +16,16 @@ from palestra.schema import (
 )
 from palestra.transport import CallContext, ServerClient, calling
 
-TIMEOUT_S = 600.0
+LONGEST_S = 600.0
 
 
-async def aggregate(client: ServerClient, output: Path, destination: Path) -> list[dict[str, Any]]:
+async def aggregate(
+    client: ServerClient, output: Path, destination: Path, *, timeout_s: float = LONGEST_S
+) -> list[dict[str, Any]]:
     """Ask each agent for the metrics of its rollouts in `output`, and write them.
+
+    An agent has `timeout_s` to answer, and never more than LONGEST_S. Raises TimeoutError or
+    `CallError` when it does not.
 
     Rows go without their bodies, and in task order, so that no metric depends on which rollout
     ended first.
@@ -37,8 +42,9 @@ async def aggregate(client: ServerClient, output: Path, destination: Path) -> li
             by_agent[name], key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"])
         )
         request = AggregateMetricsRequest(verify_responses=rows)
-        with calling(CallContext(deadline=time.monotonic() + TIMEOUT_S)):
-            async with asyncio.timeout(TIMEOUT_S):
+        limit_s = min(timeout_s, LONGEST_S)
+        with calling(CallContext(deadline=time.monotonic() + limit_s)):
+            async with asyncio.timeout(limit_s):
                 metrics = await client.peer(name).call(
                     "/aggregate_metrics", request, AggregateMetrics
                 )

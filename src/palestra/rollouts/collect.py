@@ -5,25 +5,45 @@ a rejected API key, a dead server, cancellation) ends the whole collection.
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from palestra.errors import (
     CallError,
     Hopeless,
     RowIdentity,
+    mask_error,
+    status_for,
 )
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.admission import Admission
 from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.journal import Journal
+from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
-from palestra.schema import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RolloutKey, VerifyResponse
-from palestra.transport import Activity, CallContext, ServerClient, calling
+from palestra.rollouts.tasks import BoundedTasks
+from palestra.schema import (
+    AGENT_REF,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    RolloutKey,
+    VerifyResponse,
+    encode_json,
+)
+from palestra.transport import CallContext, ServerClient, calling
+
+logger = logging.getLogger("palestra.rollouts")
 
 SYNC_EVERY_S = 2.0
+
+LONGEST_GRACE_S = 0.5
+SHARE_OF_GRACE = 0.25
+"""After its deadline an attempt gets a moment more, a share of it: the servers that gave up at the
+deadline know what was awaited, and their answers are on the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +59,6 @@ class Limits:
     attempt_pause_s: float = 1.0
 
 
-@dataclass(slots=True)
-class Progress:
-    """What a live view may look at while a collection runs."""
-
-    accounting: Accounting
-    in_flight: dict[RolloutKey, Activity] = field(default_factory=dict)
-    started: float = field(default_factory=time.monotonic)
-    last_failure: str = ""
-    done_before: int = 0
-    """Rollouts that had ended before this session began."""
-
-
 class Collector:
     """Runs rows against their agents through `client`."""
 
@@ -62,14 +70,27 @@ class Collector:
         *,
         limits: Limits,
         run_id: str = "",
+        observers: Sequence[Observer] = (),
+        admission: Admission | None = None,
     ) -> None:
         self._client = client
         self._journal = journal
         self._accounting = accounting
         self._limits = limits
         self._run_id = run_id
-        self._deadlines = Deadlines(limits.rollout_timeout_s)
-        self.progress = Progress(accounting, done_before=accounting.scored + accounting.failed)
+        limit_s = limits.rollout_timeout_s
+        self._deadlines = Deadlines(limit_s + min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE))
+        self._admission = admission
+        # What is not there costs nothing: the tuple is empty then.
+        self._observers = (*observers, admission) if admission is not None else tuple(observers)
+        self.progress = Progress(
+            accounting,
+            done_before=accounting.scored + accounting.failed,
+            tokens_before=accounting.output_tokens,
+            retries=client.retries,
+            max_attempts=limits.max_attempts,
+            limit=admission.limit if admission is not None else None,
+        )
 
     async def collect(
         self,
@@ -87,18 +108,24 @@ class Collector:
         workers = min(count, self._limits.in_flight or count)
         done = asyncio.Event()
 
+        async def one(row: Mapping[str, Any]) -> None:
+            key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+            await self._rollout(row, key, first=1 + spent.get(key, 0))
+
         async def worker() -> None:
             # The shared iterator is the back-pressure: a row is read when it can run.
             for row in pending:
-                key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
-                await self._rollout(row, key, first=1 + spent.get(key, 0))
+                await one(row)
 
         with closing(self._deadlines):
             async with asyncio.TaskGroup() as tasks:
                 syncing = tasks.create_task(self._sync(done), name="journal sync")
-                async with asyncio.TaskGroup() as running:
-                    for _ in range(workers):
-                        running.create_task(worker())
+                if self._admission is not None:
+                    await self._admission.run(pending, one)
+                else:
+                    async with BoundedTasks() as running:
+                        for _ in range(workers):
+                            running.start(worker())
                 done.set()
                 await syncing
 
@@ -113,15 +140,21 @@ class Collector:
 
     async def _rollout(self, row: Mapping[str, Any], key: RolloutKey, *, first: int) -> None:
         """All attempts of one rollout, from its `first` on."""
-        activity = Activity()
-        self.progress.in_flight[key] = activity
+        now = time.monotonic()
+        flight = InFlight(since=now, started=now, agent=str(row[AGENT_REF]["name"]))
+        self.progress.in_flight[key] = flight
+        for observer in self._observers:
+            observer.rollout_started(key, flight)
         try:
             for attempt in range(first, self._limits.max_attempts + 1):
-                result = await self._attempt(row, key, attempt, activity)
+                result = await self._attempt(row, key, attempt, flight)
                 self._journal.append(result)
-                if self._count(result):
+                over = self._count(result)
+                for observer in self._observers:
+                    observer.attempt_ended(result, flight)
+                if over:
                     return
-                activity.now("waiting", "the next attempt")
+                flight.now("waiting", "the next attempt")
                 await asyncio.sleep(self._limits.attempt_pause_s * attempt)
         finally:
             del self.progress.in_flight[key]
@@ -138,30 +171,49 @@ class Collector:
         self._accounting.retried_attempts += 1
         return False
 
+    def _tell(self, error: CallError, row: Mapping[str, Any], key: RolloutKey) -> None:
+        """Take the secrets out of a failure, and put it on the debug log."""
+        mask_error(error, self._client.mask)
+        if self._client.debug:
+            hops = error.evidence.hops
+            status = hops[0].status if hops else status_for(error)
+            shown = {
+                TASK_INDEX: key.task,
+                ROLLOUT_INDEX: key.rollout,
+                "agent_name": row[AGENT_REF]["name"],
+            }
+            logger.error(
+                "[rollout_collection] /run failed status=%s row=%s",
+                "none" if status is None else status,
+                encode_json(shown).decode(),
+            )
+
     async def _attempt(
-        self, row: Mapping[str, Any], key: RolloutKey, attempt: int, activity: Activity
+        self, row: Mapping[str, Any], key: RolloutKey, attempt: int, flight: InFlight
     ) -> Scored | Failed:
-        agent = str(row[AGENT_REF]["name"])
         limit_s = self._limits.rollout_timeout_s
         started_at, started = time.time(), time.monotonic()
+        flight.attempt, flight.attempt_started = attempt, started
         context = CallContext(
-            row=RowIdentity(key.task, key.rollout, attempt, agent, self._run_id),
+            row=RowIdentity(key.task, key.rollout, attempt, flight.agent, self._run_id),
             deadline=started + limit_s,
-            activity=activity,
+            activity=flight,
         )
         try:
             async with asyncio.timeout(None) as limit:
                 with calling(context), self._deadlines.over(limit):
-                    peer = self._client.peer(agent)
+                    peer = self._client.peer(flight.agent)
                     result = await peer.call("/run", row, VerifyResponse)
                     return scored(row, result)
-        except Hopeless:
+        except Hopeless as hopeless:
             # Every other rollout would fail the same way: say it once and stop.
+            self._tell(hopeless, row, key)
             raise
         except TimeoutError:
-            error: CallError = timed_out(activity.describe(), limit_s)
+            error: CallError = timed_out(flight.describe(), limit_s)
         except CallError as failure:
             error = failure
+        self._tell(error, row, key)
         return failed(
             row,
             error,

@@ -6,6 +6,7 @@ can leave is a torn last line, which `repair` drops on the next start.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +38,7 @@ class Journal:
         try:
             self._scored = self._paths.output.open("ab", buffering=0)
             self._failures = self._paths.failures.open("ab", buffering=0)
-            _hold(self._scored, self._paths.output)
+            hold(self._scored, self._paths.output)
         except OSError as error:
             self._close()
             raise InputDataError(f"{error.filename}: {error.strerror}") from error
@@ -95,10 +96,10 @@ def check_free(path: Path) -> None:
     """Raise InputDataError when another collection is writing to `path` right now."""
     if path.is_file():
         with path.open("ab") as file:
-            _hold(file, path)
+            hold(file, path)
 
 
-def _hold(file: IO[bytes], path: Path) -> None:
+def hold(file: IO[bytes], path: Path) -> None:
     """Be the one writer, until the file is closed."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,5 +157,6 @@ def write_whole(path: Path, value: object) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink()
         raise JournalFailed(f"{path}: {error.strerror}") from error

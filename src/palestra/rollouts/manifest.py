@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,21 @@ _ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
+class ShardOf:
+    """Which share of which whole: shard `index` of `of`, and what the whole run asks for."""
+
+    index: int
+    of: int
+    requested: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
-    """`semantics`: what rewards depend on (rows, model, sampling, verifier settings, prompt)."""
+    """`semantics`: what rewards depend on (rows, model, sampling, verifier settings, prompt).
+
+    `requested` and `tasks` are those of the files beside it: a shard's own, or the run's.
+    """
 
     input_digest: str
     semantics: Mapping[str, Any]
@@ -25,10 +38,11 @@ class Manifest:
     tasks: int
     version: str
     format: int = FORMAT
+    shard: ShardOf | None = None
 
     @property
     def digest(self) -> str:
-        """One fingerprint of everything that rewards depend on."""
+        """One fingerprint of everything that rewards depend on; the same for all shards."""
         held = orjson.dumps([self.input_digest, self.semantics], option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(held).hexdigest()
 
@@ -44,6 +58,7 @@ class Manifest:
                 "requested": self.requested,
                 "tasks": self.tasks,
                 "palestra_version": self.version,
+                "shard": None if self.shard is None else asdict(self.shard),
                 "ended": dict(ended or {}),
             },
         )
@@ -59,6 +74,7 @@ def read_manifest(path: Path) -> Manifest:
                 f"this one reads up to {FORMAT})",
                 hint="continue this run with the version that started it, or --overwrite",
             )
+        shard = held.get("shard")
         return Manifest(
             input_digest=held["input_digest"],
             semantics=held["semantics"],
@@ -66,6 +82,7 @@ def read_manifest(path: Path) -> Manifest:
             tasks=held["tasks"],
             version=held["palestra_version"],
             format=held["format"],
+            shard=ShardOf(**shard) if shard else None,
         )
     except OSError as error:
         raise InputDataError(

@@ -1,47 +1,42 @@
-"""Materialization: from an input file to one row per requested rollout.
+"""Materialization: from input files to one row per requested rollout.
 
-Every row is checked before anything runs, and all that is wrong is said at once. The result is
-written beside a temporary name and renamed, so a run's materialized inputs are whole or absent.
-Rows are streamed: memory grows with the number of distinct tasks, by a digest each.
+The result is written beside a temporary name and renamed, so a run's materialized inputs are
+whole or absent. A shard reads all of the input, so that its indices are those of the whole run,
+and writes the rows of its own share.
 """
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import orjson
-from pydantic import ValidationError
 
 from palestra.errors import InputDataError
-from palestra.rollouts.problems import RowProblems, field_problems
-from palestra.rollouts.prompt import PromptTemplate, load_prompt
+from palestra.rollouts.expansion import Expansion, Place
 from palestra.rollouts.settings import CollectSettings
-from palestra.schema import (
-    AGENT_REF,
-    CREATE_PARAMS,
-    ROLLOUT_INDEX,
-    TASK_INDEX,
-    Line,
-    ResponseCreateParams,
-    read_jsonl,
-)
-
-AGENT_TYPE = "responses_api_agents"
 
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """What was written: counts, and the digest of the input rows that were used."""
+    """What was written: counts, and the digest of the input rows that were used.
+
+    `tasks` and `rollouts` are those of this file, a shard's or the whole run's.
+    """
 
     path: Path
     tasks: int
     rollouts: int
     input_digest: str
     agents: tuple[str, ...]
+    run_tasks: int
+    """Tasks of the whole run."""
+    run_rollouts: int
+    """Rollouts of the whole run."""
+    places: Mapping[int, Place] = field(default_factory=dict)
+    """Task index -> where its first row stands, for messages."""
     made_folders: tuple[Path, ...] = ()
     """Folders that did not exist before, innermost first."""
 
@@ -54,24 +49,44 @@ def materialize(
     `agents`: the agent instances that exist. Raises InputDataError, with every offending line,
     before `output` exists.
     """
-    expansion = _Expansion(settings, frozenset(agents))
-    with _whole_or_absent(output) as (file, made_folders):
-        for row in expansion.rows():
+    known = frozenset(agents)
+    mine: frozenset[int] | None = None
+    with whole_or_absent(output) as (file, made_folders):
+        if settings.shard is not None:
+            mine = _share(settings, known)
+        expansion = Expansion(settings, known)
+        rollouts = 0
+        for row in expansion.rows(mine):
             file.write(orjson.dumps(row))
             file.write(b"\n")
+            rollouts += 1
         expansion.finish()
     return Materialized(
         path=output,
         made_folders=made_folders,
-        tasks=expansion.tasks,
-        rollouts=expansion.rollouts,
+        tasks=expansion.tasks if mine is None else len(mine),
+        rollouts=rollouts,
+        run_tasks=expansion.tasks,
+        run_rollouts=expansion.rollouts,
         input_digest=expansion.digest.hexdigest(),
         agents=tuple(sorted(expansion.agents_used)),
+        places=expansion.places,
     )
 
 
+def _share(settings: CollectSettings, agents: frozenset[str]) -> frozenset[int]:
+    """The tasks of this shard: known only when every task of the run is."""
+    assert settings.shard is not None  # noqa: S101  # for the type checker: the caller asked
+    expansion = Expansion(settings, agents)
+    for _ in expansion.rows(frozenset()):
+        pass
+    expansion.finish()
+    tasks = sorted(expansion.places)
+    return frozenset(tasks[settings.shard.share(len(tasks))])
+
+
 @contextlib.contextmanager
-def _whole_or_absent(output: Path) -> Iterator[tuple[IO[bytes], tuple[Path, ...]]]:
+def whole_or_absent(output: Path) -> Iterator[tuple[IO[bytes], tuple[Path, ...]]]:
     """A file that is `output` once the body succeeds, and the folders that were made for it.
 
     Neither is left behind when the body does not succeed.
@@ -109,187 +124,3 @@ def _not_writable(output: Path, error: OSError) -> InputDataError:
         f"cannot write to {output.parent}: {reason}",
         hint="choose another output, or mend its permissions",
     )
-
-
-class _Expansion:
-    """One pass over the input; collects problems instead of stopping at the first."""
-
-    def __init__(self, settings: CollectSettings, agents: frozenset[str]) -> None:
-        self._settings = settings
-        self._known_agents = agents
-        self._template = load_prompt(settings.prompt_config) if settings.prompt_config else None
-        self._problems = RowProblems(settings.input_jsonl_fpath)
-        self._task_of: dict[bytes, int] = {}
-        self._repeats_of: dict[int, int] = {}
-        self._next_task = 0
-        self._first_with_index = 0
-        self._first_without_index = 0
-        self.digest = hashlib.sha256()
-        self.agents_used: set[str] = set()
-        self.rollouts = 0
-        self.lines = 0
-
-    @property
-    def tasks(self) -> int:
-        """Distinct tasks so far."""
-        return len(self._repeats_of)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Materialized rows; a bad row yields nothing and is remembered."""
-        for line in self._input():
-            self.lines += 1
-            row = self._checked(line)
-            if row is not None:
-                yield from self._repeat(row)
-
-    def finish(self) -> None:
-        """Raise for every problem found, and for a file without rows."""
-        if self._first_with_index and self._first_without_index:
-            self._problems.add(
-                self._first_without_index,
-                f"no {TASK_INDEX}, but line {self._first_with_index} has one: all rows or none",
-            )
-        self._problems.raise_if_any()
-        if self.lines == 0 and self._settings.limit != 0:
-            raise InputDataError(
-                f"{self._settings.input_jsonl_fpath} has no rows",
-                hint="one task a line, as JSON with responses_create_params",
-            )
-
-    def _input(self) -> Iterator[Line]:
-        limit = self._settings.limit
-        path = self._settings.input_jsonl_fpath
-        if limit == 0:
-            return
-        try:
-            for count, line in enumerate(read_jsonl(path), start=1):
-                yield line
-                if limit is not None and count >= limit:
-                    return
-        except FileNotFoundError:
-            raise InputDataError(
-                f"input file {path} does not exist",
-                hint="relative paths are looked up from the working directory, then in the "
-                "installed package",
-            ) from None
-        except OSError as error:
-            raise InputDataError(f"input file {path}: {error.strerror}") from error
-
-    def _checked(self, line: Line) -> dict[str, Any] | None:
-        if line.error:
-            self._problems.add(line.number, f"not JSON ({line.error})")
-            return None
-        if not isinstance(line.row, dict):
-            self._problems.add(line.number, "not a JSON object")
-            return None
-        row = dict(line.row)
-        self.digest.update(orjson.dumps(row, option=orjson.OPT_SORT_KEYS))
-        found = [
-            *self._prompt(row),
-            *self._params(row),
-            *self._agent(row),
-            *self._index(row, line.number),
-        ]
-        for problem in found:
-            self._problems.add(line.number, problem)
-        return None if found else row
-
-    def _prompt(self, row: dict[str, Any]) -> Iterator[str]:
-        template: PromptTemplate | None = self._template
-        if template is None:
-            return
-        params = row.get(CREATE_PARAMS) or {}
-        if not isinstance(params, Mapping):
-            return  # `_params` says so
-        if params.get("input"):
-            yield f"/{CREATE_PARAMS}/input is there already, and prompt_config would replace it"
-        elif missing := template.missing(row):
-            yield f"prompt_config needs the fields {', '.join(missing)}"
-        else:
-            try:
-                row[CREATE_PARAMS] = {**params, "input": template.fill(row)}
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                yield f"prompt_config cannot be filled: {type(error).__name__}: {error}"
-
-    def _params(self, row: dict[str, Any]) -> Iterator[str]:
-        params = row.get(CREATE_PARAMS)
-        if params is None:
-            yield f"no `{CREATE_PARAMS}`"
-            return
-        if not isinstance(params, Mapping):
-            yield f"/{CREATE_PARAMS} is not an object"
-            return
-        merged = {**params, **self._settings.responses_create_params}
-        try:
-            ResponseCreateParams.model_validate(merged)
-        except ValidationError as error:
-            for problem in field_problems(merged, error):
-                yield f"/{CREATE_PARAMS}{problem}"
-        else:
-            if self._settings.num_repeats_add_seed and not _takes_seed(merged):
-                yield f"/{CREATE_PARAMS}/metadata/extra_body is not a JSON object"
-        row[CREATE_PARAMS] = merged
-
-    def _agent(self, row: dict[str, Any]) -> Iterator[str]:
-        ref = row.get(AGENT_REF)
-        name = ref.get("name") if isinstance(ref, Mapping) else None
-        if name is not None and not isinstance(name, str):
-            yield f"/{AGENT_REF}/name is not a text"
-            return
-        name = name or self._settings.agent_name
-        if not name:
-            yield "no agent_ref, and no agent_name was given"
-            return
-        if name not in self._known_agents:
-            known = ", ".join(sorted(self._known_agents)) or "none"
-            yield f"agent {name!r} does not exist (agents: {known})"
-        self.agents_used.add(name)
-        row[AGENT_REF] = {"type": AGENT_TYPE, "name": name}
-
-    def _index(self, row: Mapping[str, Any], number: int) -> Iterator[str]:
-        given = row.get(TASK_INDEX)
-        if given is None:
-            self._first_without_index = self._first_without_index or number
-        elif not isinstance(given, int) or isinstance(given, bool):
-            yield f"/{TASK_INDEX} is {given!r}, not a whole number"
-        else:
-            self._first_with_index = self._first_with_index or number
-
-    def _repeat(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        task = self._task_index(row)
-        for _ in range(self._settings.num_repeats):
-            rollout = self._repeats_of.get(task, 0)
-            self._repeats_of[task] = rollout + 1
-            self.rollouts += 1
-            made = {**row, TASK_INDEX: task, ROLLOUT_INDEX: rollout}
-            if self._settings.num_repeats_add_seed:
-                made[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], rollout)
-            yield made
-
-    def _task_index(self, row: dict[str, Any]) -> int:
-        given: int | None = row.get(TASK_INDEX)
-        if given is not None:
-            return given
-        # Identical rows are one task, so that k in pass@k counts all of its attempts.
-        key = hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).digest()[:16]
-        if key not in self._task_of:
-            self._task_of[key] = self._next_task
-            self._next_task += 1
-        return self._task_of[key]
-
-
-def with_seed(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """`params` with `seed` in `metadata.extra_body`, which is JSON text."""
-    metadata = dict(params.get("metadata") or {})
-    raw = metadata.get("extra_body")
-    extra = orjson.loads(raw) if isinstance(raw, str) else dict(raw or {})
-    metadata["extra_body"] = orjson.dumps({**extra, "seed": seed}).decode()
-    return {**params, "metadata": metadata}
-
-
-def _takes_seed(params: Mapping[str, Any]) -> bool:
-    try:
-        with_seed(params, 0)
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -1,32 +1,47 @@
-"""Before the first rollout: what exists on disk, what is asked for, and what remains to run."""
+"""Before the first rollout: what exists on disk, what is asked for, and what remains to run.
 
+In two steps. `plan` reads and checks, and writes nothing but the new inputs under a name of their
+own; whatever is wrong, an earlier run stays as it is. `begin` puts the files of the new run in
+place, or mends those of the run to be continued.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.expansion import Place
 from palestra.rollouts.journal import check_free, repair
-from palestra.rollouts.manifest import Manifest, differences, read_manifest
-from palestra.rollouts.materialize import materialize, remove_empty
+from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
+from palestra.rollouts.materialize import Materialized, materialize, remove_empty
+from palestra.rollouts.recorded import outcome_of, output_tokens_of, recorded_rows
 from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT
 from palestra.rollouts.settings import CollectSettings, RunPaths
-from palestra.schema import (
-    FAILURE_CLASS,
-    ROLLOUT_INDEX,
-    TASK_INDEX,
-    Outcome,
-    RolloutKey,
-    key_of,
-    read_jsonl,
-)
+from palestra.schema import FAILURE_CLASS, Outcome, RolloutKey, key_of, read_jsonl
+
+FOLDER_WAIT_S = 30.0
 
 
 class StaleRun(InputDataError):
     """What is on disk was made from something else than what is asked for now."""
 
     layer = Layer.CACHE
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What earlier sessions of a run left: how it ended for whom, and attempts spent."""
+
+    accounting: Accounting
+    done: frozenset[RolloutKey]
+    attempts: Mapping[RolloutKey, int] = field(default_factory=dict)
+    """Failed attempts of rollouts that are still to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +57,25 @@ class PreparedRun:
     notices: tuple[str, ...] = ()
     made_folders: tuple[Path, ...] = ()
     """Folders that exist for this run alone, innermost first."""
+    places: Mapping[int, Place] = field(default_factory=dict)
+    """Task index -> where its first row stands in the input."""
+    resumes: bool = False
+    begun: bool = False
+    """Whether the run's files are in place."""
 
     @property
     def remaining(self) -> int:
         """Rollouts still to run."""
         return self.manifest.requested - len(self.done)
 
+    @property
+    def inputs(self) -> Path:
+        """The materialized rows: under a name of their own until the run has begun."""
+        return self.paths.materialized_inputs if self.begun else self.paths.new_inputs
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """The materialized rows still to run, streamed from disk."""
-        for line in read_jsonl(self.paths.materialized_inputs):
+        for line in read_jsonl(self.inputs):
             if key_of(line.row) not in self.done:
                 yield line.row
 
@@ -62,7 +87,23 @@ def prepare(
     semantics: Mapping[str, Any],
     version: str,
 ) -> PreparedRun:
-    """Materialize a fresh run, or find out what a run to be resumed still needs.
+    """`plan` and `begin` in one, where nothing can go wrong between the two."""
+    planned = plan(settings, agents=agents, semantics=semantics, version=version)
+    try:
+        return begin(planned)
+    except BaseException:
+        discard(planned)
+        raise
+
+
+def plan(
+    settings: CollectSettings,
+    *,
+    agents: Collection[str],
+    semantics: Mapping[str, Any],
+    version: str,
+) -> PreparedRun:
+    """Materialize a run, and find out what it still needs when it is to be continued.
 
     Raises InputDataError for bad rows and for outputs that would be lost, StaleRun when a run to
     be resumed was made from something else.
@@ -71,27 +112,76 @@ def prepare(
     _check_places(settings, paths)
     check_free(paths.output)
     existing = [path for path in paths.all() if path.exists()]
-    if existing and settings.resume_from_cache:
-        return _resume(settings, paths, agents=agents, semantics=semantics, version=version)
-    if existing and not settings.overwrite:
+    resumes = bool(existing) and settings.resume_from_cache
+    if existing and not resumes and not settings.overwrite:
         raise InputDataError(
             f"{existing[0]} exists already",
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
         )
+    old = read_manifest(paths.manifest) if resumes else None
     made = materialize(settings, paths.new_inputs, agents=agents)
-    # Only now, when nothing can be wrong with the new run any more.
-    notices = _move_aside(existing)
-    manifest = Manifest(made.input_digest, semantics, made.rollouts, made.tasks, version)
-    manifest.write(paths.manifest)
-    made.path.replace(paths.materialized_inputs)
-    return PreparedRun(
+    new = _manifest(settings, made, semantics, version)
+    fresh = PreparedRun(
         paths,
-        manifest,
+        new,
         Accounting(made.rollouts),
         done=frozenset(),
-        notices=notices,
         made_folders=made.made_folders,
+        places=made.places,
     )
+    if old is None:
+        return fresh
+    try:
+        changed = _changes(old, new)
+        if changed and settings.on_stale == "error":
+            raise StaleRun(
+                f"the run at {paths.output} was made from something else:\n  "
+                + "\n  ".join(changed),
+                hint="give back what was changed; or start again: --on-stale restart (or "
+                "--overwrite) moves that run to <name>.bak",
+            )
+        if changed:
+            told = ("the run was made from something else, so it starts again:", *changed)
+            return replace(fresh, notices=("\n  ".join(told),))
+        ended = _ended(paths, old.requested, settings.max_attempts)
+    except BaseException:
+        paths.new_inputs.unlink(missing_ok=True)
+        raise
+    count = f"resuming: {len(ended.done)} of {old.requested} rollouts have ended already"
+    return replace(
+        fresh,
+        manifest=old,
+        accounting=ended.accounting,
+        done=ended.done,
+        attempts=ended.attempts,
+        notices=(count,),
+        resumes=True,
+    )
+
+
+def begin(planned: PreparedRun) -> PreparedRun:
+    """Put the run's files in place, and return it as one that has begun.
+
+    Raises InputDataError when another collection is writing there.
+    """
+    paths = planned.paths
+    with _alone_in(paths.output.parent):
+        check_free(paths.output)
+        if planned.resumes:
+            notices = tuple(
+                f"{path}: dropped a torn last line of {dropped} bytes"
+                for path in (paths.output, paths.failures)
+                if (dropped := repair(path))
+            )
+        else:
+            # A disk that will not even take this must not cost the earlier run its names.
+            planned.manifest.write(paths.new_manifest)
+            earlier = [*paths.all(), *paths.derived()]
+            notices = _move_aside([path for path in earlier if path.exists()])
+            paths.new_manifest.replace(paths.manifest)
+        # Those of a run that is continued are the same, byte for byte: the digest says so.
+        paths.new_inputs.replace(paths.materialized_inputs)
+    return replace(planned, notices=(*notices, *planned.notices), begun=True)
 
 
 def discard(prepared: PreparedRun) -> bool:
@@ -99,6 +189,11 @@ def discard(prepared: PreparedRun) -> bool:
 
     So a start that failed leaves nothing behind.
     """
+    if not prepared.begun:
+        for path in (prepared.paths.new_inputs, prepared.paths.new_manifest):
+            path.unlink(missing_ok=True)
+        remove_empty(prepared.made_folders)
+        return True
     recorded = (prepared.paths.output, prepared.paths.failures)
     if any(path.exists() and path.stat().st_size for path in recorded):
         return False
@@ -108,12 +203,58 @@ def discard(prepared: PreparedRun) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other collections from moving files in `folder` meanwhile; waits a bounded time.
+
+    Not every file system has such locks; where it has none, the journal's own is what is left.
+    """
+    held = os.open(folder, os.O_RDONLY)
+    deadline = time.monotonic() + FOLDER_WAIT_S
+    try:
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise InputDataError(
+                        f"another collection has been starting in {folder} for "
+                        f"{FOLDER_WAIT_S:.0f} s",
+                        hint="stop that one, or choose another output",
+                    ) from None
+                time.sleep(0.05)
+            except OSError:
+                break
+            else:
+                break
+        yield
+    finally:
+        os.close(held)
+
+
+def _manifest(
+    settings: CollectSettings, made: Materialized, semantics: Mapping[str, Any], version: str
+) -> Manifest:
+    shard = None
+    if settings.shard is not None:
+        share = settings.shard
+        shard = ShardOf(share.index, share.of, made.run_rollouts, made.run_tasks)
+    return Manifest(
+        made.input_digest,
+        semantics,
+        made.rollouts,
+        made.tasks,
+        version,
+        shard=shard,
+    )
+
+
 def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
     """Raise InputDataError when the run would write over its own input, or over a folder."""
     for path in paths.all():
         if path.is_dir():
             raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
-        if path.resolve() == settings.input_jsonl_fpath.resolve():
+        if path.resolve() in {source.path.resolve() for source in settings.inputs}:
             raise InputDataError(
                 f"the run would write {path}, which is its input", hint="choose another output"
             )
@@ -128,99 +269,56 @@ def _move_aside(existing: list[Path]) -> tuple[str, ...]:
     return (f"moved {len(existing)} files of an earlier run to <name>.bak",)
 
 
-def _resume(
-    settings: CollectSettings,
-    paths: RunPaths,
-    *,
-    agents: Collection[str],
-    semantics: Mapping[str, Any],
-    version: str,
-) -> PreparedRun:
-    old = read_manifest(paths.manifest)
-    made = materialize(settings, paths.new_inputs, agents=agents)
-    try:
-        new = Manifest(made.input_digest, semantics, made.rollouts, made.tasks, version)
-        if old.digest != new.digest or old.requested != new.requested:
-            raise StaleRun(
-                f"the run at {paths.output} was made from something else:\n  "
-                + "\n  ".join(_changes(old, new)),
-                hint="start again with --overwrite, or give back what was changed",
-            )
-        if not paths.materialized_inputs.exists():
-            made.path.replace(paths.materialized_inputs)
-    finally:
-        made.path.unlink(missing_ok=True)
-    notices = [
-        f"{path}: dropped a torn last line of {dropped} bytes"
-        for path in (paths.output, paths.failures)
-        if (dropped := repair(path))
-    ]
-    accounting = Accounting(old.requested)
-    done = _scored(paths.output, accounting)
-    attempts: dict[RolloutKey, int] = {}
-    for key, (failures, outcome) in _failures(paths.failures).items():
-        if key in done:
-            continue
-        if outcome in WORTH_ANOTHER_ATTEMPT and failures < settings.max_attempts:
-            attempts[key] = failures
-        else:
-            done.add(key)
-            accounting.fail(outcome)
-    notices.append(f"resuming: {len(done)} of {old.requested} rollouts have ended already")
-    return PreparedRun(paths, old, accounting, frozenset(done), attempts, tuple(notices))
-
-
 def _changes(old: Manifest, new: Manifest) -> list[str]:
+    """What a run to be continued was made from and is not any more, one line each."""
     changed = differences(old.semantics, new.semantics)
     if old.input_digest != new.input_digest:
         changed.insert(0, "the input rows differ")
+    if old.version != new.version:
+        changed.append(f"Palestra's version: {old.version} -> {new.version}")
+    if _share_of(old) != _share_of(new):
+        changed.append(f"shard: {_share_of(old)} -> {_share_of(new)}")
     if old.requested != new.requested:
         changed.append(f"rollouts requested: {old.requested} -> {new.requested}")
     return changed
 
 
+def _share_of(manifest: Manifest) -> str:
+    return f"{manifest.shard.index}/{manifest.shard.of}" if manifest.shard else "the whole run"
+
+
+def _ended(paths: RunPaths, requested: int, max_attempts: int) -> Ended:
+    """What the files of a run say: scored, failed for good, or worth another attempt."""
+    accounting = Accounting(requested)
+    done = _scored(paths.output, accounting)
+    attempts: dict[RolloutKey, int] = {}
+    for key, (failures, outcome) in _failures(paths.failures).items():
+        if key in done:
+            continue
+        if outcome in WORTH_ANOTHER_ATTEMPT and failures < max_attempts:
+            attempts[key] = failures
+        else:
+            done.add(key)
+            accounting.fail(outcome)
+    return Ended(accounting, frozenset(done), attempts)
+
+
 def _scored(path: Path, accounting: Accounting) -> set[RolloutKey]:
     """Rollouts with a reward; the accounting gets them."""
     done: set[RolloutKey] = set()
-    for row in _recorded(path, "reward"):
+    for row in recorded_rows(path, "reward"):
         key = key_of(row)
         if key not in done:
             done.add(key)
-            accounting.score(_outcome(row), float(row["reward"]), _tokens(row))
+            accounting.score(outcome_of(row), float(row["reward"]), output_tokens_of(row))
     return done
 
 
 def _failures(path: Path) -> dict[RolloutKey, tuple[int, Outcome]]:
     """Per rollout: how many attempts have failed, and how the last one did."""
     found: dict[RolloutKey, tuple[int, Outcome]] = {}
-    for row in _recorded(path, FAILURE_CLASS):
+    for row in recorded_rows(path, FAILURE_CLASS):
         key = key_of(row)
         before, _ = found.get(key, (0, None))
         found[key] = (before + 1, Outcome(row[FAILURE_CLASS]))
     return found
-
-
-def _recorded(path: Path, field_name: str) -> Iterator[dict[str, Any]]:
-    """Rows of one of a run's files. Raises InputDataError for a line that no run wrote."""
-    if not path.exists():
-        return
-    needed = {TASK_INDEX, ROLLOUT_INDEX, field_name}
-    for line in read_jsonl(path):
-        if not isinstance(line.row, dict) or needed - line.row.keys():
-            raise InputDataError(
-                f"{path} line {line.number} is not a row of a run: "
-                + (line.error or f"it needs {', '.join(sorted(needed))}"),
-                hint="give back the file as it was, or start again with --overwrite",
-            )
-        yield line.row
-
-
-def _outcome(row: Mapping[str, Any]) -> Outcome:
-    details = (row.get("response") or {}).get("incomplete_details") or {}
-    cut = details.get("reason") == "max_output_tokens"
-    return Outcome.TRUNCATED if cut else Outcome.SCORED
-
-
-def _tokens(row: Mapping[str, Any]) -> int:
-    usage = (row.get("response") or {}).get("usage") or {}
-    return int(usage.get("output_tokens") or 0)

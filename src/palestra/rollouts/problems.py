@@ -1,10 +1,7 @@
 """Everything wrong with the rows of a file, said in one error."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from palestra.errors import InputDataError
 
@@ -14,31 +11,31 @@ MOST_KINDS = 20
 class RowProblems:
     """Collects what is wrong, line by line, and says it by kind with ranges of lines."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lines: dict[str, list[int]] = {}
+    def __init__(self) -> None:
+        self._files: dict[Path, dict[str, list[int]]] = {}
 
-    def add(self, line: int, what: str) -> None:
-        """Line `line` has the problem `what`."""
-        self._lines.setdefault(what, []).append(line)
+    def add(self, path: Path, line: int, what: str) -> None:
+        """Line `line` of `path` has the problem `what`."""
+        self._files.setdefault(path, {}).setdefault(what, []).append(line)
 
     def __bool__(self) -> bool:
-        return bool(self._lines)
+        return bool(self._files)
 
     def raise_if_any(self, *, hint: str = "") -> None:
         """Raise InputDataError naming every line with its problem; do nothing without any."""
-        if not self._lines:
-            return
-        bad = len({line for lines in self._lines.values() for line in lines})
-        kinds = [
-            f"  {_where(lines)}: {what}" for what, lines in list(self._lines.items())[:MOST_KINDS]
-        ]
-        if len(self._lines) > MOST_KINDS:
-            kinds.append(f"  and {len(self._lines) - MOST_KINDS} other kinds of problems")
-        rows = "row" if bad == 1 else "rows"
-        raise InputDataError(
-            f"{self._path}: {bad} {rows} cannot be used\n" + "\n".join(kinds), hint=hint
-        )
+        if self._files:
+            told = [_describe(path, kinds) for path, kinds in self._files.items()]
+            raise InputDataError("\n".join(told), hint=hint)
+
+
+def _describe(path: Path, kinds: Mapping[str, list[int]]) -> str:
+    """Every line of one file that cannot be used, by kind of problem."""
+    bad = len({line for lines in kinds.values() for line in lines})
+    told = [f"  {_where(lines)}: {what}" for what, lines in list(kinds.items())[:MOST_KINDS]]
+    if len(kinds) > MOST_KINDS:
+        told.append(f"  and {len(kinds) - MOST_KINDS} other kinds of problems")
+    rows = "row" if bad == 1 else "rows"
+    return f"{path}: {bad} {rows} cannot be used\n" + "\n".join(told)
 
 
 def _where(lines: list[int]) -> str:
@@ -54,33 +51,3 @@ def line_ranges(lines: Iterable[int]) -> str:
         else:
             spans.append([line, line])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
-
-
-def field_problems(value: Any, error: ValidationError) -> Iterator[str]:
-    """`<JSON pointer>: <what was expected>` for each field of `value` that was rejected."""
-    found = [
-        (_pointer(value, problem["loc"], missing=problem["type"] == "missing"), problem["msg"])
-        for problem in error.errors(include_url=False, include_input=False)
-    ]
-    for pointer, message in found:
-        # That a list is no text says nothing when something is wrong inside of the list.
-        if not any(other.startswith(pointer + "/") for other, _ in found):
-            yield f"{pointer}: {message}"
-
-
-def _pointer(value: Any, steps: tuple[int | str, ...], *, missing: bool) -> str:
-    """The place in `value`. pydantic's steps also name the types it tried, which are left out."""
-    pointer = ""
-    for number, step in enumerate(steps, start=1):
-        if _leads_on(value, step):
-            value = value[step]
-        elif not (missing and number == len(steps)):
-            continue
-        pointer += f"/{step}"
-    return pointer
-
-
-def _leads_on(value: Any, step: int | str) -> bool:
-    if isinstance(value, Mapping):
-        return step in value
-    return isinstance(value, list) and isinstance(step, int)

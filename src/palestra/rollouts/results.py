@@ -1,6 +1,5 @@
 """How one requested rollout ended, ready to be written down."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,8 @@ from palestra.schema import (
     RolloutKey,
     encode_json,
     fields_of,
+    finite_reward,
+    no_reward,
 )
 
 
@@ -66,29 +67,67 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
 def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
     """The result row of a verify response. Raises VerifierError without a finite reward."""
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
-    reward = fields.get("reward")
-    if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
-        raise VerifierError(
-            f"the verify response has reward {reward!r}, which is no reward",
-            hint="verify must return a finite number as `reward`",
-        )
+    reward = reward_in(fields)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     identity = {TASK_INDEX: key.task, ROLLOUT_INDEX: key.rollout, AGENT_REF: row[AGENT_REF]}
+    line = line_of({**fields, "reward": reward, **identity})
+    response = fields.get("response")
+    return Scored(
+        key=key,
+        outcome=Outcome.TRUNCATED if _truncated(response) else Outcome.SCORED,
+        reward=reward,
+        line=line,
+        output_tokens=_output_tokens(response),
+    )
+
+
+def reward_in(fields: Mapping[str, Any]) -> float:
+    """The reward of a verify response. Raises VerifierError without a finite one."""
+    reward = finite_reward(fields.get("reward"))
+    if reward is None:
+        raise VerifierError(
+            f"the verify response has reward {no_reward(fields.get('reward'))}",
+            hint="verify must return a finite number as `reward`",
+        )
+    return reward
+
+
+def line_of(fields: Mapping[str, Any]) -> bytes:
+    """A result row as JSON. Raises VerifierError when the verifier reported what is none."""
     try:
-        line = encode_json({**fields, "reward": float(reward), **identity})
+        return encode_json(fields)
     except (TypeError, ValueError) as error:
         raise VerifierError(
             f"the verify response cannot be written as JSON: {error}",
             hint="report plain numbers, texts, lists and objects",
         ) from error
-    response = fields.get("response")
-    return Scored(
-        key=key,
-        outcome=Outcome.TRUNCATED if _truncated(response) else Outcome.SCORED,
-        reward=float(reward),
-        line=line,
-        output_tokens=_output_tokens(response),
-    )
+
+
+def outcome_of(error: CallError) -> Outcome:
+    """The class of a rollout that this failure ended."""
+    return _OUTCOME_OF[error.kind]
+
+
+def described(error: CallError) -> dict[str, Any]:
+    """A failure as the failures file tells it: class, layer, message, hint, evidence."""
+    evidence = error.evidence
+    told: dict[str, Any] = {
+        FAILURE_CLASS: outcome_of(error).value,
+        FAILURE_LAYER: error.layer.value,
+        "message": error.message,
+        "hint": error.hint,
+        "hops": [
+            {"server": hop.server, "url": hop.url, "status": hop.status, "body": hop.body}
+            for hop in evidence.hops
+        ],
+    }
+    if evidence.problems:
+        told["problems"] = [
+            {"pointer": p.pointer, "expected": p.expected} for p in evidence.problems
+        ]
+    if evidence.traceback:
+        told["traceback"] = evidence.traceback
+    return told
 
 
 def failed(
@@ -101,36 +140,23 @@ def failed(
     elapsed_s: float,
 ) -> Failed:
     """The failures-file row of one attempt. `started_at`: seconds since the epoch."""
-    outcome = _OUTCOME_OF[error.kind]
-    layer = error.layer
+    outcome = outcome_of(error)
     retriable = error.retriable and outcome in WORTH_ANOTHER_ATTEMPT
     terminal = not retriable or attempt >= max_attempts
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
-    evidence = error.evidence
-    described: dict[str, Any] = {
-        TASK_INDEX: key.task,
-        ROLLOUT_INDEX: key.rollout,
-        AGENT_REF: row[AGENT_REF],
-        "attempt": attempt,
-        FAILURE_CLASS: outcome.value,
-        FAILURE_LAYER: layer.value,
-        FAILURE_TERMINAL: terminal,
-        "message": error.message,
-        "hint": error.hint,
-        "hops": [
-            {"server": hop.server, "url": hop.url, "status": hop.status, "body": hop.body}
-            for hop in evidence.hops
-        ],
-        "started_at": started_at,
-        "elapsed_s": round(elapsed_s, 3),
-    }
-    if evidence.problems:
-        described["problems"] = [
-            {"pointer": p.pointer, "expected": p.expected} for p in evidence.problems
-        ]
-    if evidence.traceback:
-        described["traceback"] = evidence.traceback
-    return Failed(key, outcome, layer, error.message, encode_json(described), terminal)
+    line = encode_json(
+        {
+            TASK_INDEX: key.task,
+            ROLLOUT_INDEX: key.rollout,
+            AGENT_REF: row[AGENT_REF],
+            "attempt": attempt,
+            FAILURE_TERMINAL: terminal,
+            **described(error),
+            "started_at": started_at,
+            "elapsed_s": round(elapsed_s, 3),
+        }
+    )
+    return Failed(key, outcome, error.layer, error.message, line, terminal)
 
 
 def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:

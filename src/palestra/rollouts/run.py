@@ -1,18 +1,26 @@
 """One collection from start to finish."""
 
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.errors import CallError, PalestraError
+from palestra.errors import CallError, InputDataError, PalestraError
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.admission import Admission
 from palestra.rollouts.aggregate import aggregate
-from palestra.rollouts.collect import Collector, Limits, Progress
+from palestra.rollouts.collect import Collector, Limits
+from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.journal import Journal, JournalFailed
+from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard
-from palestra.rollouts.settings import CollectSettings
+from palestra.rollouts.progress import Observer, Progress
+from palestra.rollouts.settings import AUTO, CollectSettings
 from palestra.transport import ServerClient
+
+RUN_ID_DIGITS = 12
+"""Of the manifest's digest: enough to tell the runs that one fleet serves from each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +43,36 @@ async def run(
     client: ServerClient,
     *,
     on_start: Callable[[Progress], None] | None = None,
+    observers: Sequence[Observer] = (),
+    most: int | None = None,
 ) -> Collected:
-    """Run what remains of `prepared`, account for it, and aggregate.
+    """Run what remains of `prepared`, which has begun; account for it, and aggregate.
+
+    `most`: what a bound that is decided on the way must not exceed.
 
     Raises what ended the collection early (a rejected key, a full disk, a dead server); what
     was recorded until then stays and can be resumed. Nothing recorded leaves no files.
     """
     accounting = prepared.accounting
     limits = Limits(
-        in_flight=settings.num_samples_in_parallel,
+        in_flight=settings.bound,
         rollout_timeout_s=settings.rollout_timeout,
         max_attempts=settings.max_attempts,
         attempt_pause_s=settings.attempt_pause_s,
     )
     try:
         with Journal(prepared.paths) as journal:
-            collector = Collector(client, journal, accounting, limits=limits)
+            _confirm(prepared)
+            collector = Collector(
+                client,
+                journal,
+                accounting,
+                limits=limits,
+                # The same for all sessions and shards of one run.
+                run_id=prepared.manifest.digest[:RUN_ID_DIGITS],
+                observers=observers,
+                admission=_admission(prepared, settings, client, most),
+            )
             if on_start is not None:
                 on_start(collector.progress)
             await collector.collect(
@@ -65,14 +87,29 @@ async def run(
     problem = ""
     if not settings.disable_aggregation and accounting.scored:
         try:
+            # A server that hangs has cost its rollouts their deadline; it must not cost more here.
             metrics = await aggregate(
-                client, prepared.paths.output, prepared.paths.aggregate_metrics
+                client,
+                prepared.paths.output,
+                prepared.paths.aggregate_metrics,
+                timeout_s=settings.rollout_timeout,
             )
         except CallError as error:
-            problem = error.message
+            problem = client.mask(error.message)
         except TimeoutError:
-            problem = "the environment did not answer in time"
+            problem = f"the environment did not answer within {settings.rollout_timeout:g} s"
     return Collected(accounting, tuple(metrics), problem)
+
+
+def _admission(
+    prepared: PreparedRun, settings: CollectSettings, client: ServerClient, most: int | None
+) -> Admission | None:
+    if settings.num_samples_in_parallel != AUTO:
+        return None
+    limit = ConcurrencyLimit(
+        min(prepared.remaining, most or prepared.remaining), now=time.monotonic()
+    )
+    return Admission(limit, client.retries)
 
 
 def first_cause(error: BaseException) -> BaseException:
@@ -82,6 +119,15 @@ def first_cause(error: BaseException) -> BaseException:
     leaves = [first_cause(inner) for inner in error.exceptions]
     ours = [leaf for leaf in leaves if isinstance(leaf, PalestraError)]
     return (ours or leaves)[0]
+
+
+def _confirm(prepared: PreparedRun) -> None:
+    """Now that the journal is ours: is it still of the run that was prepared?"""
+    if read_manifest(prepared.paths.manifest).digest != prepared.manifest.digest:
+        raise InputDataError(
+            f"another collection has begun at {prepared.paths.output} in the meantime",
+            hint="choose another output, or wait for that one",
+        )
 
 
 def _leave_resumable(prepared: PreparedRun) -> None:

@@ -3,23 +3,70 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, Self
+
+from palestra.profiling import ProfilePaths
+
+AUTO: Final = "auto"
+"""A bound on rollouts in flight that follows how the endpoint copes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of `of` jobs that share a run; `index` counts from 0."""
+
+    index: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`0/4` is the first of four. Raises ValueError saying what is wrong."""
+        index, slash, of = text.partition("/")
+        if not (slash and index.isdecimal() and of.isdecimal()):
+            raise ValueError(f"{text!r} is no shard: the first of four is 0/4")
+        shard = cls(int(index), int(of))
+        if shard.index >= shard.of:
+            last = f"the last of {of} is {shard.of - 1}/{of}" if shard.of else "there are none of 0"
+            raise ValueError(f"{text!r} is no shard: they count from 0, and {last}")
+        return shard
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.of}"
+
+    def share(self, count: int) -> slice:
+        """The positions of `count` things that are this shard's: contiguous, sizes within one."""
+        return slice(count * self.index // self.of, count * (self.index + 1) // self.of)
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file of tasks. `agent`: for rows that name none; each row is taken `repeats` times.
+
+    `start` and `end` are row numbers from 0, the end excluded.
+    """
+
+    path: Path
+    agent: str | None = None
+    repeats: int = 1
+    start: int = 0
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CollectSettings:
     """Settings of one collection; times in seconds.
 
-    `limit`: None takes every row, 0 takes none. `num_samples_in_parallel`: None means no bound.
+    `limit`: the first so many rows of the input; None takes every row, 0 takes none.
+    `num_samples_in_parallel`: None means no bound, "auto" one that follows the latency.
     """
 
-    input_jsonl_fpath: Path
+    inputs: tuple[InputFile, ...]
     output_jsonl_fpath: Path
     agent_name: str | None = None
     limit: int | None = None
     num_repeats: int = 1
     num_repeats_add_seed: bool = False
-    num_samples_in_parallel: int | None = None
+    num_samples_in_parallel: int | Literal["auto"] | None = None
     responses_create_params: Mapping[str, Any] = field(default_factory=dict)
     prompt_config: Path | None = None
     resume_from_cache: bool = False
@@ -29,6 +76,16 @@ class CollectSettings:
     max_attempts: int = 3
     attempt_pause_s: float = 1.0
     overwrite: bool = False
+    on_stale: Literal["error", "restart"] = "error"
+    """What to do when a run to be continued was made from something else: refuse, or move it
+    aside and start afresh."""
+    shard: Shard | None = None
+
+    @property
+    def bound(self) -> int | None:
+        """The fixed bound on rollouts in flight, when there is one."""
+        parallel = self.num_samples_in_parallel
+        return parallel if isinstance(parallel, int) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +108,11 @@ class RunPaths:
         return self._beside("_materialized_inputs.jsonl.new")
 
     @property
+    def new_manifest(self) -> Path:
+        """A manifest that is not in place yet."""
+        return self._beside("_manifest.json.new")
+
+    @property
     def failures(self) -> Path:
         """One row per failed attempt."""
         return self._beside("_failures.jsonl")
@@ -64,6 +126,11 @@ class RunPaths:
     def aggregate_metrics(self) -> Path:
         """Metrics per agent, as the environments report them."""
         return self._beside("_aggregate_metrics.json")
+
+    def derived(self) -> tuple[Path, ...]:
+        """What `profile` makes of a run; stale as soon as the run is another one."""
+        made = ProfilePaths.for_rollouts(self.output)
+        return (made.reward_profiling, made.agent_metrics)
 
     def all(self) -> tuple[Path, ...]:
         """Every file that a run writes."""

@@ -36,8 +36,16 @@ from palestra.schema.items import (
     UnknownPart,
     WireModel,
 )
+from palestra.schema.judging import (
+    JUDGE_EVALUATIONS,
+    JUDGE_REPLAY,
+    JudgeReplay,
+    plain_input,
+)
 from palestra.schema.outcomes import Outcome
+from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
+    TRANSFORMS,
     AggregateMetrics,
     AggregateMetricsRequest,
     RunRequest,
@@ -60,6 +68,7 @@ from palestra.schema.responses import (
     cached_tokens,
     reasoning_tokens,
 )
+from palestra.schema.rewards import finite_reward, no_reward
 from palestra.schema.rows import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -81,8 +90,11 @@ __all__ = [
     "FAILURE_CLASS",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
+    "JUDGE_EVALUATIONS",
+    "JUDGE_REPLAY",
     "ROLLOUT_INDEX",
     "TASK_INDEX",
+    "TRANSFORMS",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "ChatChoice",
@@ -100,6 +112,7 @@ __all__ = [
     "InputText",
     "InputTokensDetails",
     "Item",
+    "JudgeReplay",
     "Line",
     "Message",
     "Outcome",
@@ -109,6 +122,7 @@ __all__ = [
     "OutputTokensDetails",
     "Reasoning",
     "Refusal",
+    "RejectedField",
     "Response",
     "ResponseCreateParams",
     "RolloutKey",
@@ -134,10 +148,16 @@ __all__ = [
     "decode_completion",
     "encode_json",
     "fields_of",
+    "finite_reward",
     "key_of",
     "maker",
+    "no_reward",
+    "plain_input",
     "read_jsonl",
     "reasoning_tokens",
+    "rejected_fields",
+    "rejection_text",
     "set_fields",
     "to_plain",
+    "why_unreadable",
 ]

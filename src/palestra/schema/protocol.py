@@ -12,6 +12,9 @@ from pydantic import Field
 from palestra.schema.items import WireModel
 from palestra.schema.responses import Response, ResponseCreateParams
 
+TRANSFORMS = "x-palestra-transforms"
+"""Stands, as true, in a published JSON Schema where the server takes more than it says."""
+
 
 class RunRequest(WireModel):
     """`POST /run` of an agent: one task row."""

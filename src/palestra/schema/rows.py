@@ -35,6 +35,8 @@ class Line:
     error: str = ""
     torn: bool = False
     """The last line, cut off before its line break: what a kill leaves behind."""
+    ended: bool = True
+    """Whether it has its line break; a journal's row without one was never acknowledged."""
 
 
 def read_jsonl(path: Path) -> Iterator[Line]:
@@ -46,10 +48,11 @@ def read_jsonl(path: Path) -> Iterator[Line]:
         for number, raw in enumerate(file, start=1):
             if not raw.strip():
                 continue
+            ended = raw.endswith(b"\n")
             try:
-                yield Line(number, orjson.loads(raw))
+                yield Line(number, orjson.loads(raw), ended=ended)
             except orjson.JSONDecodeError as error:
-                yield Line(number, None, str(error), torn=not raw.endswith(b"\n"))
+                yield Line(number, None, str(error), torn=not ended, ended=ended)
 
 
 def key_of(row: dict[str, Any]) -> RolloutKey:

@@ -5,24 +5,28 @@ A server is an object with typed async methods and an ASGI app over them; where 
 """
 
 from palestra.serving.agent import Agent, AgentConfig, ServerReference
-from palestra.serving.attach import AttachedFleet, ForeignFleet, HeadAddress, NoFleet, attach
+from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
+from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.loading import load_environment, load_module, load_server_class
-from palestra.serving.model_server import ModelServer, ModelServerConfig
-from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
+from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
+from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
-from palestra.serving.sockets import raise_descriptor_limit
+from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
+from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
+    "CHECK_PATH",
     "EMBEDDED",
+    "LOOPBACK",
     "PROCESS",
     "REMOTE",
     "SESSION_ID_KEY",
@@ -34,11 +38,14 @@ __all__ = [
     "ForeignFleet",
     "FunctionServer",
     "HeadAddress",
+    "Lag",
+    "LagLog",
     "ModelServer",
     "ModelServerConfig",
     "NoFleet",
     "ResourcesServer",
     "ResourcesServerConfig",
+    "ReverifyMode",
     "RunningInstance",
     "Server",
     "ServerConfig",
@@ -46,6 +53,7 @@ __all__ = [
     "ServerStatus",
     "Session",
     "State",
+    "Watchdog",
     "attach",
     "check_head_port",
     "environment",
@@ -61,4 +69,5 @@ __all__ = [
     "summary_line",
     "tool",
     "tool_schema",
+    "watchdog_threshold_s",
 ]

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 
 from palestra.errors import ConfigError, DeadlineExceeded, InfraError, RunFailed
-from palestra.serving.head import DEFAULT_PORT
+from palestra.serving.head_address import HeadAddress
 from palestra.serving.runfile import RunFile, live_run_files, read_run_file
-from palestra.serving.sockets import LOOPBACK, http_url
+from palestra.serving.sockets import LOOPBACK, same_host
 from palestra.transport import HttpRequest, HttpTransport, Target
 
 HEAD_TIMEOUT_S = 5.0
@@ -21,26 +21,6 @@ class NoFleet(RunFailed):
 
 class ForeignFleet(ConfigError):
     """Something answers at the head's address, and it is not the fleet that was started here."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeadAddress:
-    """Where a command looks for its fleet. Port 0 means: the only one that runs here."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def from_tree(cls, tree: Mapping[str, Any]) -> "HeadAddress":
-        """As `head_server.host` and `head_server.port` say."""
-        settings = tree.get("head_server") or {}
-        host = str(settings.get("host") or tree.get("default_host") or "127.0.0.1")
-        return cls(host, int(settings.get("port", DEFAULT_PORT)))
-
-    @property
-    def url(self) -> str:
-        """`http://host:port`."""
-        return http_url(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +57,7 @@ async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
         )
     if run is None:
         # The fleet may have come up between looking for its file and asking its head.
-        run = read_run_file(address.port)
+        run = _run_file(address)
     if run is None and address.host in LOOPBACK:
         raise ForeignFleet(
             f"the fleet at {address.url} belongs to another user or run directory",
@@ -98,7 +78,7 @@ async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
 
 def _locate(address: HeadAddress) -> tuple[HeadAddress, RunFile | None]:
     if address.port != 0:
-        return address, read_run_file(address.port)
+        return address, _run_file(address)
     live = live_run_files()
     if not live:
         raise NoFleet("no fleet of yours is running", hint="start one with `palestra run`")
@@ -108,18 +88,31 @@ def _locate(address: HeadAddress) -> tuple[HeadAddress, RunFile | None]:
             f"several fleets are running; their head ports: {listed}",
             hint="say which one: ++head_server.port=<port>",
         )
-    return HeadAddress(live[0].host, live[0].port), live[0]
+    return HeadAddress(live[0].host, live[0].port, address.token), live[0]
+
+
+def _run_file(address: HeadAddress) -> RunFile | None:
+    """What was written here about a fleet at `address`; the same port elsewhere is another one."""
+    run = read_run_file(address.port)
+    return run if run is not None and same_host(run.host, address.host) else None
 
 
 async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
+    headers = {"authorization": f"Bearer {address.token}"} if address.token else {}
     try:
-        reply = await http.send(HttpRequest("GET", address.url + path, timeout_s=HEAD_TIMEOUT_S))
+        request = HttpRequest("GET", address.url + path, headers, timeout_s=HEAD_TIMEOUT_S)
+        reply = await http.send(request)
     except (InfraError, DeadlineExceeded) as error:
         raise NoFleet(
             f"no fleet answers at {address.url} ({error.message})",
             hint="start one with `palestra run` (or ng_run), or give config_paths to run the "
             "servers inside this command",
         ) from error
+    if reply.status == 401:
+        raise ConfigError(
+            f"the fleet at {address.url} asks for its token",
+            hint="give every command the same ++fleet_token",
+        )
     try:
         return orjson.loads(reply.body)
     except orjson.JSONDecodeError:

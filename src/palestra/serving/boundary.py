@@ -8,16 +8,30 @@ import asyncio
 import hmac
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, final
 
 from itsdangerous import BadSignature, Signer
 
-from palestra.errors import CallError, DeadlineExceeded, WrongSetting, status_for, to_body
+from palestra.errors import (
+    CallError,
+    DeadlineExceeded,
+    InfraError,
+    WrongSetting,
+    add_row,
+    mask_error,
+    status_for,
+    to_body,
+)
 from palestra.schema import encode_json
+from palestra.serving.authors_errors import ESCAPES, stops_this_task
+from palestra.serving.caller import Caller, Message, Receive
+from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SESSION_ID_KEY
 from palestra.transport import (
+    IN_PROCESS_CLIENT,
     SESSION_SCOPE_KEY,
     Activity,
     ASGIApp,
@@ -26,19 +40,26 @@ from palestra.transport import (
     context_from_headers,
     current_call,
     new_id,
+    parse_set_cookies,
 )
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+_STOPGAPS = frozenset({413, 500})
+"""Statuses that the framework answers in plain text, before or after an exception."""
 
 
 @final
 class SessionCookie:
-    """The signed cookie that carries a session: `{ClassName}___{instance}`."""
+    """The signed cookie that carries a session: `{ClassName}___{instance}`.
 
-    def __init__(self, name: str, secret: str) -> None:
+    `worker`: name and value of the cookie by which callers find the process that holds it, when
+    there are several.
+    """
+
+    def __init__(self, name: str, secret: str, *, worker: tuple[str, str] | None = None) -> None:
         self.name = name
+        self.worker = worker
         self._signer = Signer(secret, salt=name)
 
     def read(self, cookie_header: str) -> dict[str, Any] | None:
@@ -54,6 +75,13 @@ class SessionCookie:
             return None
         return held if isinstance(held, dict) else None
 
+    def strayed(self, cookie_header: str) -> str:
+        """The number of the worker that holds the session, when that is not this one."""
+        if self.worker is None or self.worker[0] not in cookie_header:
+            return ""
+        given = parse_set_cookies(cookie_header.split(";")).get(self.worker[0], "")
+        return given if given != self.worker[1] else ""
+
     def write(self, held: dict[str, Any]) -> str:
         """A Set-Cookie header's value."""
         signed = self._signer.sign(b64encode(json.dumps(held).encode())).decode()
@@ -62,21 +90,29 @@ class SessionCookie:
 
 @final
 class Boundary:
-    """Wraps an app: whatever leaves it is an answer or an error envelope, never a traceback."""
+    """Wraps an app: whatever leaves it is an answer or an error envelope, never a traceback.
+
+    Outside of the app's own error handling: what that answers to an exception that came through
+    is held back, and the envelope sent instead. Without a `cookie` there are no sessions.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
         server: str,
-        cookie: SessionCookie,
-        on_error: Callable[[str, Exception], CallError],
+        refusals: Refusals,
+        on_error: Callable[[str, BaseException], CallError],
+        mask: Callable[[str], str] = str,
+        cookie: SessionCookie | None = None,
         token: str = "",
     ) -> None:
         self._app = app
         self._server = server
+        self._refusals = refusals
         self._cookie = cookie
         self._on_error = on_error
+        self._mask = mask
         self._token = token
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -89,26 +125,54 @@ class Boundary:
         if not self._allowed(headers, scope):
             await _answer(send, 401, to_body(_token_missing(self._server)))
             return
-        send, started = self._with_session(scope, headers, send)
+        if stray := self._cookie is not None and self._cookie.strayed(headers.get("cookie", "")):
+            await _answer(send, 500, to_body(_strayed(self._server, stray)))
+            return
+        answer = Answer(send, self._session(scope, headers))
         context = _context(headers)
         limit = asyncio.timeout(context.remaining_s())
+        if scope.get("client") != IN_PROCESS_CLIENT:
+            answer.caller = Caller(receive, limit, has_body=_has_body(headers))
+            receive = answer.caller.receive
+        failure = await self._failure(scope, receive, answer, context, limit)
+        if failure is not None and not answer.started:
+            add_row(failure, context.row)
+            mask_error(failure, self._mask)
+            await _answer(answer.pass_on, status_for(failure), to_body(failure))
+
+    async def _failure(
+        self,
+        scope: Message,
+        receive: Receive,
+        answer: "Answer",
+        context: CallContext,
+        limit: asyncio.Timeout,
+    ) -> CallError | None:
+        """Let the app answer; how it failed to, unless nobody is there to be told."""
+        caller = answer.caller
         try:
             with calling(context):
                 async with limit:
-                    await self._app(scope, receive, send)
+                    await self._app(scope, receive, answer.send)
+                    await self._release(scope, answer)
         except CallError as error:
-            failure = error
-        except Exception as error:
+            return self._on_error(scope["path"], error)
+        except ESCAPES as error:
+            if stops_this_task(error):
+                if caller is None or not caller.insisted:
+                    raise
+                _uncancel()
+                return None
+            if caller is not None and caller.gone:
+                return None
+            if limit.expired():
+                return _timed_out(self._server, scope["path"], context)
             # An author's own TimeoutError is a bug of theirs, not our deadline.
-            failure = (
-                _timed_out(self._server, scope["path"], context)
-                if limit.expired()
-                else self._on_error(scope["path"], error)
-            )
-        else:
-            return
-        if not started():
-            await _answer(send, status_for(failure), to_body(failure))
+            return self._on_error(scope["path"], error)
+        finally:
+            if caller is not None:
+                caller.close()
+        return None
 
     def _allowed(self, headers: dict[str, str], scope: Message) -> bool:
         if not self._token or SESSION_SCOPE_KEY in scope:
@@ -116,30 +180,109 @@ class Boundary:
         given = headers.get("authorization", "").encode("latin-1")
         return hmac.compare_digest(given, f"Bearer {self._token}".encode())
 
-    def _with_session(
-        self, scope: Message, headers: dict[str, str], send: Send
-    ) -> tuple[Send, Callable[[], bool]]:
-        """Put the session into the scope, and its cookie on the answer when it is new."""
+    def _session(self, scope: Message, headers: dict[str, str]) -> "_OpenSession | None":
+        """Put the session into the scope."""
+        if self._cookie is None:
+            return None
         given = scope.get(SESSION_SCOPE_KEY)
-        held = self._cookie.read(headers.get("cookie", ""))
+        cookies = headers.get("cookie", "")
+        held = self._cookie.read(cookies)
         if given and (held is None or held.get(SESSION_ID_KEY) != given):
             held = {SESSION_ID_KEY: given}
         session: dict[str, Any] = held or {}
         session.setdefault(SESSION_ID_KEY, new_id())
         scope["session"] = session
-        before = None if held is None else dict(session)
-        begun = False
+        return _OpenSession(self._cookie, session, None if held is None else dict(session))
 
-        async def send_with_cookie(message: Message) -> None:
-            nonlocal begun
-            if message["type"] == "http.response.start":
-                begun = True
-                if session != before:
-                    cookie = self._cookie.write(session).encode("latin-1")
-                    message["headers"] = [*message.get("headers", ()), (b"set-cookie", cookie)]
-            await send(message)
+    async def _release(self, scope: Message, answer: "Answer") -> None:
+        """Send what was held back, now that no exception came: a body limit as an envelope."""
+        held = answer.held
+        if not held:
+            return
+        if held[0]["status"] != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            for message in held:
+                await answer.pass_on(message)
+            return
+        detail = b"".join(message.get("body", b"") for message in held).decode()
+        body = self._refusals.body(scope["method"], scope["path"], held[0]["status"], detail)
+        await _answer(answer.pass_on, held[0]["status"], body)
 
-        return send_with_cookie, lambda: begun
+
+@final
+class _OpenSession:
+    """The session of one request, and what it was when the request came."""
+
+    __slots__ = ("_before", "_cookie", "_session")
+
+    def __init__(
+        self, cookie: SessionCookie, session: dict[str, Any], before: dict[str, Any] | None
+    ) -> None:
+        self._cookie = cookie
+        self._session = session
+        self._before = before
+
+    def cookies(self) -> list[tuple[bytes, bytes]]:
+        """Headers that give the caller what has changed."""
+        if self._session == self._before:
+            return []
+        worker = self._cookie.worker
+        beside = [] if worker is None else [f"{worker[0]}={worker[1]}; path=/; samesite=lax"]
+        return [
+            (b"set-cookie", cookie.encode("latin-1"))
+            for cookie in (self._cookie.write(self._session), *beside)
+        ]
+
+
+@final
+class Answer:
+    """The way of one answer to its caller: adds the session's cookie, and holds back what the
+    framework itself writes in plain text about exceptions and limits.
+    """
+
+    __slots__ = ("_send", "_session", "caller", "held", "started")
+
+    def __init__(self, send: Send, session: _OpenSession | None) -> None:
+        self._send = send
+        self._session = session
+        self.held: list[Message] = []
+        self.started = False
+        """Whether anything has reached the caller."""
+        self.caller: Caller | None = None
+        """None for one in this process, who cancels us directly."""
+
+    async def send(self, message: Message) -> None:
+        """What the app sends."""
+        if self.held or (message["type"] == "http.response.start" and _is_stopgap(message)):
+            self.held.append(message)
+        else:
+            await self.pass_on(message)
+
+    async def pass_on(self, message: Message) -> None:
+        """Send for certain."""
+        if message["type"] == "http.response.start":
+            self.started = True
+            if self._session is not None and (cookies := self._session.cookies()):
+                message["headers"] = [*message.get("headers", ()), *cookies]
+        elif self.caller is not None and not message.get("more_body"):
+            self.caller.done = True
+        await self._send(message)
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
+
+
+def _is_stopgap(start: Message) -> bool:
+    if start["status"] not in _STOPGAPS:
+        return False
+    kinds = [value for name, value in start.get("headers", ()) if name.lower() == b"content-type"]
+    return kinds == [] or kinds[0].startswith(b"text/plain")
+
+
+def _has_body(headers: dict[str, str]) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _context(headers: dict[str, str]) -> CallContext:
@@ -148,12 +291,21 @@ def _context(headers: dict[str, str]) -> CallContext:
     own = current_call()
     if own.row is not None:
         return own
-    return CallContext(row=context.row, deadline=context.deadline, activity=Activity())
+    return CallContext(
+        row=context.row, deadline=context.deadline, activity=Activity("its own code")
+    )
 
 
 def _token_missing(server: str) -> WrongSetting:
     return WrongSetting(
         f"{server} asks for its fleet's token", hint="give every command the same ++fleet_token"
+    )
+
+
+def _strayed(server: str, worker: str) -> InfraError:
+    return InfraError(
+        f"the session of this request lives in worker {worker} of {server}, and this is another",
+        hint="call the server through server_client, which finds the worker by its cookie",
     )
 
 

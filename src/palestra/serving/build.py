@@ -1,8 +1,9 @@
 """From an instance's configuration to a server object."""
 
+import os
 from typing import Any
 
-from palestra.config import InstanceConfig, settings_from
+from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError
 from palestra.serving.loading import load_server_class
 from palestra.serving.server import Server
@@ -32,6 +33,7 @@ def server_client(
         http or http_transport(tree),
         debug=bool(tree.get(GLOBAL_DEBUG, False)),
         token=token,
+        mask=Redactor(secrets_in(tree, os.environ)),
     )
 
 

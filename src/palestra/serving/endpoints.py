@@ -7,7 +7,7 @@ HTTP `Request` itself. A method that wants the request is only reachable through
 import inspect
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal, final, get_type_hints
 
@@ -21,9 +21,10 @@ from palestra.errors import (
     Evidence,
     FieldProblem,
     RowError,
-    excerpt,
 )
-from palestra.schema import encode_json, fields_of
+from palestra.schema import RejectedField, encode_json, fields_of, rejected_fields, rejection_text
+from palestra.serving.authors_errors import ESCAPES, error_text, stops_this_task
+from palestra.serving.published import published_schema
 from palestra.serving.sessions import SESSION_ID_KEY, Session, SessionStore
 from palestra.serving.tools import arguments_model
 
@@ -32,24 +33,12 @@ logger = logging.getLogger("palestra.serving")
 JSON_TYPE = "application/json"
 
 
-def field_problems(error: ValidationError) -> tuple[FieldProblem, ...]:
-    """Every field a request model rejected, as JSON pointers."""
-    return tuple(
-        FieldProblem(
-            "/" + "/".join(str(part) for part in problem["loc"]),
-            f"{problem['msg']}, got {excerpt(repr(problem.get('input')))[:120]}",
-        )
-        for problem in error.errors(include_url=False, include_context=False)
-    )
-
-
-def row_error(server: str, path: str, error: ValidationError) -> RowError:
+def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowError:
     """The 422 of a body that does not fit, naming every offending field."""
-    problems = field_problems(error)
-    listed = "; ".join(f"{p.pointer}: {p.expected}" for p in problems[:5])
-    more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
+    problems = tuple(FieldProblem(field.pointer, field.sentence) for field in fields)
     return RowError(
-        f"{server}{path} rejects the body: {listed}{more}", evidence=Evidence(problems=problems)
+        f"{server}{path} rejects the body: {rejection_text(fields)}",
+        evidence=Evidence(problems=problems),
     )
 
 
@@ -67,7 +56,7 @@ class Endpoint:
     """One method of one server.
 
     `on_error` turns an exception of the method into the right `CallError` for this kind of
-    server; a `CallError` raised inside passes through unchanged. `check` looks at every result
+    server, one that came from a call it made included. `check` looks at every result
     and raises when it must not leave.
     """
 
@@ -94,7 +83,7 @@ class Endpoint:
         path: str,
         server: str,
         sessions: SessionStore,
-        on_error: Callable[[str, Exception], CallError],
+        on_error: Callable[[str, BaseException], CallError],
         body: Literal["model", "arguments"] = "model",
         ends_session: bool = False,
         check: Callable[[Any], None] | None = None,
@@ -132,6 +121,11 @@ class Endpoint:
         """Whether the method takes the HTTP request, which only the app has."""
         return bool(self._request_name)
 
+    @property
+    def wants_session(self) -> bool:
+        """Whether the method can reach what the rollout keeps: by its session, or its request."""
+        return bool(self._session_name or self._request_name)
+
     def _take_body(self, name: str, kind: Any) -> None:
         if self._body_name:
             raise TypeError(
@@ -144,7 +138,7 @@ class Endpoint:
 
     def body_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the body, or None when the method takes none."""
-        return None if self._body_model is None else self._body_model.model_json_schema()
+        return None if self._body_model is None else published_schema(self._body_model)
 
     def invoke(self, body: Any, /, *, session_id: str) -> Coroutine[Any, Any, Any]:
         """Run the method. Raises `RowError` for a body that does not fit, else `CallError`."""
@@ -162,14 +156,17 @@ class Endpoint:
             result = self._begin(parsed, session_id)
             if self._is_async or isinstance(result, Awaitable):
                 result = await result
-        except CallError:
+        except CallError as error:
             # A call that the tool made failed: that is no answer of the tool.
-            raise
-        except Exception as error:
+            raise self._on_error(self.path, error) from error.__cause__
+        except ESCAPES as error:
+            if stops_this_task(error):
+                raise
             self._on_error(self.path, error)
-            return tool_error(f"{type(error).__name__}: {error}")
+            return tool_error(error_text(error))
         if isinstance(result, str):
-            return result
+            # Half a surrogate pair (a file name, a cut emoji) can be neither sent nor stored.
+            return result if result.isascii() else result.encode("utf-8", "replace").decode()
         try:
             return encode_json(result).decode()
         except TypeError as error:
@@ -182,20 +179,24 @@ class Endpoint:
         try:
             if isinstance(body, BaseModel):
                 # Its fields are objects already; only the shell differs. What nobody set is
-                # not sent, here as over HTTP.
-                body = {name: getattr(body, name) for name in body.model_fields_set}
+                # not sent, here as over HTTP, and the order is that of the fields.
+                given = body.model_fields_set
+                held = {**body.__dict__, **(body.model_extra or {})}
+                body = {name: value for name, value in held.items() if name in given}
             return model.model_validate(body)
         except ValidationError as error:
-            raise row_error(self.server, self.path, error) from None
+            raise row_error(self.server, self.path, rejected_fields(body, error)) from None
 
     async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         try:
             result = self._begin(body, session_id, request)
             if self._is_async or isinstance(result, Awaitable):
                 result = await result
-        except CallError:
-            raise
-        except Exception as error:
+        except CallError as error:
+            raise self._on_error(self.path, error) from error.__cause__
+        except ESCAPES as error:
+            if stops_this_task(error):
+                raise
             raise self._on_error(self.path, error) from error
         finally:
             if self.ends_session:
@@ -241,8 +242,6 @@ def tool_error(message: str) -> str:
     return encode_json({"error": message}).decode()
 
 
-def log_own_error(server: str, path: str, error: Exception) -> None:
+def log_own_error(server: str, path: str, error: BaseException) -> None:
     """Say once, with the author's frames, that a method raised."""
-    logger.error(
-        "%s%s raised %s: %s\n%s", server, path, type(error).__name__, error, own_frames(error)
-    )
+    logger.error("%s%s raised %s\n%s", server, path, error_text(error), own_frames(error))

@@ -21,6 +21,7 @@ from palestra.errors import ConfigError, DeadlineExceeded, InfraError, PalestraE
 from palestra.serving.build import build_server, server_client
 from palestra.serving.child import Child
 from palestra.serving.endpoints import own_frames
+from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder
@@ -32,6 +33,7 @@ from palestra.serving.sockets import (
     listen,
     listen_in_range,
     raise_descriptor_limit,
+    reachable_host,
 )
 from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
 from palestra.transport import HttpRequest, Target, new_id
@@ -186,18 +188,18 @@ class Fleet:
         tree = self.config.tree
         explicit = {i.port for i in self.config.instances.values() if i.port is not None}
         disallowed = set(tree.get("disallowed_ports") or ())
-        head = (tree.get("head_server") or {}).get("port", 11000)
         return listen_in_range(
             host,
             int(tree.get("port_range_low") or 10001),
             int(tree.get("port_range_high") or 20000),
-            explicit | disallowed | {head},
+            explicit | disallowed | {HeadAddress.from_tree(tree).port},
         )
 
     def _announce(
         self, instance: InstanceConfig, placement: str, sockets: Sequence[socket.socket]
     ) -> None:
-        urls = tuple(http_url(instance.host, sock.getsockname()[1]) for sock in sockets)
+        host = reachable_host(instance.host)
+        urls = tuple(http_url(host, sock.getsockname()[1]) for sock in sockets)
         if placement == REMOTE:
             if instance.port is None:
                 raise ConfigError(f"{instance.name} is remote: its `host` and `port` are needed")
@@ -261,6 +263,7 @@ class Fleet:
             fd=sock.fileno(),
             secret=self._secret,
             token=self._token,
+            worker=index if instance.num_workers > 1 else None,
         )
         log_dir = self.config.tree.get("nemo_gym_log_dir")
         child = await Child.spawn(

@@ -1,7 +1,8 @@
 """The head server: the resolved configuration and the list of instances.
 
 It repeats the fleet's nonce, by which a command knows that it found its own fleet. Secrets are
-masked in whatever it answers: nobody needs them from here.
+masked in whatever it answers: nobody needs them from here. It asks for the fleet's token where the
+fleet has one.
 """
 
 import contextlib
@@ -14,26 +15,33 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
-from palestra.config import ResolvedConfig, dump_yaml
-from palestra.errors import ConfigError
+from palestra.config import Redactor, ResolvedConfig, dump_yaml
+from palestra.errors import CallError, ConfigError, Evidence, InfraError
+from palestra.serving.boundary import Boundary
+from palestra.serving.endpoints import log_own_error
 from palestra.serving.fleet import Fleet
+from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance
 from palestra.serving.listener import serving
+from palestra.serving.refusals import Refusals
 from palestra.serving.runfile import RunFile, read_run_file, remove_run_file, write_run_file
 from palestra.serving.sockets import LOOPBACK, holder_of, listen
-from palestra.transport import new_id
+from palestra.transport import ASGIApp, new_id
 
-DEFAULT_PORT = 11000
+HEAD = "head server"
 
 
 def head_app(
     config: ResolvedConfig,
     run: RunFile,
     instances: Callable[[], Sequence[RunningInstance]],
-) -> FastAPI:
+    *,
+    token: str = "",
+) -> ASGIApp:
     """The app of one fleet's head server."""
     app = FastAPI(title="Palestra head server")
     masked = dump_yaml(config)
+    mask = Redactor(config.secrets)
 
     @app.get("/")
     async def status() -> dict[str, str]:
@@ -47,7 +55,25 @@ def head_app(
     async def server_instances() -> JSONResponse:
         return JSONResponse([instance.as_json() for instance in instances()])
 
-    return app
+    return Boundary(
+        app,
+        server=HEAD,
+        refusals=Refusals(app, server=HEAD, own_failure=_own_failure, mask=mask),
+        mask=mask,
+        on_error=_raised,
+        token=token,
+    )
+
+
+def _own_failure(message: str, evidence: Evidence) -> CallError:
+    return InfraError(message, evidence=evidence)
+
+
+def _raised(path: str, error: BaseException) -> CallError:
+    if isinstance(error, CallError):
+        return error
+    log_own_error(HEAD, path, error)
+    return InfraError(f"the {HEAD}'s {path} raised {type(error).__name__}: {error}")
 
 
 @contextlib.asynccontextmanager
@@ -56,16 +82,16 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
 
     Raises ConfigError when its port is taken, naming the holder.
     """
-    host, port = _address(fleet.config.tree)
-    sock = _listen(host, port)
+    address = _address(fleet.config.tree)
+    sock = _listen(address)
     run = RunFile(
-        host=host,
+        host=address.host,
         port=sock.getsockname()[1],
         nonce=new_id(),
         pid=os.getpid(),
         started=time.time(),
     )
-    app = head_app(fleet.config, run, lambda: list(fleet.instances.values()))
+    app = head_app(fleet.config, run, lambda: list(fleet.instances.values()), token=address.token)
     # Before the first answer: whoever finds the head must also find the file that names it.
     write_run_file(run)
     try:
@@ -77,26 +103,27 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
 
 def check_head_port(tree: Mapping[str, Any]) -> None:
     """Raise ConfigError now, before any server is started, when the head's port is taken."""
-    _listen(*_address(tree)).close()
+    _listen(_address(tree)).close()
 
 
-def _address(tree: Mapping[str, Any]) -> tuple[str, int]:
-    settings = tree.get("head_server") or {}
-    host = str(settings.get("host") or tree.get("default_host") or "127.0.0.1")
-    if host not in LOOPBACK and not tree.get("fleet_token"):
+def _address(tree: Mapping[str, Any]) -> HeadAddress:
+    address = HeadAddress.from_tree(tree)
+    if address.host not in LOOPBACK and not address.token:
         raise ConfigError(
-            f"the head server is to listen on {host}, and there is no token to protect the fleet",
+            f"the head server is to listen on {address.host}, and there is no token to protect "
+            "the fleet",
             hint="set ++fleet_token=<a long random text>, the same for every command",
         )
-    return host, int(settings.get("port", DEFAULT_PORT))
+    return address
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(address: HeadAddress) -> socket.socket:
     try:
-        return listen(host, port)
+        return listen(address.host, address.port)
     except OSError as error:
         raise ConfigError(
-            f"the head server cannot listen on {host}:{port}: {_holder(port)} holds it",
+            f"the head server cannot listen on {address.host}:{address.port}: "
+            f"{_holder(address.port)} holds it",
             hint="stop that one, or choose with ++head_server.port=<port> (0 picks a free one), "
             "the same for every command of this fleet",
         ) from error

@@ -19,6 +19,9 @@ from palestra.serving.endpoints import JSON_TYPE, Endpoint
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import Session, SessionStore
 
+CHECK_PATH = "/endpoint"
+"""Where a model server says what its endpoint is and whether it answers."""
+
 
 class ModelServerConfig(ServerConfig):
     """Settings of a model server."""
@@ -58,6 +61,9 @@ class ModelServer(Server):
         data = [{"id": name, "object": "model"} for name in await self.list_models()]
         return HttpResponse(encode_json({"object": "list", "data": data}), media_type=JSON_TYPE)
 
+    async def _check(self, _request: Request) -> HttpResponse:
+        return HttpResponse(encode_json({"endpoint": await self.check()}), media_type=JSON_TYPE)
+
     def own_failure(self, message: str, evidence: Evidence) -> CallError:
         """An exception of a model server's own code is a failure of model serving."""
         return ModelError(message, evidence=evidence)
@@ -73,4 +79,5 @@ class ModelServer(Server):
         """The protocol's endpoints and the list of models."""
         app = super().setup_webserver()
         app.add_route("/v1/models", self._models, methods=["GET"])
+        app.add_route(CHECK_PATH, self._check, methods=["GET"])
         return app

@@ -18,11 +18,21 @@ class WorkOrder:
     fd: int
     secret: str
     token: str
+    worker: int | None = None
+    """This process's number among the workers of its instance; None when it is the only one."""
 
     def encode(self) -> bytes:
         """One line of JSON."""
         return orjson.dumps(
-            [self.instance, self.tree, self.targets, self.fd, self.secret, self.token],
+            [
+                self.instance,
+                self.tree,
+                self.targets,
+                self.fd,
+                self.secret,
+                self.token,
+                self.worker,
+            ],
             option=orjson.OPT_NON_STR_KEYS,
         )
 

@@ -1,12 +1,13 @@
 """`ResourcesServer`: an environment. It holds state and tools, and verifies."""
 
 import inspect
-import math
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from palestra.errors import VerifierError
+from fastapi import FastAPI
+
+from palestra.errors import CallError, FailureKind, JudgeFailure, VerifierError
 from palestra.profiling import aggregate_metrics
 from palestra.schema import (
     AggregateMetrics,
@@ -14,11 +15,17 @@ from palestra.schema import (
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
+    finite_reward,
     maker,
+    no_reward,
 )
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.tools import is_tool, tool_schema
+
+ReverifyMode = Literal["stateless", "unsupported", "unknown"]
+"""Whether `verify` can score a stored response, whose session is gone: `stateless` when it needs
+nothing but its request, `unsupported` when it cannot do without the live session."""
 
 _make_verify_response = maker(VerifyResponse)
 _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
@@ -35,6 +42,9 @@ class ResourcesServer(Server):
     """
 
     config: ResourcesServerConfig
+
+    reverify_mode: ClassVar[ReverifyMode] = "unknown"
+    """Declare it when `verify` takes the session; one that does not is `stateless` by itself."""
 
     async def seed_session(self, body: Any, *args: Any, **kwargs: Any) -> Any:
         """Prepare the session from the task row, before the first model call.
@@ -85,6 +95,16 @@ class ResourcesServer(Server):
         """The few metrics to show first: by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
+    def relayed(self, error: CallError) -> CallError:
+        """A model that an environment asks is a judge: its failure is none of the policy's."""
+        if error.kind is not FailureKind.POLICY:
+            return error
+        found = JudgeFailure(
+            error.message, hint=error.hint, evidence=error.evidence, status=error.status
+        )
+        found.retriable = error.retriable
+        return found
+
     @cached_property
     def _tool_methods(self) -> dict[str, Any]:
         names = [name for name, member in inspect.getmembers(type(self), is_tool)]
@@ -102,14 +122,31 @@ class ResourcesServer(Server):
             ),
         ]
 
+    def setup_webserver(self) -> FastAPI:
+        """The app, which also says whether stored responses can be verified again."""
+        app = super().setup_webserver()
+        app.add_api_route("/reverify_mode", self._report_reverify_mode, methods=["GET"])
+        return app
+
+    async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
+        return {"reverify_mode": self._reverify_mode()}
+
+    def _reverify_mode(self) -> ReverifyMode:
+        verify = self.typed_endpoint("/verify")
+        undeclared = self.reverify_mode == "unknown"
+        # What it cannot reach it cannot depend on.
+        if undeclared and verify is not None and not verify.wants_session:
+            return "stateless"
+        return self.reverify_mode
+
     def _check_reward(self, result: Any) -> None:
         """A reward that is no finite number never leaves the environment."""
         reward = (
             result.get("reward") if isinstance(result, dict) else getattr(result, "reward", None)
         )
-        if isinstance(reward, bool | int | float) and math.isfinite(reward):
+        if finite_reward(reward) is not None:
             return
         raise VerifierError(
-            f"{self.name}/verify returned {reward!r}, which is no reward",
+            f"{self.name}/verify returned {no_reward(reward)}",
             hint="verify must return a finite number as `reward`",
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from palestra.serving.sockets import http_url
+from palestra.serving.sockets import http_url, reachable_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class RunFile:
     @property
     def url(self) -> str:
         """The head server's address."""
-        return http_url(self.host, self.port)
+        return http_url(reachable_host(self.host), self.port)
 
     def alive(self) -> bool:
         """Whether the process that wrote it still runs."""

@@ -10,11 +10,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from palestra.errors import CallError, Evidence, FieldProblem, RowError, VerifierError
+from palestra.errors import CallError, Evidence, RowError, VerifierError
+from palestra.schema import rejected_fields
+from palestra.serving.authors_errors import error_text
 from palestra.serving.boundary import Boundary, SessionCookie
-from palestra.serving.endpoints import Endpoint, log_own_error, own_frames
+from palestra.serving.endpoints import Endpoint, log_own_error, own_frames, row_error
+from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
-from palestra.transport import ASGIApp, ServerClient, new_id
+from palestra.transport import ASGIApp, ServerClient, new_id, worker_cookie
 
 
 class ServerConfig(BaseModel):
@@ -44,6 +47,7 @@ class Server(BaseModel):
     _sessions: SessionStore = PrivateAttr(default_factory=SessionStore)
     _secret: str = PrivateAttr(default_factory=new_id)
     _token: str = PrivateAttr(default="")
+    _worker: int | None = PrivateAttr(default=None)
 
     @property
     def name(self) -> str:
@@ -71,13 +75,19 @@ class Server(BaseModel):
             **kwargs,
         )
 
-    def translate(self, path: str, error: Exception) -> CallError:
+    def translate(self, path: str, error: BaseException) -> CallError:
         """What an exception of this server's own code means to the rollout."""
+        if isinstance(error, CallError):
+            return self.relayed(error)
         if isinstance(error, RequestValidationError):
             return _request_error(self.name, path, error)
         log_own_error(self.name, path, error)
-        message = f"{self.name}{path} raised {type(error).__name__}: {error}"
+        message = f"{self.name}{path} raised {error_text(error)}"
         return self.own_failure(message, Evidence(traceback=own_frames(error)))
+
+    def relayed(self, error: CallError) -> CallError:
+        """What the failure of a call that this server made means to whoever called it."""
+        return error
 
     def own_failure(self, message: str, evidence: Evidence) -> CallError:
         """The error class for a bug in this kind of server."""
@@ -120,8 +130,12 @@ class Server(BaseModel):
 
         app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
 
-    def secure(self, *, secret: str = "", token: str = "") -> None:
-        """Share the fleet's cookie secret and token; call before the first request."""
+    def secure(self, *, secret: str = "", token: str = "", worker: int | None = None) -> None:
+        """Share the fleet's cookie secret and token; call before the first request.
+
+        `worker`: this process's number, when several serve the instance.
+        """
+        self._worker = worker
         self._secret = secret or self._secret
         self._token = token
 
@@ -129,17 +143,22 @@ class Server(BaseModel):
     def _app(self) -> ASGIApp:
         # An instance's name may hold what a cookie's may not.
         name = quote(f"{type(self).__name__}___{self.name}", safe="")
-        cookie = SessionCookie(name, self._secret)
+        cookie = SessionCookie(name, self._secret, worker=self._worker_mark())
         app = self.setup_webserver()
-        app.add_exception_handler(RequestValidationError, _reraise)
-        app.add_middleware(
-            Boundary,
+        return Boundary(
+            app,
             server=self.name,
-            cookie=cookie,
+            refusals=Refusals(
+                app, server=self.name, own_failure=self.own_failure, mask=self.server_client.mask
+            ),
+            mask=self.server_client.mask,
             on_error=self.translate,
+            cookie=cookie,
             token=self._token,
         )
-        return app
+
+    def _worker_mark(self) -> tuple[str, str] | None:
+        return None if self._worker is None else (worker_cookie(self.name), str(self._worker))
 
     def asgi_app(self) -> ASGIApp:
         """The app behind the boundary that adds sessions and renders failures."""
@@ -150,19 +169,16 @@ async def _status() -> dict[str, str]:
     return {"status": "ok"}
 
 
-async def _reraise(_request: Any, error: Exception) -> Any:
-    raise error
-
-
 def _request_error(server: str, path: str, error: RequestValidationError) -> RowError:
-    problems = tuple(
-        FieldProblem("/" + "/".join(str(part) for part in p["loc"][1:]), str(p["msg"]))
-        for p in error.errors()
-    )
-    listed = "; ".join(f"{p.pointer}: {p.expected}" for p in problems)
-    return RowError(
-        f"{server}{path} rejects the body: {listed}", evidence=Evidence(problems=problems)
-    )
+    given: dict[str, Any] = {"body": error.body}
+    for problem in error.errors():
+        if problem["loc"][0] != "body":
+            given.setdefault(problem["loc"][0], {})[problem["loc"][-1]] = problem["input"]
+    fields = [
+        field._replace(pointer=field.pointer.removeprefix("/body"))
+        for field in rejected_fields(given, error)
+    ]
+    return row_error(server, path, fields)
 
 
 __all__ = ["Server", "ServerConfig"]

@@ -2,12 +2,15 @@
 
 A session is known by its id, which travels in a signed cookie named
 `{ClassName}___{instance}`. Its state lives in the server's memory from the first call to the
-last (`verify`), and no longer than `idle_limit_s` after a rollout that never came back.
+last (`verify`). Of a rollout that never came back it is forgotten when its deadline has passed,
+and not before `idle_limit_s`.
 """
 
 import time
 from dataclasses import dataclass, field
 from typing import Any, final
+
+from palestra.transport import current_call
 
 SESSION_ID_KEY = "session_id"
 
@@ -19,6 +22,8 @@ class Session:
     id: str
     state: dict[str, Any] = field(default_factory=dict)
     last_used: float = field(default_factory=time.monotonic)
+    deadline: float | None = None
+    """By when its rollout must be done, a `time.monotonic()` value."""
 
 
 @final
@@ -49,6 +54,7 @@ class SessionStore:
                 self._sweep(now)
             session = self._sessions[session_id] = Session(session_id)
         session.last_used = now
+        session.deadline = current_call().deadline
         return session
 
     def close(self, session_id: str) -> None:
@@ -57,6 +63,12 @@ class SessionStore:
 
     def _sweep(self, now: float) -> None:
         oldest = now - self._idle_limit_s
-        for session in [s for s in self._sessions.values() if s.last_used < oldest]:
-            del self._sessions[session.id]
+        # A rollout may be slower than that: what has time left may still come back.
+        left_behind = [
+            session.id
+            for session in self._sessions.values()
+            if session.last_used < oldest and (session.deadline or 0.0) < now
+        ]
+        for session_id in left_behind:
+            del self._sessions[session_id]
         self._next_sweep = now + self._idle_limit_s / 4

@@ -15,6 +15,9 @@ from palestra.errors import ConfigError
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts that only this machine reaches."""
 
+EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+"""Hosts that mean every address of this machine: to listen on, not to call."""
+
 BACKLOG = 4096
 """Connections waiting to be accepted; a burst of thousands must not be refused."""
 
@@ -22,6 +25,35 @@ BACKLOG = 4096
 def http_url(host: str, port: int) -> str:
     """`http://host:port`, with the brackets that IPv6 needs."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def reachable_host(host: str) -> str:
+    """An address at which a server that listens on `host` can be called.
+
+    For a server that listens everywhere: the address with which this machine goes out, as others
+    can reach it there too; loopback when it has none.
+    """
+    if host not in EVERYWHERE:
+        return host
+    family, outside, inside = (
+        (socket.AF_INET6, "2001:db8::1", "::1")
+        if host == "::"
+        else (socket.AF_INET, "192.0.2.1", "127.0.0.1")
+    )
+    # Connecting a datagram socket chooses a route and sends nothing.
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((outside, 9))
+        return str(probe.getsockname()[0])
+    return inside
+
+
+def same_host(one: str, other: str) -> bool:
+    """Whether both mean this machine, or the same other one."""
+    return one == other or (_is_here(one) and _is_here(other))
+
+
+def _is_here(host: str) -> bool:
+    return host in LOOPBACK or host in EVERYWHERE or host in {reachable_host(h) for h in EVERYWHERE}
 
 
 def listen(host: str, port: int) -> socket.socket:

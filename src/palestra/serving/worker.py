@@ -6,6 +6,7 @@ learns that its parent is gone.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from palestra.serving.garbage import rare_collections
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder, refusal_line
 from palestra.serving.sockets import raise_descriptor_limit
+from palestra.serving.watchdog import LagLog, Watchdog, watchdog_threshold_s
 from palestra.transport import Target
 
 STOP_GRACE_S = 2.0
@@ -37,14 +39,28 @@ async def serve(order: WorkOrder) -> None:
     }
     client = server_client(targets, order.tree, token=order.token)
     server = build_server(instance, client)
-    server.secure(secret=order.secret, token=order.token)
+    server.secure(secret=order.secret, token=order.token, worker=order.worker)
     await server.start()
     try:
-        async with serving(server.asgi_app(), socket.socket(fileno=order.fd)):
+        async with _watched(order), serving(server.asgi_app(), socket.socket(fileno=order.fd)):
             await stop.wait()
     finally:
         await server.stop()
         await client.http.aclose()
+
+
+def _watched(order: WorkOrder) -> contextlib.AbstractAsyncContextManager[object]:
+    """A watchdog of this process's own; what it says goes where all its lines go."""
+    threshold_s = watchdog_threshold_s(order.tree)
+    if threshold_s <= 0:
+        return contextlib.nullcontext()
+    told = LagLog(_say)
+    return Watchdog(told, threshold_s=threshold_s)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 def stop_with_parent() -> None:

@@ -25,9 +25,12 @@ from palestra.transport.http import (
     HttpRequest,
     HttpTransport,
     RequestRefused,
+    WrongUrl,
+    parse_set_cookies,
 )
 from palestra.transport.ids import new_id
 from palestra.transport.local import (
+    IN_PROCESS_CLIENT,
     SESSION_SCOPE_KEY,
     ASGIApp,
     LocalEndpoint,
@@ -42,6 +45,7 @@ from palestra.transport.retry import (
     RetryPolicy,
     with_retries,
 )
+from palestra.transport.workers import worker_cookie, worker_url
 
 if TYPE_CHECKING:
     from palestra.transport.secure import AiohttpTransport
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BUSY_STATUSES",
     "CONNECTOR_LIMIT",
+    "IN_PROCESS_CLIENT",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
     "ASGIApp",
@@ -71,13 +76,17 @@ __all__ = [
     "ServerClient",
     "ServerReply",
     "Target",
+    "WrongUrl",
     "call_asgi",
     "calling",
     "context_from_headers",
     "context_headers",
     "current_call",
     "new_id",
+    "parse_set_cookies",
     "with_retries",
+    "worker_cookie",
+    "worker_url",
 ]
 
 

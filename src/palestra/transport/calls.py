@@ -1,7 +1,7 @@
 """One call of one server: sent where it lives, tried again where that is safe, its failure named."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -19,12 +19,14 @@ from palestra.errors import (
     add_row,
     excerpt,
     from_body,
+    mask_error,
 )
-from palestra.schema import encode_json
 from palestra.transport.context import context_headers, current_call
+from palestra.transport.failure_line import failure_line
 from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
-from palestra.transport.local import LocalServer, call_asgi, with_query
+from palestra.transport.local import IN_PROCESS, LocalServer, call_asgi, with_query
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
+from palestra.transport.untouched import changes
 
 logger = logging.getLogger("palestra.transport")
 
@@ -50,11 +52,13 @@ class Caller:
         policy: RetryPolicy = WITHIN_FLEET,
         debug: bool = False,
         token: str = "",
+        mask: Callable[[str], str] = str,
     ) -> None:
         self.http = http
         self.retries = RetryCount()
         self._policy = policy
-        self._debug = debug
+        self.debug = debug
+        self.mask = mask
         self._token = token
 
     async def exchange(
@@ -76,7 +80,7 @@ class Caller:
         if self._token:
             sent["authorization"] = f"Bearer {self._token}"
         if target.local is not None:
-            return await call_asgi(
+            reply = await call_asgi(
                 target.local.asgi_app(),
                 method,
                 path,
@@ -86,6 +90,8 @@ class Caller:
                 params=params,
                 session_id=session_id,
             )
+            self._log_refusal(method, f"{target.name} {IN_PROCESS}{path}", sent, body, reply)
+            return reply
         sent["content-type"] = "application/json"
         url = base_url + with_query(path, params)
 
@@ -94,7 +100,7 @@ class Caller:
             return await self.http.send(request)
 
         try:
-            return await with_retries(
+            reply = await with_retries(
                 send,
                 what=f"{target.name} ({url})",
                 stateless=stateless,
@@ -102,13 +108,15 @@ class Caller:
                 count=self.retries,
             )
         except CallError as error:
-            self.log_failure(method, url, body, error.message)
+            self.log_failure(method, url, body, error.message, headers=sent)
             add_row(error, current_call().row)
-            raise add_hop(error, Hop(target.name, url, body="")) from None
+            mask_error(error, self.mask)
+            raise add_hop(error, Hop(target.name, self.mask(url))) from None
+        self._log_refusal(method, url, sent, body, reply)
+        return reply
 
-    def failure(self, target: Target, url: str, reply: HttpReply, request: bytes) -> CallError:
+    def failure(self, target: Target, url: str, reply: HttpReply) -> CallError:
         """What an answer of status 400 or more means, with this server as its outermost hop."""
-        self.log_failure("POST", url, request, f"{reply.status} {excerpt(reply.body)}")
         error = from_body(json_or_none(reply.body))
         if error is not None:
             add_hop(error, Hop(target.name, url, reply.status))
@@ -116,19 +124,41 @@ class Caller:
             text = excerpt(reply.body)
             evidence = Evidence(hops=(Hop(target.name, url, reply.status, text),))
             error = _foreign_failure(target, reply.status, text, evidence)
+        mask_error(error, self.mask)
         return add_row(error, current_call().row)
 
-    def log_failure(self, method: str, url: str, request: Any, answer: str) -> None:
-        """Say what was asked, for which row, and what came of it; only when debugging."""
-        if self._debug:
+    def _log_refusal(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, reply: HttpReply
+    ) -> None:
+        if reply.status >= 400:
+            answer = excerpt(reply.body)
+            self.log_failure(method, url, body, answer, headers=headers, status=reply.status)
+
+    def tell_changes(self, where: str, before: bytes, after: bytes) -> None:
+        """Say what a server changed in the request that it was handed."""
+        if changed := changes(before, after):
             logger.error(
-                "request failed: %s %s row=%s request=%s answer=%s",
-                method,
-                url,
-                current_call().row,
-                excerpt(request if isinstance(request, bytes) else encode_json(request)),
-                answer,
+                "%s changed the request it was given, at %s: others hold the same object; "
+                "copy what you want to change",
+                where,
+                ", ".join(sorted(changed)[:10]),
             )
+
+    def log_failure(
+        self,
+        method: str,
+        url: str,
+        request: Any,
+        answer: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Say on one line what was asked, for which row, and what came of it; when debugging."""
+        if not self.debug:
+            return
+        line = failure_line(method, url, current_call().row, headers or {}, request, status, answer)
+        logger.error("%s", self.mask(line))
 
 
 def _foreign_failure(target: Target, status: int, text: str, evidence: Evidence) -> CallError:

@@ -1,6 +1,6 @@
 """`ServerClient`: how any part of a fleet calls a server of it, wherever that server lives."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -12,6 +12,7 @@ from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.local import IN_PROCESS
 from palestra.transport.peer import Peer
 from palestra.transport.retry import WITHIN_FLEET, RetryPolicy
+from palestra.transport.workers import worker_url
 
 
 class BodyReader:
@@ -70,12 +71,35 @@ class ServerClient:
         policy: RetryPolicy = WITHIN_FLEET,
         debug: bool = False,
         token: str = "",
+        mask: Callable[[str], str] = str,
     ) -> None:
         self.targets = targets
         self.http = http
         self.policy = policy
-        self._caller = Caller(http, policy=policy, debug=debug, token=token)
+        self._caller = Caller(http, policy=policy, debug=debug, token=token, mask=mask)
         self.retries = self._caller.retries
+
+    @property
+    def debug(self) -> bool:
+        """Whether every failing request is to be logged."""
+        return self._caller.debug
+
+    def mask(self, text: str) -> str:
+        """`text` without the secrets of the configuration."""
+        return self._caller.mask(text)
+
+    def log_failure(
+        self,
+        method: str,
+        url: str,
+        request: Any,
+        answer: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Say on one line what was asked, for which row, and what came of it; when debugging."""
+        self._caller.log_failure(method, url, request, answer, headers=headers, status=status)
 
     def target(self, name: str) -> Target:
         """Where `name` is. Raises ConfigError when the fleet has no such instance."""
@@ -108,7 +132,7 @@ class ServerClient:
         body = encode_json(json) if json is not None else b""
         reply = await self._caller.exchange(
             target,
-            target.urls[0] if target.urls else "",
+            worker_url(server_name, target.urls, cookies),
             method,
             url_path,
             body=body,

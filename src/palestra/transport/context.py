@@ -20,6 +20,9 @@ from palestra.errors import RowIdentity
 ROLLOUT_HEADER = "x-palestra-rollout"
 TIMEOUT_HEADER = "x-palestra-timeout"
 
+SHARE_KEPT = 0.1
+MOST_KEPT_S = 0.5
+
 
 @dataclass(slots=True)
 class Activity:
@@ -88,8 +91,17 @@ def context_headers(context: CallContext) -> dict[str, str]:
         )
     remaining = context.remaining_s()
     if remaining is not None:
-        headers[TIMEOUT_HEADER] = f"{remaining:.3f}"
+        headers[TIMEOUT_HEADER] = f"{_for_the_callee(remaining):.3f}"
     return headers
+
+
+def _for_the_callee(remaining_s: float) -> float:
+    """What the callee may take of the time left: a little less than all of it.
+
+    So the innermost server is the first to give up, and the ones around it still have the time
+    to hear from it what was awaited.
+    """
+    return remaining_s - min(MOST_KEPT_S, remaining_s * SHARE_KEPT)
 
 
 def context_from_headers(headers: Mapping[str, str]) -> CallContext:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from palestra.errors import InfraError
+from palestra.errors import InfraError, WrongSetting
 
 CONNECTOR_LIMIT = 102_400
 """Exchanges under way at once in one process, all hosts together."""
@@ -24,7 +24,14 @@ class ConnectionFailed(InfraError):
 
 
 class RequestRefused(InfraError):
-    """It cannot be sent as it is, now or later: its URL or one of its headers is not HTTP."""
+    """It cannot be sent as it is, now or later: its method or one of its headers is not HTTP."""
+
+
+class WrongUrl(WrongSetting):
+    """What it is to be sent to is no URL: no retry can help, nor can another row."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="it must look like http://host:port/v1")
 
 
 # Structs, not dataclasses: a frozen dataclass takes ten times as long to make (1 us against 0.1),
@@ -60,7 +67,7 @@ class HttpTransport(Protocol):
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
         """Raises `ConnectionFailed` when no answer came, `DeadlineExceeded` after `timeout_s`,
-        and `RequestRefused` before anything is sent.
+        and `RequestRefused` or `WrongUrl` before anything is sent.
         """
 
     async def aclose(self) -> None:

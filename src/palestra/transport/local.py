@@ -21,6 +21,8 @@ ASGIApp = Callable[
 
 IN_PROCESS = "in-process"
 """What stands for the URL of a server in this process."""
+IN_PROCESS_CLIENT = (IN_PROCESS, 0)
+"""The `client` of a request that came without a socket."""
 
 SESSION_SCOPE_KEY = "palestra.session_id"
 """Where an in-process caller puts the session id, instead of a signed cookie."""
@@ -84,8 +86,8 @@ async def call_asgi(
             (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
             for name, value in sent.items()
         ],
-        "client": (IN_PROCESS, 0),
-        "server": (IN_PROCESS, 0),
+        "client": IN_PROCESS_CLIENT,
+        "server": IN_PROCESS_CLIENT,
         "state": {},
     }
     if session_id is not None:

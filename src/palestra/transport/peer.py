@@ -1,6 +1,5 @@
 """`Peer`: one rollout's conversation with one server, wherever that server lives."""
 
-import random
 from collections.abc import Mapping
 from typing import Any, TypeVar, final
 from urllib.parse import quote
@@ -20,12 +19,13 @@ from palestra.errors import (
     from_body,
     status_for,
 )
-from palestra.schema import changed, encode_json, fields_of
+from palestra.schema import changed, encode_json, fields_of, why_unreadable
 from palestra.transport.calls import Caller, Target, json_or_none
 from palestra.transport.context import current_call
 from palestra.transport.http import HttpReply
 from palestra.transport.ids import new_id
 from palestra.transport.local import IN_PROCESS, LocalEndpoint
+from palestra.transport.workers import worker_url
 
 Reply = TypeVar("Reply", bound=BaseModel)
 
@@ -44,7 +44,7 @@ class Peer:
     def __init__(self, caller: Caller, target: Target, cookies: Mapping[str, str] | None) -> None:
         self._caller = caller
         self._target = target
-        self._base_url = random.choice(target.urls) if target.urls else ""
+        self._base_url = worker_url(target.name, target.urls, cookies)
         self._session_id = "" if cookies else new_id()
         self.cookies: dict[str, str] = dict(cookies or {})
 
@@ -64,12 +64,14 @@ class Peer:
 
         Raises `CallError` for any failure, with this server among its hops.
         """
-        self._note(path)
+        before = self._note(path, f"{self._target.name} {path}")
         endpoint = self._endpoint(path)
         if endpoint is None:
             reply = await self._exchange(path, encode_json(body), stateless=self._is_model)
+            _back_to(before)
             return _parse(reply.body, answer, self._target, path)
         result = await self._invoke(endpoint, path, body)
+        _back_to(before)
         if isinstance(result, answer):
             return _as_sent(result)
         sent = fields_of(result) if isinstance(result, BaseModel) else result
@@ -77,12 +79,13 @@ class Peer:
 
     async def notify(self, path: str, body: BaseModel | Mapping[str, Any]) -> None:
         """POST `body` to `path`, whatever the answer says. Raises `CallError` for a failure."""
-        self._note(path)
+        before = self._note(path, f"{self._target.name} {path}")
         endpoint = self._endpoint(path)
         if endpoint is None:
             await self._exchange(path, encode_json(body), stateless=False)
         else:
             await self._invoke(endpoint, path, body)
+        _back_to(before)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool of the environment and give its answer as text, errors of the tool included.
@@ -92,27 +95,32 @@ class Peer:
         """
         if name in RESERVED_PATHS or name.startswith("v1/"):
             return _tool_error(f"there is no tool named {name}")
-        activity = current_call().activity
-        if activity is not None:
-            activity.now("tool", f"tool {name} of {self._target.name}")
+        before = self._note("tool", f"tool {name} of {self._target.name}")
         endpoint = self._endpoint("/" + name)
         if endpoint is not None and endpoint.is_tool:
-            return str(await self._invoke(endpoint, "/" + name, arguments))
+            said = str(await self._invoke(endpoint, "/" + name, arguments))
+            _back_to(before)
+            return said
         path = "/" + quote(name, safe="", errors="replace")
         body = encode_json(arguments)
         reply = await self._send(path, body, stateless=False)
-        failure = from_body(json_or_none(reply.body)) if reply.status >= 400 else None
+        _back_to(before)
+        answered = json_or_none(reply.body) if reply.status >= 400 else None
+        failure = from_body(answered)
         if failure is None:
             return reply.body.decode("utf-8", "replace")
-        if failure.evidence.traceback and not failure.evidence.hops:
-            # The tool itself raised: an error of the tool, which the model gets to read.
-            return _tool_error(failure.message)
-        raise self._caller.failure(self._target, self._base_url + path, reply, body)
+        if (own := _said_by_the_tool(failure, answered)) is not None:
+            return own
+        raise self._caller.failure(self._target, self._base_url + path, reply)
 
-    def _note(self, path: str) -> None:
+    def _note(self, phase: str, awaiting: str) -> tuple[str, str]:
+        """Say what the rollout awaits; what it awaited before, for `_back_to`."""
         activity = current_call().activity
-        if activity is not None:
-            activity.now(path, f"{self._target.name} {path}")
+        if activity is None:
+            return "", ""
+        before = activity.phase, activity.awaiting
+        activity.now(phase, awaiting)
+        return before
 
     def _endpoint(self, path: str) -> LocalEndpoint | None:
         local = self._target.local
@@ -124,18 +132,24 @@ class Peer:
     async def _invoke(
         self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
     ) -> Any:
+        before = encode_json(body) if self._caller.debug else None
         try:
-            return await endpoint.invoke(body, session_id=self._session_id)
+            result = await endpoint.invoke(body, session_id=self._session_id)
         except CallError as error:
             url = IN_PROCESS + path
-            self._caller.log_failure("POST", f"{self.name} {url}", body, error.message)
+            self._caller.log_failure(
+                "POST", f"{self.name} {url}", body, error.message, status=status_for(error)
+            )
             add_row(error, current_call().row)
             raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
+        if before is not None:
+            self._caller.tell_changes(f"{self.name}{path}", before, encode_json(body))
+        return result
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)
         if reply.status >= 400:
-            raise self._caller.failure(self._target, self._base_url + path, reply, body)
+            raise self._caller.failure(self._target, self._base_url + path, reply)
         return reply
 
     async def _send(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
@@ -152,6 +166,16 @@ class Peer:
         if reply.cookies:
             self.cookies.update(reply.cookies)
         return reply
+
+
+def _back_to(before: tuple[str, str]) -> None:
+    """A call has been answered: its caller's own code runs again.
+
+    Not after a failure, of which the last thing awaited is the cause.
+    """
+    activity = current_call().activity
+    if activity is not None:
+        activity.now(*before)
 
 
 def _as_sent(result: Reply) -> Reply:
@@ -172,9 +196,23 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
         text = excerpt(body)
         hop = Hop(target.name, path, 200, text)
         evidence = Evidence(hops=(hop,), row=current_call().row)
-        message = f"{target.name}{path} answered what is no {answer.__name__}: {error}"
+        why = why_unreadable(body, error)
+        message = f"{target.name}{path} answered what is no {answer.__name__}: {why}"
         kind = ModelError if target.server_type == "responses_api_models" else VerifierError
         raise kind(message, evidence=evidence) from error
+
+
+def _said_by_the_tool(failure: CallError, answered: Any) -> str | None:
+    """What the model gets to read of a failed tool; None when the tool's own call failed."""
+    if failure.evidence.hops:
+        return None
+    if "detail" in answered:
+        # The answer of the route itself, in its own words.
+        return encode_json({"detail": answered["detail"]}).decode()
+    if failure.evidence.traceback or failure.evidence.problems:
+        # It raised, or the arguments do not fit, which are the model's words.
+        return _tool_error(failure.message)
+    return None
 
 
 def _tool_error(message: str) -> str:

@@ -99,6 +99,8 @@ async def with_retries(
                 raise DeadlineExceeded(f"{reason}; the deadline leaves no time for another try")
             return reply
         _notice(count, reason, pause)
+        if context.activity is not None:
+            context.activity.now("retrying", f"another try, as {reason}")
         await asyncio.sleep(pause)
         wait_s = min(policy.longest_wait_s, wait_s * 2)
 

@@ -14,6 +14,7 @@ from palestra.transport.http import (
     HttpReply,
     HttpRequest,
     RequestRefused,
+    WrongUrl,
     cookie_header,
 )
 
@@ -88,7 +89,7 @@ class AiohttpTransport:
                 hint="is the server running, and is this its address?",
             ) from error
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-            raise RequestRefused(f"{url!r} is not a URL of HTTP") from error
+            raise WrongUrl(f"{url!r} is not a URL of HTTP") from error
         except ValueError as error:
             # A line break in a header, credentials twice, what no encoding can say.
             raise RequestRefused(f"{url}: {error}") from error

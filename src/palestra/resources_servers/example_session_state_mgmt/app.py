@@ -1,6 +1,6 @@
 """A counter that lives in the session: seeded from the row, moved by tool calls, then compared."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import orjson
 from pydantic import Field, TypeAdapter, ValidationError
@@ -14,7 +14,7 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
 )
-from palestra.serving import ResourcesServer, Session, tool
+from palestra.serving import ResourcesServer, ReverifyMode, Session, tool
 
 COUNTER = "counter"
 
@@ -43,6 +43,9 @@ class CounterVerifyRequest(VerifyRequest):
 
 class CounterServer(ResourcesServer):
     """One counter per session."""
+
+    # `verify` replays the increments when there is no session.
+    reverify_mode: ClassVar[ReverifyMode] = "stateless"
 
     async def seed_session(self, body: CounterSeedRequest, session: Session) -> SeedSessionResponse:
         """Set the counter."""

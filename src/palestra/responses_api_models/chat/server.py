@@ -118,6 +118,7 @@ class ChatCompletionsServer(ModelServer):
             api_key=self.config.api_key.get_secret_value(),
             headers=self.config.default_headers,
             count=self.server_client.retries,
+            client=self.server_client,
         )
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:

@@ -6,15 +6,16 @@ from typing import Any, final
 import orjson
 from msgspec.structs import replace
 
-from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excerpt
+from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excerpt, mask_error
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow, classify
-from palestra.schema import encode_json
+from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
     HttpReply,
     HttpRequest,
     HttpTransport,
     RetryCount,
     RetryPolicy,
+    ServerClient,
     current_call,
     with_retries,
 )
@@ -31,7 +32,8 @@ class Upstream:
     """Sends requests and says what the answers mean.
 
     `server` is the model server's instance name, under which failures are reported. The key
-    goes into a header and nowhere else: an answer that quotes it has it masked.
+    goes into a header and nowhere else: an answer that quotes it has it masked, and so have
+    all secrets that `client` knows of, who also logs what failed.
     """
 
     def __init__(
@@ -44,11 +46,13 @@ class Upstream:
         headers: Mapping[str, str] | None = None,
         policy: RetryPolicy | None = None,
         count: RetryCount | None = None,
+        client: ServerClient | None = None,
     ) -> None:
         self._http = http
         self._server = server
         self._model = model
         self._secret = api_key if len(api_key) >= _SHORTEST_KEY_MASKED else ""
+        self._client = client
         self._headers = {"content-type": "application/json"}
         if api_key:
             self._headers["authorization"] = f"Bearer {api_key}"
@@ -62,12 +66,19 @@ class Upstream:
         Raises `CallError`: what `classify` makes of a refusal, or that no answer came.
         """
         encoded = encode_json(body)
+        activity = current_call().activity
+        if activity is not None:
+            activity.now("upstream", f"the endpoint of {self._server} ({url})")
+        last: HttpReply | None = None
 
         async def send(remaining_s: float | None) -> HttpReply:
+            nonlocal last
+            last = None
             request = HttpRequest(
                 "POST", url, self._headers, encoded, timeout_s=remaining_s, repeatable=True
             )
-            return await self._http.send(request)
+            last = await self._http.send(request)
+            return last
 
         try:
             reply = await with_retries(
@@ -78,9 +89,14 @@ class Upstream:
                 count=self._count,
             )
         except CallError as error:
-            add_hop(error, Hop(self._server, url))
+            self._log("POST", url, encoded, error.message)
+            mask_error(error, self._mask)
+            add_hop(error, self._hop(self._mask(url), last))
             raise
-        return reply.body if reply.status < 300 else self._refused(url, reply)
+        if reply.status < 300:
+            return reply.body
+        self._log("POST", url, encoded, excerpt(reply.body), reply.status)
+        return self._refused(url, reply)
 
     async def models(self, base_url: str) -> list[str]:
         """Names of the models that `GET <base_url>/models` lists. One try, no retries.
@@ -94,9 +110,12 @@ class Upstream:
             request = HttpRequest("GET", url, self._headers, timeout_s=timeout_s)
             reply = await self._http.send(request)
         except CallError as error:
-            add_hop(error, Hop(self._server, url))
+            self._log("GET", url, b"", error.message)
+            mask_error(error, self._mask)
+            add_hop(error, Hop(self._server, self._mask(url)))
             raise
         if reply.status >= 300:
+            self._log("GET", url, b"", excerpt(reply.body), reply.status)
             self._refused(url, reply)
         try:
             return [str(entry["id"]) for entry in orjson.loads(reply.body)["data"]]
@@ -108,18 +127,32 @@ class Upstream:
         text = self._mask(excerpt(body))
         return ModelError(
             f"{self._server}: {url} answered 200 with what is no {wanted} "
-            f"({self._mask(str(error))}): {text[:500]}",
+            f"({self._mask(why_unreadable(body, error))}): {text[:500]}",
             hint="does the base_url point to an OpenAI-compatible endpoint, /v1 included?",
             evidence=Evidence(hops=(Hop(self._server, url, 200, text),)),
         )
 
     def _refused(self, url: str, reply: HttpReply) -> ContextOverflow:
-        if self._secret:
-            reply = replace(reply, body=self._mask(reply.body.decode("utf-8", "replace")).encode())
+        reply = replace(reply, body=self._mask(reply.body.decode("utf-8", "replace")).encode())
         found = classify(reply, server=self._server, url=url, model=self._model)
         if isinstance(found, ContextOverflow):
             return found
         raise found
 
+    def _hop(self, url: str, reply: HttpReply | None) -> Hop:
+        """A call of the endpoint, with what it answered, if it did."""
+        if reply is None:
+            return Hop(self._server, url)
+        return Hop(self._server, url, reply.status, self._mask(excerpt(reply.body)))
+
     def _mask(self, text: str) -> str:
-        return text.replace(self._secret, "****") if self._secret else text
+        masked = text.replace(self._secret, "****") if self._secret else text
+        return masked if self._client is None else self._client.mask(masked)
+
+    def _log(
+        self, method: str, url: str, body: bytes, answer: str, status: int | None = None
+    ) -> None:
+        if self._client is not None:
+            self._client.log_failure(
+                method, url, body, self._mask(answer), headers=self._headers, status=status
+            )

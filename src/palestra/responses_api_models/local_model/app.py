@@ -100,6 +100,7 @@ class LocalModel(ChatCompletionsServer):
             api_key=key,
             headers=config.default_headers,
             count=self.server_client.retries,
+            client=self.server_client,
         )
 
     async def stop(self) -> None:

@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, final
+from typing import Any, Self, TypeVar, final
 
 from palestra.errors import ConfigError, InfraError, ServerDied
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 class EngineDied(InfraError):
     """The engine's process is gone and is not started again: no retry can help."""
 
-    retriable: ClassVar[bool] = False
+    retriable = False
 
 
 def require_engine(module: str = "xllamacpp") -> None:

@@ -13,7 +13,11 @@ from palestra.responses_api_models.chat import (
     is_context_overflow,
     overflow_response,
 )
-from palestra.responses_api_models.openai_model.passthrough import read_response, to_request
+from palestra.responses_api_models.openai_model.passthrough import (
+    cut_at_limit,
+    read_response,
+    to_request,
+)
 from palestra.schema import Response, ResponseCreateParams, encode_json
 from palestra.serving import ModelServer, ModelServerConfig, Session
 
@@ -50,6 +54,7 @@ class OpenAIModel(ModelServer):
             api_key=self.config.openai_api_key.get_secret_value(),
             headers=self.config.default_headers,
             count=self.server_client.retries,
+            client=self.server_client,
         )
 
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
@@ -65,7 +70,7 @@ class OpenAIModel(ModelServer):
             response = read_response(answer)
         except ValueError as error:
             raise self._upstream.unreadable(url, answer, "response", error) from error
-        return self._without_failure(response, body)
+        return cut_at_limit(self._without_failure(response, body), request)
 
     def _without_failure(self, response: Response, body: ResponseCreateParams) -> Response:
         """A response that says of itself that it failed is a failure, whatever its status."""

@@ -7,7 +7,7 @@ import orjson
 from pydantic import BaseModel
 
 from palestra.responses_api_models.chat import json_setting
-from palestra.schema import Response, ResponseCreateParams, set_fields
+from palestra.schema import IncompleteDetails, Response, ResponseCreateParams, set_fields
 
 _OURS = ("extra_body", "chat_template_kwargs")
 """Keys of `metadata` that address the model server."""
@@ -53,3 +53,22 @@ def read_response(body: bytes) -> Response:
     if isinstance(usage := plain.get("usage"), dict):
         plain["usage"] = {key: value for key, value in usage.items() if value is not None}
     return Response.model_validate(plain)
+
+
+def cut_at_limit(response: Response, request: Mapping[str, Any]) -> Response:
+    """`response`, marked as incomplete when it used up the tokens that `request` allowed.
+
+    llama.cpp says `completed` of an answer that it cut off there.
+    """
+    limit, usage = request.get("max_output_tokens"), response.usage
+    said_to_be_whole = response.status == "completed" and response.incomplete_details is None
+    if not said_to_be_whole or not isinstance(limit, int) or usage is None:
+        return response
+    if usage.output_tokens < limit:
+        return response
+    return response.model_copy(
+        update={
+            "status": "incomplete",
+            "incomplete_details": IncompleteDetails(reason="max_output_tokens"),
+        }
+    )

@@ -12,7 +12,7 @@ from typing import Final, final
 
 from yarl import URL
 
-from palestra.transport.http import HttpRequest, RequestRefused, cookie_header
+from palestra.transport.http import HttpRequest, RequestRefused, WrongUrl, cookie_header
 
 REMEMBERED = 1024
 """URLs and sets of headers kept per transport; a fleet has a few dozen URLs."""
@@ -87,19 +87,19 @@ class RequestHeads:
 
 
 def parse_route(method: str, url: str) -> Route:
-    """Raises `RequestRefused` when `url` is none of plain HTTP."""
+    """Raises `WrongUrl` when `url` is none of plain HTTP."""
     if _TOKEN.fullmatch(method) is None:
         raise RequestRefused(f"{method!r} is no method of HTTP")
     if _CONTROL.search(url):
         # yarl would drop them without a word.
-        raise RequestRefused(f"{url!r} is not a URL of HTTP: it has control characters")
+        raise WrongUrl(f"{url!r} is not a URL of HTTP: it has control characters")
     try:
         parsed = URL(url)
         host, port = parsed.raw_host, parsed.port
     except ValueError as error:
-        raise RequestRefused(f"{url!r} is not a URL of HTTP: {error}") from None
+        raise WrongUrl(f"{url!r} is not a URL of HTTP: {error}") from None
     if parsed.scheme != "http" or not host or port is None:
-        raise RequestRefused(f"{url!r} is not a URL of HTTP without TLS")
+        raise WrongUrl(f"{url!r} is not a URL of HTTP without TLS")
     authorization = b""
     if parsed.raw_user or parsed.raw_password:
         authorization = _line("authorization", _basic(parsed.user or "", parsed.password or ""))

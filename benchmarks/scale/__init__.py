@@ -1,0 +1,1 @@
+"""How a collection carries load: many rollouts in flight, and many rollouts one after another."""

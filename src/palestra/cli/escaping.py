@@ -1,0 +1,31 @@
+"""Texts of others (models, datasets, servers) made safe to show on a terminal."""
+
+import re
+
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, of which only tab and line break stay
+    "\u200e\u200f\u2028-\u202e\u2066-\u2069"  # line breaks and changes of direction
+    "\ud800-\udfff]"  # halves of characters, which cannot be written
+)
+
+
+def visible(text: str) -> str:
+    r"""`text` with control characters spelt out (`\x1b`); colours of others are dropped.
+
+    Tabs and line breaks stay.
+    """
+    if "\x1b" in text:
+        text = _COLOURS.sub("", text)
+    return _UNSAFE.sub(_spelt, text)
+
+
+def one_line(text: str) -> str:
+    r"""As `visible`, with line breaks and tabs spelt out too."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _spelt(found: "re.Match[str]") -> str:
+    code = ord(found.group())
+    # The short form only for what JSON never holds: shown JSON stays JSON.
+    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"

@@ -1,0 +1,119 @@
+"""`merge` and `ng_aggregate_rollouts`: shards of a run into one, and the metrics of the whole."""
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.reaching import find
+from palestra.cli.settings import AggregateArgs, args_from, load
+from palestra.cli.tables import print_key_metrics
+from palestra.config import ResolvedConfig
+from palestra.errors import PalestraError
+from palestra.rollouts import MergePlan, RunPaths, plan_merge
+from palestra.rollouts.aggregate import aggregate
+
+_OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")
+
+
+def merge(
+    output: Path,
+    arguments: Sequence[str],
+    *,
+    allow_partial: bool,
+    overwrite: bool,
+) -> int:
+    """Merge shards into `output`; metrics too, when a fleet runs or a configuration is given.
+
+    `arguments`: shards, and overrides of the configuration.
+    """
+    shards = [item for item in arguments if not _is_override(item)]
+    overrides = [item for item in arguments if _is_override(item)]
+    config = load(overrides, ng=False, require_all=bool(overrides))
+    warn_all(config.warnings)
+    plan = _merged(output, shards, allow_partial=allow_partial, overwrite=overwrite)
+    if plan.accounting.scored:
+        try:
+            _aggregate(config, plan.paths.output, plan.paths.aggregate_metrics)
+        except PalestraError as error:
+            notice(f"no aggregate metrics: {error.message}")
+            notice(
+                "hint: they come from the agents: start those with `palestra run`, or name their "
+                "--config, and run the same command again; `palestra profile` needs none"
+            )
+    _report(plan)
+    return 0
+
+
+def aggregate_rollouts(overrides: list[str]) -> int:
+    """Merge what `input_glob` names and ask the agents for the metrics of the whole."""
+    config = load(overrides, ng=True)
+    warn_all(config.warnings)
+    args = args_from(AggregateArgs, config.tree)
+    output = Path(args.output_jsonl_fpath)
+    metrics = RunPaths(output).aggregate_metrics
+    if args.merge_shards:
+        # As the field's commands do: what was there is kept as .bak.
+        plan = _merged(
+            output, args.shards, allow_partial=args.allow_partial_rollouts, overwrite=True
+        )
+        _aggregate(config, output, metrics)
+        _report(plan)
+        return 0
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".merging-", dir=output.parent) as aside:
+        whole = Path(aside) / output.name
+        plan = _merged(
+            whole, args.shards, allow_partial=args.allow_partial_rollouts, overwrite=False
+        )
+        _aggregate(config, whole, metrics)
+    say(plan.accounting.line())
+    say(f"  {shown(metrics)}")
+    return 0
+
+
+def _merged(
+    output: Path, shards: Sequence[str], *, allow_partial: bool, overwrite: bool
+) -> MergePlan:
+    """Merge, saying what there is to say; the plan that was written."""
+    with plan_merge(output, shards) as plan:
+        for text in plan.notices:
+            notice(text)
+        if not allow_partial:
+            plan.completeness.check()
+        for text in (*plan.completeness.gaps(), *plan.write(overwrite=overwrite)):
+            notice(text)
+        return plan
+
+
+def _aggregate(config: ResolvedConfig, output: Path, destination: Path) -> None:
+    """Metrics of the rollouts in `output`, from their agents, in a file and as a table."""
+
+    async def ask() -> list[dict[str, Any]]:
+        # Metrics are of answers that are there already: no model is needed, it may be gone.
+        async with find(config) as choice, choice.open(models=False) as fleet:
+            return await aggregate(fleet.client, output, destination)
+
+    try:
+        found = run_to_end(ask())
+    except Stopped as stopped:
+        notice(f"stopped by {stopped.signal.name}; the merged files are in place")
+        raise SystemExit(stopped.exit_code) from None
+    print_key_metrics(found)
+
+
+def _report(plan: MergePlan) -> None:
+    say(plan.accounting.line())
+    if not plan.completeness.complete:
+        say(str(plan.completeness))
+    for path in plan.paths.all():
+        if path.exists():
+            say(f"  {shown(path)}")
+
+
+def _is_override(argument: str) -> bool:
+    """Whether an argument is an override rather than a shard; what exists is a shard."""
+    return _OVERRIDE.match(argument) is not None and not Path(argument).exists()

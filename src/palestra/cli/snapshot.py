@@ -1,0 +1,154 @@
+"""The numbers of a running collection at one moment, taken cheaply from its `Progress`."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import final
+
+from palestra.rollouts import InFlight, Progress
+from palestra.schema import Outcome, RolloutKey
+
+RECENT_S = 30.0
+"""What "recent" means for a rate."""
+SHOWN = 5
+"""How many of the rollouts in flight are named."""
+
+PHASES = {
+    "/run": "agent",
+    "/seed_session": "seed",
+    "/v1/responses": "model",
+    "/v1/chat/completions": "model",
+    "/verify": "verify",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """One of the rollouts that have been in flight longest; ages in seconds."""
+
+    rollout: str
+    attempt: int
+    attempts: int
+    agent: str
+    phase: str
+    awaiting: str
+    phase_s: float
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the views show; rates per second, tokens are output tokens.
+
+    `rate` is that of the last half minute, `overall_rate` that of this session.
+    """
+
+    elapsed_s: float
+    requested: int
+    scored: int
+    truncated: int
+    failed: int
+    classes: tuple[tuple[str, int], ...]
+    in_flight: int
+    limit: int | None
+    rate: float
+    overall_rate: float
+    left_s: float | None
+    mean_reward: float | None
+    tokens: int
+    token_rate: float
+    repeated: int
+    retries: int
+    retry_reason: str
+    last_failure: str
+    slowest: tuple[Slow, ...]
+
+    @property
+    def done(self) -> int:
+        """Rollouts that have ended, with a reward or without."""
+        return self.scored + self.failed
+
+
+@final
+class Meter:
+    """Takes snapshots, and remembers enough of them to know the recent rates."""
+
+    def __init__(self, progress: Progress, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._progress = progress
+        self._clock = clock
+        self._past: deque[tuple[float, int, int]] = deque()
+        """Moment, rollouts that had ended, their tokens."""
+
+    def read(self) -> Snapshot:
+        """The numbers of now."""
+        progress, now = self._progress, self._clock()
+        accounting = progress.accounting
+        scored, failed = accounting.scored, accounting.failed
+        done, tokens = scored + failed, accounting.output_tokens
+        rate, token_rate = self._recent(now, done, tokens)
+        elapsed = now - progress.started
+        overall = (done - progress.done_before) / elapsed if elapsed > 0 else 0.0
+        left = accounting.requested - done
+        pace = rate or overall
+        return Snapshot(
+            elapsed_s=elapsed,
+            requested=accounting.requested,
+            scored=scored,
+            truncated=accounting.ended[Outcome.TRUNCATED],
+            failed=failed,
+            classes=_classes(progress),
+            in_flight=len(progress.in_flight),
+            limit=progress.limit.limit if progress.limit is not None else None,
+            rate=rate,
+            overall_rate=overall,
+            left_s=left / pace if left and pace else None,
+            mean_reward=accounting.mean_reward,
+            tokens=tokens,
+            token_rate=token_rate,
+            repeated=accounting.retried_attempts,
+            retries=progress.retries.retries,
+            retry_reason=progress.retries.last_reason,
+            last_failure=progress.last_failure,
+            slowest=_slowest(progress, now),
+        )
+
+    def _recent(self, now: float, done: int, tokens: int) -> tuple[float, float]:
+        if not self._past:
+            before = self._progress
+            self._past.append((before.started, before.done_before, before.tokens_before))
+        while len(self._past) > 1 and self._past[1][0] <= now - RECENT_S:
+            self._past.popleft()
+        then, done_then, tokens_then = self._past[0]
+        self._past.append((now, done, tokens))
+        span = now - then
+        if span <= 0:
+            return 0.0, 0.0
+        return (done - done_then) / span, (tokens - tokens_then) / span
+
+
+def _classes(progress: Progress) -> tuple[tuple[str, int], ...]:
+    """Failures by class, the commonest first."""
+    ended = progress.accounting.ended
+    found = [(kind.value, n) for kind, n in ended.items() if not kind.has_reward and n]
+    return tuple(sorted(found, key=lambda pair: (-pair[1], pair[0])))
+
+
+def _slowest(progress: Progress, now: float) -> tuple[Slow, ...]:
+    # Rollouts enter in the order of starting, so the oldest are the first: no search.
+    oldest = islice(progress.in_flight.items(), SHOWN)
+    return tuple(_slow(key, flight, now, progress.max_attempts) for key, flight in oldest)
+
+
+def _slow(key: RolloutKey, flight: InFlight, now: float, attempts: int) -> Slow:
+    return Slow(
+        rollout=f"{key.task}:{key.rollout}",
+        attempt=flight.attempt,
+        attempts=attempts,
+        agent=flight.agent,
+        phase=PHASES.get(flight.phase, flight.phase),
+        awaiting=flight.awaiting,
+        phase_s=now - flight.since,
+        age_s=now - flight.started,
+    )

@@ -1,0 +1,226 @@
+"""What goes with a running collection: its view, its events, its last words."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, final
+
+import palestra
+from palestra.cli.console import notice
+from palestra.cli.progress import choose_kind, live_view
+from palestra.config import redact
+from palestra.errors import PalestraError
+from palestra.rollouts import (
+    Accounting,
+    Collected,
+    CollectSettings,
+    EventFile,
+    PreparedRun,
+    Progress,
+    RolloutEvents,
+    open_for_events,
+    run,
+)
+from palestra.serving import Lag, LagLog, Watchdog
+from palestra.transport import ServerClient
+
+PROGRESS_EVENT_EVERY_S: Final = 2.0
+
+
+@final
+@dataclass(slots=True)
+class Watch:
+    """How one command shows its collection. `view`: rich, plain or none."""
+
+    view: str
+    events: EventFile | None = None
+    lag_threshold_s: float = 0.0
+    """From how long on a block of the event loop is told; 0 does not watch."""
+    lags: LagLog = field(default_factory=lambda: LagLog(notice))
+    most_in_flight: int | None = None
+    """How many rollouts at once the process can have, when their number is decided on the way."""
+    accounting: Accounting | None = None
+    """Of the collection, once it has begun."""
+
+    def ended(self, code: int, message: str = "") -> int:
+        """Tell how the command ends; `code` again."""
+        if self.events is not None:
+            self.events.emit("run_ended", exit=code, message=message, **_accounts(self.accounting))
+        return code
+
+    def say_accounting(self) -> None:
+        """How many rollouts were asked for and how they ended, once they have begun."""
+        if self.accounting is not None:
+            notice(self.accounting.line())
+
+    def close(self) -> None:
+        """Write the events that are still to be written; for a process that ends at once."""
+        if self.events is not None:
+            self.events.close()
+
+    def on_lag(self, lag: Lag) -> None:
+        """The event loop was blocked, or still is."""
+        self.lags(lag)
+        if self.events is not None:
+            blamed = lag.blamed
+            self.events.emit(
+                "lag",
+                lasted_s=round(lag.lasted_s, 3),
+                server=blamed.server if blamed is not None else "",
+                where=blamed.where if blamed is not None else "",
+                message=lag.message,
+                over=lag.over,
+            )
+
+    def watchdog(self) -> contextlib.AbstractAsyncContextManager[object]:
+        """A watchdog that tells this, unless it is turned off."""
+        if self.lag_threshold_s <= 0:
+            return contextlib.nullcontext()
+        return Watchdog(self.on_lag, threshold_s=self.lag_threshold_s)
+
+
+@contextlib.contextmanager
+def watching(
+    progress: str | None, json_events: str | None, *, lag_threshold_s: float = 0.0
+) -> Iterator[Watch]:
+    """Open what a command shows its collection with; the block ends with `Watch.ended`.
+
+    Raises ConfigError for a view that is unknown, and for events that cannot be written.
+    """
+    view = choose_kind(progress)
+    if json_events is None:
+        yield Watch(view, lag_threshold_s=lag_threshold_s)
+        return
+    with contextlib.ExitStack() as stack:
+        fd = open_for_events(json_events)
+        if json_events == "-":
+            # Standard output is the machine's then; what people read goes beside it.
+            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        events = stack.enter_context(
+            EventFile(fd, on_problem=lambda text: notice(f"warning: {text}"))
+        )
+        watch = Watch(view, events, lag_threshold_s)
+        try:
+            yield watch
+        except PalestraError as error:
+            watch.ended(error.exit_code, error.message)
+            raise
+
+
+async def watched(
+    prepared: PreparedRun, settings: CollectSettings, client: ServerClient, watch: Watch
+) -> Collected:
+    """Run a collection and show it. When it ends early, the accounting is said all the same."""
+    watch.accounting = prepared.accounting
+    begun: asyncio.Queue[Progress] = asyncio.Queue()
+    if watch.events is not None:
+        watch.events.emit("run_started", **_beginning(prepared, settings))
+
+    async def show() -> None:
+        progress = await begun.get()
+        async with (
+            live_view(watch.view, progress),
+            _told(watch.events, progress),
+            watch.watchdog(),
+        ):
+            await asyncio.Event().wait()
+
+    showing = asyncio.create_task(show(), name="view")
+    observers = [RolloutEvents(watch.events)] if watch.events is not None else []
+    try:
+        return await run(
+            prepared,
+            settings,
+            client,
+            on_start=begun.put_nowait,
+            observers=observers,
+            most=watch.most_in_flight,
+        )
+    except BaseException:
+        await _end(showing)
+        if prepared.paths.manifest.exists():
+            notice(prepared.accounting.line())
+        raise
+    finally:
+        await _end(showing)
+        if summary := watch.lags.summary():
+            notice(summary)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
+
+
+@contextlib.asynccontextmanager
+async def _told(events: EventFile | None, progress: Progress) -> AsyncIterator[None]:
+    """Events about the collection as a whole, now and then while the body runs."""
+    if events is None:
+        yield
+        return
+    telling = asyncio.create_task(_tell(events, progress), name="events")
+    try:
+        yield
+    finally:
+        await _end(telling)
+
+
+async def _tell(events: EventFile, progress: Progress) -> None:
+    from palestra.cli.snapshot import Meter
+
+    meter = Meter(progress)
+    retries = 0
+    while True:
+        now = meter.read()
+        if now.retries > retries:
+            new = now.retries - retries
+            events.emit("retries", count=now.retries, new=new, reason=now.retry_reason)
+            retries = now.retries
+        events.emit(
+            "progress",
+            requested=now.requested,
+            scored=now.scored,
+            truncated=now.truncated,
+            failed=now.failed,
+            classes=dict(now.classes),
+            in_flight=now.in_flight,
+            limit=now.limit,
+            rate=now.rate,
+            left_s=now.left_s,
+            mean_reward=now.mean_reward,
+            output_tokens=now.tokens,
+            repeated=now.repeated,
+            retries=now.retries,
+            elapsed_s=now.elapsed_s,
+        )
+        await asyncio.sleep(PROGRESS_EVENT_EVERY_S)
+
+
+def _beginning(prepared: PreparedRun, settings: CollectSettings) -> dict[str, Any]:
+    given = {known.name: getattr(settings, known.name) for known in fields(settings)}
+    shard = settings.shard
+    given["inputs"] = [str(file.path) for file in settings.inputs]
+    given["shard"] = None if shard is None else asdict(shard)
+    return {
+        "requested": prepared.manifest.requested,
+        "remaining": prepared.remaining,
+        "tasks": prepared.manifest.tasks,
+        "output": str(prepared.paths.output),
+        "settings": redact(given),
+        "version": palestra.__version__,
+    }
+
+
+def _accounts(accounting: Accounting | None) -> dict[str, Any]:
+    if accounting is None:
+        return {}
+    return {
+        "requested": accounting.requested,
+        "scored": accounting.scored,
+        "failed": accounting.failed,
+        "not_run": accounting.remaining,
+        "outcomes": {outcome.value: n for outcome, n in sorted(accounting.ended.items()) if n},
+        "mean_reward": accounting.mean_reward,
+    }

@@ -1,0 +1,217 @@
+"""`--json-events`: what happens in a collection, for machines; one JSON object a line.
+
+Every event has `event` and `at` (seconds since the epoch). Rollouts are named by `task` and
+`rollout`; a `reward` is a number, or `null` for a failure.
+
+| event | when | fields |
+|---|---|---|
+| `run_started` | before the first rollout | requested, remaining, tasks, output, settings, version |
+| `rollout_started` | a rollout's first attempt of this session begins | task, rollout, agent |
+| `attempt_failed` | an attempt is recorded as a failure | task, rollout, attempt, agent, class, layer, \
+terminal, message, hint, hops, elapsed_s |
+| `rollout_ended` | a rollout has ended, scored or not | task, rollout, agent, outcome, reward, \
+attempts, elapsed_s, output_tokens |
+| `progress` | every few seconds | requested, scored, truncated, failed, classes, in_flight, limit, \
+rate, left_s, mean_reward, output_tokens, repeated, retries, elapsed_s |
+| `retries` | requests were sent again since the last look | count (in all), new, reason |
+| `lag` | the event loop was blocked | lasted_s, server, where, message, over |
+| `events_dropped` | nobody has read the events for long | count |
+| `run_ended` | last | exit, message, requested, scored, failed, not_run, outcomes, mean_reward |
+
+A thread writes, at least each second and at the end. What cannot be written is given up with one
+warning: a collection never ends because of its events.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self, final
+
+import orjson
+
+from palestra.errors import ConfigError
+from palestra.rollouts.progress import InFlight
+from palestra.rollouts.results import Failed, Scored
+from palestra.schema import FAILURE_CLASS, FAILURE_LAYER, FAILURE_TERMINAL, RolloutKey
+
+FLUSH_EVERY_S: Final = 0.5
+FLUSH_BYTES: Final = 1 << 18
+MOST_WAITING_BYTES: Final = 1 << 26
+"""Events that wait for a reader who does not come; further ones are dropped and counted."""
+LAST_FLUSH_S: Final = 3.0
+
+_DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
+_NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+
+
+def open_for_events(target: str) -> int:
+    """A descriptor to append events to: a path, `-` for standard output, `/dev/stderr`, a pipe.
+
+    Raises ConfigError when it cannot be written.
+    """
+    numbered = _NUMBERED.fullmatch(target)
+    number = int(numbered.group(1)) if numbered else _DESCRIPTORS.get(target)
+    try:
+        if number is not None:
+            # Not opened anew: a file's position would be lost, and a socket has no name.
+            return os.dup(number)
+        # Without waiting: a named pipe that nobody reads is an error, not a reason to hang.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+        fd = os.open(target, flags, 0o666)
+    except OSError as error:
+        reason = "nobody reads that pipe" if error.errno == errno.ENXIO else error.strerror
+        raise ConfigError(
+            f"json_events: cannot write to {target!r}: {reason}",
+            hint="give a file in a folder that exists, or - for standard output",
+        ) from error
+    os.set_blocking(fd, True)
+    return fd
+
+
+@final
+class EventFile:
+    """Where events go. Use as a context manager; `emit` may be called from any thread.
+
+    `on_problem` is told once, in a sentence, when writing has failed.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        *,
+        on_problem: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._fd = fd
+        self._on_problem = on_problem
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._dropped = 0
+        self._failed = False
+        self._ending = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True, name="json events")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is left; further events are ignored."""
+        self._ending = True
+        self._wake.set()
+        self._thread.join(LAST_FLUSH_S)
+        if self._thread.is_alive():
+            self._on_problem("json_events: nobody reads them; the last ones are lost")
+
+    def emit(self, event: str, /, **fields: Any) -> None:
+        """Write an event, soon."""
+        if self._failed:
+            return
+        told = {"event": event, "at": self._clock(), **fields}
+        line = orjson.dumps(told, default=str, option=orjson.OPT_NON_STR_KEYS)
+        with self._lock:
+            if self._waiting_bytes > MOST_WAITING_BYTES:
+                self._dropped += 1
+                return
+            self._waiting.append(line)
+            self._waiting_bytes += len(line)
+            full = self._waiting_bytes > FLUSH_BYTES
+        if full:
+            self._wake.set()
+
+    # On the thread
+
+    def _work(self) -> None:
+        try:
+            while not self._ending:
+                self._wake.wait(FLUSH_EVERY_S)
+                self._wake.clear()
+                self._write(self._take())
+            self._write(self._take())
+        except OSError as error:
+            self._failed = True
+            self._on_problem(f"json_events: {error.strerror}; no further events are written")
+        finally:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+
+    def _take(self) -> bytes:
+        with self._lock:
+            lines, self._waiting = self._waiting, []
+            dropped, self._dropped = self._dropped, 0
+            self._waiting_bytes = 0
+        if dropped:
+            told = {"event": "events_dropped", "at": self._clock(), "count": dropped}
+            lines.append(orjson.dumps(told))
+        return b"".join(line + b"\n" for line in lines)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._fd, view) :]
+            except BlockingIOError:  # a descriptor that somebody made non-blocking
+                time.sleep(0.05)
+
+
+@final
+class RolloutEvents:
+    """Tells an `EventFile` of rollouts (it is an `Observer`)."""
+
+    def __init__(self, events: EventFile, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._events = events
+        self._clock = clock
+
+    def rollout_started(self, key: RolloutKey, flight: InFlight, /) -> None:
+        """One line."""
+        self._events.emit("rollout_started", task=key.task, rollout=key.rollout, agent=flight.agent)
+
+    def attempt_ended(self, result: Scored | Failed, flight: InFlight, /) -> None:
+        """One line for a failed attempt, and one for a rollout that has ended."""
+        reward: float | None = None
+        tokens = 0
+        if isinstance(result, Scored):
+            reward, tokens = result.reward, result.output_tokens
+        else:
+            self._events.emit("attempt_failed", **_failure(result))
+            if not result.terminal:
+                return
+        self._events.emit(
+            "rollout_ended",
+            task=result.key.task,
+            rollout=result.key.rollout,
+            agent=flight.agent,
+            outcome=result.outcome.value,
+            reward=reward,
+            attempts=flight.attempt,
+            elapsed_s=round(self._clock() - flight.started, 3),
+            output_tokens=tokens,
+        )
+
+
+def _failure(result: Failed) -> dict[str, Any]:
+    """What the failures file says of an attempt, under this file's names."""
+    told: Mapping[str, Any] = orjson.loads(result.line)
+    return {
+        "task": result.key.task,
+        "rollout": result.key.rollout,
+        "attempt": told["attempt"],
+        "agent": told["agent_ref"]["name"],
+        "class": told[FAILURE_CLASS],
+        "layer": told[FAILURE_LAYER],
+        "terminal": told[FAILURE_TERMINAL],
+        "message": told["message"],
+        "hint": told["hint"],
+        "hops": told["hops"],
+        "elapsed_s": told["elapsed_s"],
+    }

@@ -1,0 +1,248 @@
+"""The expansion of input rows: each one checked, given its agent and indices, and repeated.
+
+Every row is checked before anything runs, and all that is wrong is said at once. Rows are
+streamed: memory grows with the number of distinct tasks, by a digest and two numbers each.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+from pydantic import ValidationError
+
+from palestra.errors import InputDataError
+from palestra.rollouts.problems import RowProblems
+from palestra.rollouts.prompt import PromptTemplate, load_prompt
+from palestra.rollouts.settings import CollectSettings, InputFile
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Line,
+    ResponseCreateParams,
+    read_jsonl,
+    rejected_fields,
+)
+
+AGENT_TYPE = "responses_api_agents"
+
+
+class Place(NamedTuple):
+    """Where a row stands: an input file and a line from 1."""
+
+    path: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path} line {self.line}"
+
+
+class Expansion:
+    """One pass over the input; collects problems instead of stopping at the first."""
+
+    def __init__(self, settings: CollectSettings, agents: frozenset[str]) -> None:
+        self._settings = settings
+        self._known_agents = agents
+        self._template = load_prompt(settings.prompt_config) if settings.prompt_config else None
+        self._problems = RowProblems()
+        self._task_of: dict[bytes, int] = {}
+        self._repeats_of: dict[int, int] = {}
+        self._next_task = 0
+        self._with_index: Place | None = None
+        self._without_index: Place | None = None
+        self.digest = hashlib.sha256()
+        self.agents_used: set[str] = set()
+        self.places: dict[int, Place] = {}
+        self.rollouts = 0
+        """Rollouts of the whole run so far, whatever share of them is written."""
+        self._lines = 0
+
+    @property
+    def tasks(self) -> int:
+        """Distinct tasks so far."""
+        return len(self.places)
+
+    def rows(self, mine: frozenset[int] | None = None) -> Iterator[dict[str, Any]]:
+        """Materialized rows of the tasks in `mine`, of all when that is None.
+
+        A bad row yields nothing and is remembered.
+        """
+        for source, line in self._input():
+            self._lines += 1
+            place = Place(source.path, line.number)
+            row = self._checked(line, place, source)
+            if row is not None:
+                yield from self._repeat(row, place, source.repeats, mine)
+
+    def finish(self) -> None:
+        """Raise for every problem found, and for input without rows."""
+        if self._with_index is not None and self._without_index is not None:
+            same_file = self._with_index.path == self._without_index.path
+            other = f"line {self._with_index.line}" if same_file else str(self._with_index)
+            self._problems.add(
+                *self._without_index, f"no {TASK_INDEX}, but {other} has one: all rows or none"
+            )
+        self._problems.raise_if_any()
+        if self._lines == 0 and self._settings.limit != 0:
+            named = ", ".join(str(source.path) for source in self._settings.inputs)
+            raise InputDataError(
+                f"{named} has no rows", hint="one task a line, as JSON with responses_create_params"
+            )
+
+    def _input(self) -> Iterator[tuple[InputFile, Line]]:
+        left = self._settings.limit
+        if left == 0:
+            return
+        for source in self._settings.inputs:
+            for line in _lines_of(source):
+                yield source, line
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        return
+
+    def _checked(self, line: Line, place: Place, source: InputFile) -> dict[str, Any] | None:
+        if line.error:
+            self._problems.add(*place, f"not JSON ({line.error})")
+            return None
+        if not isinstance(line.row, dict):
+            self._problems.add(*place, "not a JSON object")
+            return None
+        row = dict(line.row)
+        self.digest.update(orjson.dumps([row, source.repeats], option=orjson.OPT_SORT_KEYS))
+        found = [
+            *self._prompt(row),
+            *self._params(row),
+            *self._agent(row, source.agent),
+            *self._index(row, place),
+        ]
+        for problem in found:
+            self._problems.add(*place, problem)
+        return None if found else row
+
+    def _prompt(self, row: dict[str, Any]) -> Iterator[str]:
+        template: PromptTemplate | None = self._template
+        if template is None:
+            return
+        params = row.get(CREATE_PARAMS) or {}
+        if not isinstance(params, Mapping):
+            return  # `_params` says so
+        if params.get("input"):
+            yield f"/{CREATE_PARAMS}/input is there already, and prompt_config would replace it"
+        elif missing := template.missing(row):
+            yield f"prompt_config needs the fields {', '.join(missing)}"
+        else:
+            try:
+                row[CREATE_PARAMS] = {**params, "input": template.fill(row)}
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                yield f"prompt_config cannot be filled: {type(error).__name__}: {error}"
+
+    def _params(self, row: dict[str, Any]) -> Iterator[str]:
+        params = row.get(CREATE_PARAMS)
+        if params is None:
+            yield f"no `{CREATE_PARAMS}`"
+            return
+        if not isinstance(params, Mapping):
+            yield f"/{CREATE_PARAMS} is not an object"
+            return
+        merged = {**params, **self._settings.responses_create_params}
+        try:
+            ResponseCreateParams.model_validate(merged)
+        except ValidationError as error:
+            # Without the value: rows that are bad in the same way are said in one line.
+            for field in rejected_fields(merged, error):
+                yield f"/{CREATE_PARAMS}{field.pointer}: {field.expected}"
+        else:
+            if self._settings.num_repeats_add_seed and not _takes_seed(merged):
+                yield f"/{CREATE_PARAMS}/metadata/extra_body is not a JSON object"
+        row[CREATE_PARAMS] = merged
+
+    def _agent(self, row: dict[str, Any], default: str | None) -> Iterator[str]:
+        ref = row.get(AGENT_REF)
+        name = ref.get("name") if isinstance(ref, Mapping) else None
+        if name is not None and not isinstance(name, str):
+            yield f"/{AGENT_REF}/name is not a text"
+            return
+        name = name or default or self._settings.agent_name
+        if not name:
+            yield "no agent_ref, and no agent_name was given"
+            return
+        if name not in self._known_agents:
+            known = ", ".join(sorted(self._known_agents)) or "none"
+            yield f"agent {name!r} does not exist (agents: {known})"
+        self.agents_used.add(name)
+        row[AGENT_REF] = {"type": AGENT_TYPE, "name": name}
+
+    def _index(self, row: Mapping[str, Any], place: Place) -> Iterator[str]:
+        given = row.get(TASK_INDEX)
+        if given is None:
+            self._without_index = self._without_index or place
+        elif not isinstance(given, int) or isinstance(given, bool) or given < 0:
+            yield f"/{TASK_INDEX} is {given!r}, not a whole number from 0"
+        else:
+            self._with_index = self._with_index or place
+
+    def _repeat(
+        self, row: dict[str, Any], place: Place, repeats: int, mine: frozenset[int] | None
+    ) -> Iterator[dict[str, Any]]:
+        task = self._task_index(row)
+        self.places.setdefault(task, place)
+        for _ in range(repeats * self._settings.num_repeats):
+            rollout = self._repeats_of.get(task, 0)
+            self._repeats_of[task] = rollout + 1
+            self.rollouts += 1
+            if mine is not None and task not in mine:
+                continue
+            made = {**row, TASK_INDEX: task, ROLLOUT_INDEX: rollout}
+            if self._settings.num_repeats_add_seed:
+                made[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], rollout)
+            yield made
+
+    def _task_index(self, row: dict[str, Any]) -> int:
+        given: int | None = row.get(TASK_INDEX)
+        if given is not None:
+            return given
+        # Identical rows are one task, so that k in pass@k counts all of its attempts.
+        key = hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).digest()[:16]
+        if key not in self._task_of:
+            self._task_of[key] = self._next_task
+            self._next_task += 1
+        return self._task_of[key]
+
+
+def _lines_of(source: InputFile) -> Iterator[Line]:
+    """The rows of one file from `start` to `end`. Raises InputDataError when it cannot be read."""
+    try:
+        for number, line in enumerate(read_jsonl(source.path)):
+            if source.end is not None and number >= source.end:
+                return
+            if number >= source.start:
+                yield line
+    except FileNotFoundError:
+        raise InputDataError(
+            f"input file {source.path} does not exist",
+            hint="relative paths are looked up from the working directory, then in the "
+            "installed package",
+        ) from None
+    except OSError as error:
+        raise InputDataError(f"input file {source.path}: {error.strerror}") from error
+
+
+def with_seed(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """`params` with `seed` in `metadata.extra_body`, which is JSON text."""
+    metadata = dict(params.get("metadata") or {})
+    raw = metadata.get("extra_body")
+    extra = orjson.loads(raw) if isinstance(raw, str) else dict(raw or {})
+    metadata["extra_body"] = orjson.dumps({**extra, "seed": seed}).decode()
+    return {**params, "metadata": metadata}
+
+
+def _takes_seed(params: Mapping[str, Any]) -> bool:
+    try:
+        with_seed(params, 0)
+    except (TypeError, ValueError):
+        return False
+    return True

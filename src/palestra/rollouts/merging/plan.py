@@ -1,0 +1,344 @@
+"""What merged files hold, decided on numbers: order, duplicates, conflicts, gaps, accounting.
+
+Keys of all files are numbered together, so that comparing two numbers compares (task, rollout).
+Nothing here depends on the order of shards or of rows in them.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from palestra.errors import InputDataError
+from palestra.rollouts.accounting import Accounting, AccountingError
+from palestra.rollouts.merging.completeness import Completeness
+from palestra.rollouts.merging.scan import (
+    OUTCOMES,
+    BoolArray,
+    Columns,
+    FailureColumns,
+    IntArray,
+    Scanned,
+    ScoredColumns,
+    numbers,
+)
+from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles, missing_parts
+from palestra.rollouts.merging.sources import Place, Sources
+from palestra.schema import RolloutKey
+
+Read = Callable[[Place], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Places of rows in the order in which they are to be written."""
+
+    source: IntArray
+    offset: IntArray
+    length: IntArray
+
+    @classmethod
+    def of(cls, table: Columns, order: IntArray) -> "Rows":
+        """Rows of `table` by their numbers."""
+        columns = (table.source, table.offset, table.length)
+        return cls(*(numbers(column)[order] for column in columns))
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all rows."""
+        return int(self.length.sum())
+
+    def stretches(self) -> Iterator[Place]:
+        """The places, those that lie one after another in a file taken together."""
+        if not len(self):
+            return
+        end = self.offset + self.length
+        cut = (self.source[1:] != self.source[:-1]) | (self.offset[1:] != end[:-1])
+        starts = np.concatenate([[0], np.flatnonzero(cut) + 1])
+        lengths = np.add.reduceat(self.length, starts)
+        columns = (self.source[starts], self.offset[starts], lengths)
+        for source, offset, length in zip(*(c.tolist() for c in columns), strict=True):
+            yield Place(source, offset, length)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the merged files hold, and how complete they are."""
+
+    inputs: Rows | None
+    scored: Rows
+    failures: Rows
+    accounting: Accounting
+    completeness: Completeness
+    notices: tuple[str, ...]
+
+
+def decide(scanned: Scanned, shards: Sequence[ShardFiles], sources: Sources) -> Decision:
+    """Order the rows and account for them.
+
+    Raises InputDataError for rows that were not asked for, and for rows that differ under one
+    key.
+    """
+    merging = _Merging(scanned, shards, sources)
+    inputs = merging.inputs()
+    scored, notices = merging.scored()
+    failures = merging.failures()
+    merging.check_membership()
+    accounting, completeness = merging.account(inputs, scored, failures)
+    return Decision(
+        None if scanned.inputs is None else Rows.of(scanned.inputs, inputs),
+        Rows.of(scanned.scored, scored),
+        Rows.of(scanned.failures, failures),
+        accounting,
+        completeness,
+        tuple(notices),
+    )
+
+
+class _Merging:
+    """The columns of all files with their keys numbered, and the questions asked of them."""
+
+    def __init__(self, scanned: Scanned, shards: Sequence[ShardFiles], sources: Sources) -> None:
+        self._scanned = scanned
+        self._shards = shards
+        self._sources = sources
+        tables: list[Columns] = [scanned.scored, scanned.failures]
+        if scanned.inputs is not None:
+            tables.append(scanned.inputs)
+        self._tasks, codes = np.unique(
+            np.concatenate([numbers(table.task) for table in tables]), return_inverse=True
+        )
+        self._rollouts, ranks = np.unique(
+            np.concatenate([numbers(table.rollout) for table in tables]), return_inverse=True
+        )
+        # At most rows * rows, which a 64-bit number holds.
+        self._known, keys = np.unique(
+            codes.astype(np.int64) * max(len(self._rollouts), 1) + ranks, return_inverse=True
+        )
+        ends = np.cumsum([len(table) for table in tables])
+        self._scored, self._failed, *rest = np.split(keys, ends[:-1])
+        self._inputs: IntArray = rest[0] if rest else np.arange(len(self._known))
+
+    def inputs(self) -> IntArray:
+        """The materialized rows to write; without such files, one for each key there is."""
+        table = self._scanned.inputs
+        if table is None:
+            return np.arange(len(self._inputs))
+        order, conflicts, _ = _distinct(self._inputs, table, self._sources.read)
+        self._refuse(self._inputs, table, conflicts, "materialized")
+        return order
+
+    def scored(self) -> tuple[IntArray, list[str]]:
+        """The scored rows to write, and what to say about those left out."""
+        table = self._scanned.scored
+        order, conflicts, repeated = _distinct(self._scored, table, self._sources.read)
+        self._refuse(self._scored, table, conflicts, "scored")
+        if not repeated:
+            return order, []
+        return order, [
+            f"{repeated} scored rows were there more than once, byte by byte; one is kept"
+        ]
+
+    def failures(self) -> IntArray:
+        """Failed attempts by key, attempt and bytes, each once."""
+        table = self._scanned.failures
+        attempt = numbers(table.attempt)
+        order = np.lexsort((attempt, self._failed))
+        starts = _starts(self._failed[order], attempt[order])
+        kept: list[int] = []
+        for start, end in itertools.pairwise([*starts, len(order)]):
+            rows = order[start:end].tolist()
+            if len(rows) > 1:
+                by_text = {self._sources.read(table.place(row)): row for row in reversed(rows)}
+                rows = [by_text[text] for text in sorted(by_text)]
+            kept += rows
+        return np.array(kept, dtype=np.int64)
+
+    def check_membership(self) -> None:
+        """Raise InputDataError for results that their own shard has no materialized row for."""
+        table = self._scanned.inputs
+        if table is None:
+            return
+        width = len(self._known)
+        asked = numbers(table.shard) * width + self._inputs
+        for rows, keys in (
+            (self._scanned.scored, self._scored),
+            (self._scanned.failures, self._failed),
+        ):
+            stray = np.flatnonzero(~np.isin(numbers(rows.shard) * width + keys, asked))
+            if len(stray):
+                raise self._not_asked(rows, keys, stray)
+
+    def account(
+        self, inputs: IntArray, scored: IntArray, failures: IntArray
+    ) -> tuple[Accounting, Completeness]:
+        """How every rollout of the run ended. `inputs`, `scored`, `failures`: rows to write."""
+        asked, has_score = self._inputs[inputs], self._scored[scored]
+        requested, tasks = self._shards[0].run_size
+        if self._shards[0].manifest is None:
+            requested, tasks = len(asked), len(np.unique(self._task_codes(asked)))
+        self._check_sizes(requested, len(asked))
+        accounting = Accounting(requested)
+        _add_scored(accounting, self._scanned.scored, scored)
+        given_up = self._add_failures(accounting, failures, has_score)
+        ended = np.isin(asked, np.concatenate([has_score, given_up]))
+        completeness = self._completeness(asked, ended, requested, tasks)
+        if accounting.scored + accounting.failed != completeness.ended:
+            raise AccountingError(
+                f"{accounting.line()}, but {completeness.ended} materialized rows have ended",
+                hint="this is a bug in Palestra; please report it with the shards",
+            )
+        if completeness.complete:
+            accounting.check()
+        return accounting, completeness
+
+    def _add_failures(
+        self, accounting: Accounting, failures: IntArray, has_score: IntArray
+    ) -> IntArray:
+        """Count rollouts that were given up; their keys."""
+        table: FailureColumns = self._scanned.failures
+        keys = self._failed[failures]
+        final = (numbers(table.terminal)[failures] == 1) & ~np.isin(keys, has_score)
+        # In order of attempts, so a key's last terminal failure is the one before the next key.
+        given_up, from_end = np.unique(keys[final][::-1], return_index=True)
+        classes = numbers(table.outcome)[failures][final][::-1][from_end]
+        for code, count in enumerate(np.bincount(classes, minlength=len(OUTCOMES)).tolist()):
+            if count:
+                accounting.ended[OUTCOMES[code]] += count
+        # The last failure of a rollout without a score was not followed by another attempt.
+        without_score = np.unique(keys[~np.isin(keys, has_score)])
+        accounting.retried_attempts = len(failures) - len(without_score)
+        return given_up
+
+    def _completeness(
+        self, asked: IntArray, ended: BoolArray, requested: int, tasks: int
+    ) -> Completeness:
+        open_keys = asked[~ended]
+        task_of = self._task_codes(asked)
+        of_task = np.bincount(task_of, minlength=1)
+        ended_of_task = np.bincount(task_of[ended], minlength=1)
+        ended_of_task = np.pad(ended_of_task, (0, len(of_task) - len(ended_of_task)))
+        unknown = requested - len(asked)
+        parts, missing = missing_parts(self._shards) if unknown else (0, [])
+        return Completeness(
+            requested=requested,
+            ended=int(ended.sum()),
+            tasks=tasks,
+            complete_tasks=int(np.sum((of_task > 0) & (ended_of_task == of_task))),
+            partial_tasks=int(np.sum((ended_of_task > 0) & (ended_of_task < of_task))),
+            first_open=tuple(self._key(key) for key in open_keys[:MOST_NAMED]),
+            open_rollouts=len(open_keys),
+            unknown_rollouts=unknown,
+            parts=parts,
+            missing_parts=tuple(missing),
+        )
+
+    def _check_sizes(self, requested: int, asked: int) -> None:
+        """Raise InputDataError when materialized inputs are not what the manifests speak of."""
+        table = self._scanned.inputs
+        if table is None:
+            return
+        held = np.bincount(numbers(table.shard), minlength=len(self._shards)).tolist()
+        for shard, count in zip(self._shards, held, strict=True):
+            if shard.manifest and shard.part and count != shard.manifest.requested:
+                raise _wrong_size(shard.paths.materialized_inputs, count, shard.manifest.requested)
+        if asked > requested:
+            raise _wrong_size(self._shards[0].paths.materialized_inputs, asked, requested)
+
+    def _refuse(
+        self, keys: IntArray, table: Columns, conflicts: Sequence[tuple[int, int]], what: str
+    ) -> None:
+        """Raise InputDataError when there are pairs of rows that differ under one key."""
+        if not conflicts:
+            return
+        named = [
+            f"{self._key(keys[one])}: {self._where(table, one)} and {self._where(table, other)}"
+            for one, other in conflicts[:MOST_NAMED]
+        ]
+        raise InputDataError(
+            f"{len(conflicts)} rollouts are {what} twice, differently\n  "
+            + "\n  ".join(_named(named, len(conflicts))),
+            hint="the same rollouts were collected twice; leave out one of those shards",
+        )
+
+    def _not_asked(self, table: Columns, keys: IntArray, stray: IntArray) -> InputDataError:
+        named = [f"{self._key(keys[row])}: {self._where(table, row)}" for row in stray[:MOST_NAMED]]
+        return InputDataError(
+            f"{len(stray)} rows are for rollouts that their own materialized inputs do not have\n  "
+            + "\n  ".join(_named(named, len(stray))),
+            hint="the shard's files are not of one run; give them back as they were",
+        )
+
+    def _where(self, table: Columns, row: int) -> str:
+        place = table.place(row)
+        number = self._sources.line_number(place.source, place.offset)
+        return f"{self._sources.paths[place.source]} line {number}"
+
+    def _key(self, key: int) -> RolloutKey:
+        task, rollout = divmod(int(self._known[key]), len(self._rollouts))
+        return RolloutKey(int(self._tasks[task]), int(self._rollouts[rollout]))
+
+    def _task_codes(self, keys: IntArray) -> IntArray:
+        codes: IntArray = self._known[keys] // max(len(self._rollouts), 1)
+        return codes
+
+
+def _distinct(
+    keys: IntArray, table: Columns, read: Read
+) -> tuple[IntArray, list[tuple[int, int]], int]:
+    """Rows in key order, one for each key; pairs that differ under a key; rows left out."""
+    order = np.argsort(keys, kind="stable")
+    starts = _starts(keys[order])
+    first = np.zeros(len(order), dtype=bool)
+    first[starts] = True
+    kept = order[starts] if starts else order
+    group = np.cumsum(first) - 1
+    repeats = np.flatnonzero(~first)
+    conflicts: dict[int, tuple[int, int]] = {}
+    for at in repeats.tolist():
+        one, other = int(kept[group[at]]), int(order[at])
+        if int(keys[one]) not in conflicts and not _same(table, one, other, read):
+            conflicts[int(keys[one])] = one, other
+    return kept, list(conflicts.values()), len(repeats)
+
+
+def _same(table: Columns, one: int, other: int, read: Read) -> bool:
+    if table.length[one] != table.length[other]:
+        return False
+    return read(table.place(one)) == read(table.place(other))
+
+
+def _starts(*columns: IntArray) -> list[int]:
+    """Where rows begin that differ from the one before in any column."""
+    if not len(columns[0]):
+        return []
+    changed = np.zeros(len(columns[0]) - 1, dtype=bool)
+    for column in columns:
+        changed |= column[1:] != column[:-1]
+    return [0, *(np.flatnonzero(changed) + 1).tolist()]
+
+
+def _add_scored(accounting: Accounting, table: ScoredColumns, rows: IntArray) -> None:
+    counts = np.bincount(numbers(table.outcome)[rows], minlength=len(OUTCOMES)).tolist()
+    for code, count in enumerate(counts):
+        if count:
+            accounting.ended[OUTCOMES[code]] += count
+    # In key order, so that the sum does not depend on how the run was cut.
+    accounting.reward_sum = float(np.array(table.reward)[rows].sum())
+    accounting.output_tokens = int(numbers(table.output_tokens)[rows].sum())
+
+
+def _wrong_size(path: Path, found: int, expected: int) -> InputDataError:
+    return InputDataError(
+        f"{path} holds {found} rollouts, but its manifest says {expected}",
+        hint="the file is not as the collection wrote it; collect the shard again",
+    )
+
+
+def _named(some: list[str], count: int) -> list[str]:
+    return [*some, f"and {count - len(some)} more"] if count > len(some) else some

@@ -1,0 +1,262 @@
+"""One pass over each file of each shard: what its rows are for, and where they are.
+
+A row costs some sixty bytes here, however large it is on disk.
+"""
+
+import json
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles
+from palestra.rollouts.merging.sources import Place, Sources
+from palestra.rollouts.problems import RowProblems
+from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, Outcome
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+OUTCOMES = tuple(Outcome)
+"""Outcomes by their codes in columns."""
+_CODE_OF = {outcome.value: code for code, outcome in enumerate(OUTCOMES)}
+NO_CODE = -1
+"""A class of failure that Palestra does not know; only attempts that were repeated may have it."""
+
+Index = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Keyed(msgspec.Struct):
+    """A materialized row, as far as merging looks at it."""
+
+    task: Index = msgspec.field(name=TASK_INDEX)
+    rollout: Index = msgspec.field(name=ROLLOUT_INDEX)
+
+
+class _Details(msgspec.Struct):
+    reason: Any = None
+
+
+class _Response(msgspec.Struct):
+    incomplete_details: _Details | None = None
+    usage: Any = None
+
+
+class _ScoredRow(_Keyed, kw_only=True):
+    reward: bool | int | float
+    response: _Response | None = None
+
+
+class _FailureRow(_Keyed, kw_only=True):
+    failure: str = msgspec.field(name=FAILURE_CLASS)
+    terminal: bool = msgspec.field(name=FAILURE_TERMINAL, default=False)
+    attempt: Index = 1
+
+
+Row = TypeVar("Row", bound=_Keyed)
+
+
+def _integers() -> "array[int]":
+    return array("q")
+
+
+@dataclass(slots=True)
+class Columns:
+    """Keys and places of the rows of one kind, over all shards; they grow row by row."""
+
+    task: "array[int]" = field(default_factory=_integers)
+    rollout: "array[int]" = field(default_factory=_integers)
+    shard: "array[int]" = field(default_factory=lambda: array("i"))
+    source: "array[int]" = field(default_factory=lambda: array("i"))
+    offset: "array[int]" = field(default_factory=_integers)
+    length: "array[int]" = field(default_factory=_integers)
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def place(self, row: int) -> Place:
+        """Where a row is."""
+        return Place(self.source[row], self.offset[row], self.length[row])
+
+
+@dataclass(slots=True)
+class ScoredColumns(Columns):
+    """Scored rows, and what the accounting needs to know of them."""
+
+    outcome: "array[int]" = field(default_factory=lambda: array("b"))
+    reward: "array[float]" = field(default_factory=lambda: array("d"))
+    output_tokens: "array[int]" = field(default_factory=_integers)
+
+
+@dataclass(slots=True)
+class FailureColumns(Columns):
+    """Failed attempts."""
+
+    outcome: "array[int]" = field(default_factory=lambda: array("b"))
+    attempt: "array[int]" = field(default_factory=_integers)
+    terminal: "array[int]" = field(default_factory=lambda: array("b"))
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """All shards, read. `inputs` is None when no shard has materialized inputs."""
+
+    inputs: Columns | None
+    scored: ScoredColumns
+    failures: FailureColumns
+    notices: tuple[str, ...]
+
+
+def numbers(column: "array[int]") -> IntArray:
+    """A column as 64-bit integers."""
+    return np.array(column, dtype=np.int64)
+
+
+def scan_shards(shards: Sequence[ShardFiles], sources: Sources) -> Scanned:
+    """Read every file of every shard once.
+
+    A torn last line is left out with a notice. Raises InputDataError with the lines of a file
+    that are no rows of a run.
+    """
+    scan = _Scan(sources)
+    has_inputs = shards[0].paths.materialized_inputs.exists()
+    for number, shard in enumerate(shards):
+        if has_inputs:
+            scan.inputs(number, shard.paths.materialized_inputs)
+        if shard.paths.output.exists():
+            scan.scored(number, shard.paths.output)
+        if shard.paths.failures.exists():
+            scan.failures(number, shard.paths.failures)
+    return Scanned(
+        scan.input_rows if has_inputs else None,
+        scan.scored_rows,
+        scan.failure_rows,
+        _torn(scan.torn),
+    )
+
+
+def _torn(files: Sequence[str]) -> tuple[str, ...]:
+    if not files:
+        return ()
+    more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
+    named = ", ".join(files[:MOST_NAMED])
+    return (f"left out torn last lines, which have no end: {named}{more}",)
+
+
+class _Scan:
+    def __init__(self, sources: Sources) -> None:
+        self.input_rows = Columns()
+        self.scored_rows = ScoredColumns()
+        self.failure_rows = FailureColumns()
+        self.torn: list[str] = []
+        self._sources = sources
+
+    def inputs(self, shard: int, path: Path) -> None:
+        for _ in self._rows(shard, path, _Reader(_Keyed), self.input_rows):
+            pass
+
+    def scored(self, shard: int, path: Path) -> None:
+        table = self.scored_rows
+        for row in self._rows(shard, path, _ScoredReader(_ScoredRow), table):
+            response = row.response
+            details = response.incomplete_details if response else None
+            cut = details is not None and details.reason == "max_output_tokens"
+            table.outcome.append(_CODE_OF[Outcome.TRUNCATED if cut else Outcome.SCORED])
+            table.reward.append(float(row.reward))
+            table.output_tokens.append(_tokens(response))
+
+    def failures(self, shard: int, path: Path) -> None:
+        table = self.failure_rows
+        for row in self._rows(shard, path, _FailureReader(_FailureRow), table):
+            table.outcome.append(_CODE_OF.get(row.failure, NO_CODE))
+            table.attempt.append(row.attempt)
+            table.terminal.append(row.terminal)
+
+    def _rows(
+        self, shard: int, path: Path, reader: "_Reader[Row]", table: Columns
+    ) -> Iterator[Row]:
+        """The rows of a file, each after it was put into `table`."""
+        source, lines = self._sources.scan(path)
+        problems: list[tuple[int, str]] = []
+        for offset, text in lines:
+            if not text.endswith(b"\n"):
+                self.torn.append(f"{path} ({len(text)} bytes)")
+                break
+            try:
+                row = reader.read(text)
+            except _NoRow as problem:
+                problems.append((offset, str(problem)))
+                continue
+            table.task.append(row.task)
+            table.rollout.append(row.rollout)
+            table.shard.append(shard)
+            table.source.append(source)
+            table.offset.append(offset)
+            table.length.append(len(text))
+            yield row
+        self._raise(source, path, problems)
+
+    def _raise(self, source: int, path: Path, problems: Sequence[tuple[int, str]]) -> None:
+        found = RowProblems()
+        for offset, what in problems:
+            found.add(path, self._sources.line_number(source, offset), what)
+        found.raise_if_any(hint="give back the file as a collection wrote it, or leave it out")
+
+
+class _NoRow(Exception):
+    """Why a line is no row of the kind that its file holds."""
+
+
+class _Reader(Generic[Row]):
+    """Decodes rows of one kind, and says what is wrong with others."""
+
+    def __init__(self, kind: type[Row]) -> None:
+        self._kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def read(self, text: bytes) -> Row:
+        """The row. Raises _NoRow with the reason."""
+        try:
+            row = self._decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            row = self._leniently(text)
+        self.check(row)
+        return row
+
+    def check(self, row: Row) -> None:
+        """Raise _NoRow for a row that its type alone does not rule out."""
+
+    def _leniently(self, text: bytes) -> Row:
+        """Accept what Python's own json writes and strict readers refuse: NaN, lone surrogates."""
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise _NoRow(f"not JSON ({error})") from None
+        try:
+            return msgspec.convert(value, self._kind)
+        except msgspec.MsgspecError as error:
+            raise _NoRow(str(error)) from None
+
+
+class _ScoredReader(_Reader[_ScoredRow]):
+    def check(self, row: _ScoredRow) -> None:
+        if not math.isfinite(row.reward):
+            raise _NoRow(f"the reward is {row.reward}, not a finite number")
+
+
+class _FailureReader(_Reader[_FailureRow]):
+    def check(self, row: _FailureRow) -> None:
+        code = _CODE_OF.get(row.failure, NO_CODE)
+        if (code == NO_CODE and row.terminal) or (code != NO_CODE and OUTCOMES[code].has_reward):
+            raise _NoRow(f"{FAILURE_CLASS} is {row.failure!r}, which is no class of failure")
+
+
+def _tokens(response: _Response | None) -> int:
+    usage = response.usage if response else None
+    tokens = usage.get("output_tokens") if isinstance(usage, dict) else None
+    return tokens if isinstance(tokens, int) and 0 <= tokens < 2**63 else 0

@@ -1,0 +1,246 @@
+"""Putting merged files in place: beside temporary names, synced, renamed, the output last.
+
+Killed at any moment, a merge leaves what was there before, or files that the same command
+completes: the output is there only when everything else is. The temporary file of the output is
+also the lock that keeps a second merge away.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from palestra.errors import InputDataError, Layer, RunFailed
+from palestra.rollouts.journal import check_free
+from palestra.rollouts.materialize import remove_empty
+from palestra.rollouts.merging.plan import Rows
+from palestra.rollouts.merging.sources import BUFFER_BYTES, Place, Sources
+from palestra.rollouts.settings import RunPaths
+
+
+class MergeFailed(RunFailed):
+    """The merged files could not be written; nothing is lost and the shards are as they were."""
+
+    layer = Layer.INFRA
+
+
+class _State(Enum):
+    ABSENT = auto()
+    SAME = auto()
+    OTHER = auto()
+
+
+class Content(Protocol):
+    """What a file is to hold."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+
+    def blocks(self) -> Iterator[bytes]:
+        """The bytes, in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Rows of other files."""
+
+    rows: Rows
+    sources: Sources
+
+    @property
+    def size(self) -> int:
+        return self.rows.size
+
+    def blocks(self) -> Iterator[bytes]:
+        for source, offset, length in self.rows.stretches():
+            for start in range(0, length, BUFFER_BYTES):
+                place = Place(source, offset + start, min(BUFFER_BYTES, length - start))
+                yield self.sources.read(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A document."""
+
+    text: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.text)
+
+    def blocks(self) -> Iterator[bytes]:
+        yield self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One file of the merge; without content it must not be there."""
+
+    path: Path
+    content: Content | None
+
+    @property
+    def beside(self) -> Path:
+        """Its temporary name."""
+        return self.path.with_name(self.path.name + ".merging")
+
+    def state(self) -> _State:
+        """What is there already."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return _State.ABSENT if self.content else _State.SAME
+        if self.content is None or found.st_size != self.content.size:
+            return _State.OTHER
+        with self.path.open("rb", buffering=BUFFER_BYTES) as file:
+            same = all(file.read(len(block)) == block for block in self.content.blocks())
+        return _State.SAME if same else _State.OTHER
+
+
+def write_targets(
+    paths: RunPaths, targets: Sequence[Target], sources: Sources, *, overwrite: bool
+) -> tuple[str, ...]:
+    """Put `targets` in place, the output last; notices about what was there before.
+
+    Raises InputDataError when other files are there and may not be replaced, when another merge
+    or a collection writes to them, and when a shard changes meanwhile; MergeFailed when the disk
+    does not take them.
+    """
+    made = tuple(folder for folder in paths.output.parents if not folder.exists())
+    try:
+        paths.output.parent.mkdir(parents=True, exist_ok=True)
+        with _only_merge(targets[-1]) as staging:
+            return _replace(paths, targets, sources, staging, overwrite=overwrite)
+    except OSError as error:
+        raise MergeFailed(
+            f"cannot write {error.filename or paths.output}: {error.strerror}",
+            hint="make room or mend its permissions, then merge again: the shards are untouched",
+        ) from error
+    finally:
+        remove_empty(made)  # only those that are still empty
+
+
+def _replace(
+    paths: RunPaths,
+    targets: Sequence[Target],
+    sources: Sources,
+    staging: BinaryIO,
+    *,
+    overwrite: bool,
+) -> tuple[str, ...]:
+    states = {target.path: target.state() for target in targets}
+    stale = [path for path, state in states.items() if state is _State.OTHER]
+    todo = [target for target in targets if states[target.path] is not _State.SAME]
+    if not todo:
+        return (f"{paths.output} is there already, as it would be written",)
+    if stale and not overwrite:
+        raise InputDataError(
+            f"{stale[-1]} exists already and holds something else",
+            hint="merge to another output, or --overwrite it (it is kept as .bak)",
+        )
+    check_free(paths.output)
+    wanted = [target for target in todo if target.content is not None]
+    try:
+        for target in wanted:
+            _stage(target, staging if target is targets[-1] else None)
+        sources.check_unchanged()
+        notices = _move_aside(paths, stale)
+        _commit(wanted)
+    finally:
+        for target in targets[:-1]:
+            target.beside.unlink(missing_ok=True)
+    return notices
+
+
+@contextlib.contextmanager
+def _only_merge(output: Target) -> Iterator[BinaryIO]:
+    """The temporary file of the output, held by this merge alone."""
+    file = _held(output.beside)
+    try:
+        yield file
+    finally:
+        # Renamed when all went well: then there is nothing under this name, or another's.
+        if _is_at(file, output.beside):
+            output.beside.unlink()
+        file.close()
+
+
+def _held(path: Path) -> BinaryIO:
+    while True:
+        file = path.open("ab+", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise InputDataError(
+                f"another merge is writing {path.with_suffix('')}",
+                hint="wait for that one, or choose another output",
+            ) from None
+        if _is_at(file, path):
+            return file
+        # Its last holder renamed or removed it between our opening and our locking it.
+        file.close()
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    return False
+
+
+def _stage(target: Target, staging: BinaryIO | None) -> None:
+    """Write a target under its temporary name, down to the disk."""
+    with contextlib.ExitStack() as stack:
+        if staging is None:
+            staging = stack.enter_context(target.beside.open("wb", buffering=0))
+        staging.truncate(0)
+        pending = bytearray()
+        for block in target.content.blocks() if target.content else ():
+            pending += block
+            if len(pending) >= BUFFER_BYTES:
+                _write_all(staging, pending)
+                pending.clear()
+        _write_all(staging, pending)
+        os.fsync(staging.fileno())
+
+
+def _write_all(file: BinaryIO, data: bytearray) -> None:
+    with memoryview(data) as view:
+        written = 0
+        while written < len(view):
+            written += file.write(view[written:])
+
+
+def _move_aside(paths: RunPaths, stale: Sequence[Path]) -> tuple[str, ...]:
+    """Keep files that will be replaced as `.bak`, the output before what goes with it.
+
+    What was made from the output goes first.
+    """
+    if not stale:
+        return ()
+    made_from_it = (paths.aggregate_metrics, *paths.derived())
+    moved = [path for path in made_from_it if path.exists()]
+    moved += reversed(stale)
+    for path in moved:
+        path.replace(path.with_name(path.name + ".bak"))
+    return (f"moved {len(moved)} files of an earlier run to <name>.bak",)
+
+
+def _commit(targets: Sequence[Target]) -> None:
+    """Rename into place, in order."""
+    folder = os.open(targets[-1].path.parent, os.O_RDONLY) if targets else -1
+    try:
+        for number, target in enumerate(targets, start=1):
+            if number == len(targets) > 1:
+                os.fsync(folder)  # no crash may keep the output and lose what goes with it
+            target.beside.replace(target.path)
+        if targets:
+            os.fsync(folder)
+    finally:
+        if targets:
+            os.close(folder)

@@ -1,0 +1,35 @@
+"""Verifying stored responses again, with today's verifiers and without a model call.
+
+stored.py      the rollouts that are read, line by line, and where each is verified
+task_rows.py   the inputs that fill in what a rollout lacks
+verify.py      many rows at once, written in the order of the input
+files.py       the output, what is done of it so far, and what it was made from
+changes.py     how the rewards differ from those before
+"""
+
+from palestra.rollouts.reverification.files import Origin, ReverifyPaths, begin, check_places
+from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
+from palestra.rollouts.reverification.task_rows import TaskRows
+from palestra.rollouts.reverification.verify import (
+    Reverification,
+    ReverifyLimits,
+    ReverifyProgress,
+    Verifier,
+    check_modes,
+)
+
+__all__ = [
+    "Checked",
+    "Origin",
+    "Reverification",
+    "ReverifyLimits",
+    "ReverifyPaths",
+    "ReverifyProgress",
+    "Routes",
+    "StoredRollouts",
+    "TaskRows",
+    "Verifier",
+    "begin",
+    "check_modes",
+    "check_places",
+]

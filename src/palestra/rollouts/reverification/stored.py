@@ -1,0 +1,241 @@
+"""Stored rollouts: rows with the response that a model once gave, to be verified again.
+
+Rows of other tools and of older versions are taken as they are: what a verifier needs is the
+response and the task's own fields, not our indices.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from palestra.config import nearest
+from palestra.errors import InputDataError
+from palestra.rollouts.problems import RowProblems
+from palestra.rollouts.reverification.task_rows import IDENTITY, TaskRows, digest_of
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    FAILURE_CLASS,
+    JUDGE_REPLAY,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Line,
+    read_jsonl,
+)
+
+RESPONSE = "response"
+PREVIOUS = "previous_reward"
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Which resources server verifies a row: its agent's one, else `otherwise`."""
+
+    by_agent: Mapping[str, str]
+    otherwise: str | None = None
+
+    def of(self, agent: str | None) -> str | None:
+        """The resources server for rows of `agent`; None when nothing says which."""
+        return self.by_agent.get(agent or "", self.otherwise)
+
+    def why_not(self, agent: str | None) -> str:
+        """What to tell about a row that has none."""
+        if not agent:
+            return "no agent_ref, and several environments are configured"
+        near = nearest(agent, self.by_agent)
+        meant = f"; did you mean {near!r}?" if near else ""
+        return f"agent {agent!r} is none of the configuration's{meant}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """One row to verify again. `line`: where it stands in its file, from 1."""
+
+    line: int
+    row: Mapping[str, Any]
+    task: Mapping[str, Any]
+    """Its task row, where one was given; it wins over what the rollout holds of the task."""
+    server: str
+
+    @property
+    def previous(self) -> float | None:
+        """The reward it has had."""
+        reward = self.row.get("reward")
+        return float(reward) if isinstance(reward, bool | int | float) else None
+
+    @property
+    def agent(self) -> str:
+        """The agent that made it; empty when it does not say."""
+        return agent_of(self.row) or ""
+
+    def identity(self) -> dict[str, Any]:
+        """The identity it has, which may be none."""
+        return {key: self.row[key] for key in IDENTITY if key in self.row}
+
+    def task_fields(self) -> dict[str, Any]:
+        """What a session is seeded with and a verifier gets, besides the response."""
+        kept = {k: v for k, v in self.row.items() if k not in _OF_THE_VERDICT}
+        given = {k: v for k, v in self.task.items() if k not in _OF_THE_ROLLOUT}
+        return {**kept, **given}
+
+    def place(self) -> str:
+        """`line 12 (task 3, rollout 0)`."""
+        task, rollout = self.row.get(TASK_INDEX), self.row.get(ROLLOUT_INDEX)
+        named = [f"task {task}"] if task is not None else []
+        named += [f"rollout {rollout}"] if rollout is not None else []
+        return f"line {self.line}" + (f" ({', '.join(named)})" if named else "")
+
+
+_OF_THE_VERDICT = frozenset({RESPONSE, "reward", PREVIOUS, JUDGE_REPLAY})
+_OF_THE_ROLLOUT = _OF_THE_VERDICT | {*IDENTITY, CREATE_PARAMS}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a file of stored rollouts holds."""
+
+    rows: int
+    digest: str
+    servers: tuple[str, ...]
+    """The resources servers that its rows need."""
+    notices: tuple[str, ...] = ()
+
+
+class StoredRollouts:
+    """A file of stored rollouts, streamed; `limit`: its first rows only, None for all."""
+
+    def __init__(
+        self, path: Path, routes: Routes, *, limit: int | None = None, tasks: TaskRows | None = None
+    ) -> None:
+        self._path = path
+        self._routes = routes
+        self._limit = limit
+        self._tasks = tasks
+
+    def check(self) -> Checked:
+        """Look at every row. Raises InputDataError for all that cannot be verified, at once."""
+        digest = digest_of(self._path)
+        problems = RowProblems()
+        servers: set[str] = set()
+        notices: list[str] = []
+        seen = 0
+        without = _WithoutResponse(self._path)
+        for line in self._lines():
+            if line.torn:
+                notices.append(f"{self._path}: left out a torn last line ({line.number})")
+                continue
+            seen += 1
+            without.look_at(line.row)
+            found = list(_problems(line)) or self._add_server(line.row, servers)
+            for problem in found:
+                problems.add(self._path, line.number, problem)
+        without.raise_if_all(seen)
+        problems.raise_if_any(hint=self._hint)
+        if not seen and self._limit != 0:
+            raise InputDataError(f"{self._path} has no rows", hint="one rollout a line, as JSON")
+        return Checked(seen, digest, tuple(sorted(servers)), tuple(notices))
+
+    def rows(self, count: int) -> Iterator[StoredRow]:
+        """The first `count` rows, which `check` has seen."""
+        for number, line in enumerate(self._lines()):
+            if number >= count:
+                return
+            task = self._task_of(line.row)
+            server = self._server_of(line.row, task)
+            if isinstance(task, str) or server is None:
+                raise InputDataError(f"{self._path} was changed while it was read")
+            yield StoredRow(line.number, line.row, task, server)
+
+    @property
+    def _hint(self) -> str:
+        if self._routes.otherwise is None:
+            return "--environment NAME verifies every row with that one"
+        return ""
+
+    def _lines(self) -> Iterator[Line]:
+        for count, line in enumerate(read_jsonl(self._path)):
+            if self._limit is not None and count >= self._limit:
+                return
+            yield line
+
+    def _add_server(self, row: Mapping[str, Any], servers: set[str]) -> list[str]:
+        task = self._task_of(row)
+        if isinstance(task, str):
+            return [task]
+        server = self._server_of(row, task)
+        if server is None:
+            return [self._routes.why_not(agent_of(row) or agent_of(task))]
+        servers.add(server)
+        return []
+
+    def _task_of(self, row: Mapping[str, Any]) -> Mapping[str, Any] | str:
+        return {} if self._tasks is None else self._tasks.row_of(row)
+
+    def _server_of(self, row: Mapping[str, Any], task: Mapping[str, Any] | str) -> str | None:
+        known = {} if isinstance(task, str) else task
+        return self._routes.of(agent_of(row) or agent_of(known))
+
+
+def agent_of(row: Mapping[str, Any]) -> str | None:
+    """The name of the agent that made a row, when it tells."""
+    ref = row.get(AGENT_REF)
+    name = ref.get("name") if isinstance(ref, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def _problems(line: Line) -> Iterator[str]:
+    row = line.row
+    if line.error:
+        yield f"not JSON ({line.error})"
+        return
+    if not isinstance(row, dict):
+        yield "not a JSON object"
+        return
+    for field, inner in ((CREATE_PARAMS, "input"), (RESPONSE, "output")):
+        value = row.get(field)
+        if value is None:
+            yield f"no `{field}`"
+        elif not isinstance(value, Mapping):
+            yield f"/{field} is not an object"
+        elif inner not in value:
+            yield f"/{field}/{inner} is missing"
+
+
+class _WithoutResponse:
+    """Recognises a file that never held responses: of tasks, inputs or failures."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tasks = 0
+        self._inputs = 0
+        self._failures = 0
+
+    def look_at(self, row: Any) -> None:
+        """One row of the file."""
+        if not isinstance(row, dict) or RESPONSE in row:
+            return
+        if FAILURE_CLASS in row:
+            self._failures += 1
+        elif TASK_INDEX in row and ROLLOUT_INDEX in row and CREATE_PARAMS in row:
+            self._inputs += 1
+        elif CREATE_PARAMS in row:
+            self._tasks += 1
+
+    def raise_if_all(self, rows: int) -> None:
+        """Raise InputDataError when it is such a file."""
+        if rows == 0:
+            return
+        if self._failures == rows:
+            what = "a failures file: its rows have no response"
+        elif self._inputs == rows:
+            what = "materialized inputs, not rollouts: its rows have no response"
+        elif self._tasks == rows:
+            what = "tasks, not rollouts: its rows have no response"
+        else:
+            return
+        raise InputDataError(
+            f"{self._path} holds {what}",
+            hint="--rollouts takes the scored rows of a run, <stem>.jsonl; the inputs it was "
+            "made from go to --inputs",
+        )

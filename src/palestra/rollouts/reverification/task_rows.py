@@ -1,0 +1,150 @@
+"""The task rows behind stored rollouts: what a verifier needs and a rollout may not hold.
+
+Looked up by (task, rollout), then by task; without indices on either side, by the prompt, which
+must then be one task's alone. The file stays on disk: memory holds a digest and an offset a row.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import orjson
+
+from palestra.errors import InputDataError
+from palestra.rollouts.problems import RowProblems
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    plain_input,
+)
+
+IDENTITY = (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)
+_SEVERAL = -1
+"""Instead of an offset: rows that differ have this prompt."""
+
+
+class TaskRows:
+    """An index of a file of materialized inputs or tasks. Use as a context manager.
+
+    Raises InputDataError for a file that cannot be read or holds what is no row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: IO[bytes] | None = None
+        self._offsets: dict[int, int] = {}
+        self._fields_of_prompt: dict[int, int] = {}
+        self._indexed = False
+        self.digest = digest_of(path)
+
+    def __enter__(self) -> Self:
+        problems = RowProblems()
+        self._file = self.path.open("rb")
+        offset = count = 0
+        for number, raw in enumerate(self._file, start=1):
+            found = self._take(raw, offset)
+            if found:
+                problems.add(self.path, number, found)
+            count += bool(raw.strip())
+            offset += len(raw)
+        problems.raise_if_any()
+        if not count:
+            raise InputDataError(f"{self.path} has no rows")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _take(self, raw: bytes, offset: int) -> str:
+        """Add the row that a line holds; what is wrong with it, if anything."""
+        if not raw.strip():
+            return ""
+        try:
+            row = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            torn = not raw.endswith(b"\n")
+            return "" if torn else f"not JSON ({error})"
+        if not isinstance(row, dict):
+            return "not a JSON object"
+        if not isinstance(row.get(CREATE_PARAMS), Mapping):
+            return f"no `{CREATE_PARAMS}`"
+        self._add(row, offset)
+        return ""
+
+    def _add(self, row: dict[str, Any], offset: int) -> None:
+        known = False
+        for key in _indices(row):
+            self._indexed = True
+            known = key in self._offsets  # in the end: its task
+            self._offsets.setdefault(key, offset)
+        if known:
+            return  # another rollout of a task has the same prompt
+        prompt = _prompt(row)
+        fields = _number(sorted((k, v) for k, v in row.items() if k not in _NOT_OF_THE_TASK))
+        if self._fields_of_prompt.setdefault(prompt, fields) != fields:
+            self._offsets[prompt] = _SEVERAL
+        self._offsets.setdefault(prompt, offset)
+
+    def row_of(self, rollout: Mapping[str, Any]) -> dict[str, Any] | str:
+        """The task row of a stored rollout, or why there is none."""
+        if self._indexed and TASK_INDEX in rollout:
+            for key in _indices(rollout):
+                if key in self._offsets:
+                    return self._read(self._offsets[key])
+            return f"{self.path.name} has no row of its task"
+        offset = self._offsets.get(_prompt(rollout))
+        if offset is None:
+            return f"{self.path.name} has no row with its prompt"
+        if offset == _SEVERAL:
+            return f"{self.path.name} has rows that differ with its prompt"
+        return self._read(offset)
+
+    def _read(self, offset: int) -> dict[str, Any]:
+        if self._file is None:
+            raise InputDataError(f"{self.path} is not open")
+        self._file.seek(offset)
+        row: dict[str, Any] = orjson.loads(self._file.readline())
+        return row
+
+
+_NOT_OF_THE_TASK = frozenset({*IDENTITY, CREATE_PARAMS})
+
+
+def _indices(row: Mapping[str, Any]) -> Iterator[int]:
+    """Keys of a row with indices, the narrower first."""
+    if TASK_INDEX in row:
+        if ROLLOUT_INDEX in row:
+            yield _number(["rollout", row[TASK_INDEX], row[ROLLOUT_INDEX]])
+        yield _number(["task", row[TASK_INDEX]])
+
+
+def _prompt(row: Mapping[str, Any]) -> int:
+    params = row[CREATE_PARAMS]
+    return _number(["prompt", params.get("instructions"), plain_input(params.get("input"))])
+
+
+def _number(value: Any) -> int:
+    """64 bits that stand for `value`."""
+    held = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return int.from_bytes(hashlib.blake2b(held, digest_size=8).digest())
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file. Raises InputDataError when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise InputDataError(f"{path} does not exist") from None
+    except OSError as error:
+        raise InputDataError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,367 @@
+"""Re-verification: today's verifiers over stored responses, without a model.
+
+Rows are verified many at once and written in the order of the input, each exactly once: with a
+new reward, or as a typed failure. A reward is never invented.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from palestra.errors import (
+    CallError,
+    ConfigError,
+    DeadlineExceeded,
+    Hopeless,
+    InputDataError,
+    RowIdentity,
+)
+from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.results import described, line_of, outcome_of, reward_in
+from palestra.rollouts.reverification.changes import Changes
+from palestra.rollouts.reverification.files import Origin, Partial, ReverifyPaths, is_failure
+from palestra.rollouts.reverification.stored import PREVIOUS, RESPONSE, StoredRow
+from palestra.rollouts.reverification.task_rows import IDENTITY
+from palestra.rollouts.run import first_cause
+from palestra.schema import (
+    CREATE_PARAMS,
+    FAILURE_CLASS,
+    JUDGE_REPLAY,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Outcome,
+    Response,
+    ResponseCreateParams,
+    VerifyResponse,
+    encode_json,
+    fields_of,
+)
+from palestra.transport import Activity, CallContext, ServerClient, calling
+
+STATELESS = "stateless"
+MODE_TIMEOUT_S = 30.0
+WINDOW = 4
+"""Rows that may be done but not written yet, per row in flight: what one slow row holds back."""
+
+Row = TypeVar("Row")
+Done = TypeVar("Done")
+
+
+@dataclass(frozen=True, slots=True)
+class ReverifyLimits:
+    """Bounds: rows in flight, and seconds that one may take."""
+
+    concurrency: int = 64
+    timeout_s: float = 600.0
+
+
+@dataclass(slots=True)
+class ReverifyProgress:
+    """What a live view may look at."""
+
+    accounting: Accounting
+    started: float = field(default_factory=time.monotonic)
+    done_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A row with its new reward. `line`: the result row as JSON."""
+
+    reward: float
+    line: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """A row that got no reward, and why. `line`: the failures-file row as JSON."""
+
+    outcome: Outcome
+    line: bytes
+
+
+async def in_order(
+    rows: Iterator[Row],
+    work: Callable[[Row], Awaitable[Done]],
+    write: Callable[[Row, Done], None],
+    *,
+    concurrency: int,
+    window: int,
+) -> None:
+    """Work on rows, at most `concurrency` at once; write them in their order.
+
+    At most `window` rows are read and not yet written, so that memory stays flat behind a slow
+    one. Whatever is raised ends it; what was written before is a beginning of the rows.
+    """
+    pending = enumerate(rows)
+    done: dict[int, tuple[Row, Done]] = {}
+    room = asyncio.Semaphore(window)
+    written = 0
+
+    async def worker() -> None:
+        nonlocal written
+        while True:
+            await room.acquire()
+            taken = next(pending, None)
+            if taken is None:
+                room.release()
+                return
+            number, row = taken
+            done[number] = row, await work(row)
+            while written in done:
+                write(*done.pop(written))
+                written += 1
+                room.release()
+            # A verifier that never waits would keep signals and timers waiting.
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(concurrency):
+            workers.create_task(worker())
+
+
+async def check_modes(
+    client: ServerClient, servers: Collection[str], *, force: bool
+) -> frozenset[str]:
+    """Which of `servers` must be seeded first, because they need a session.
+
+    Raises ConfigError for those that cannot verify without the live one, unless `force`.
+    """
+    modes = {name: await _mode(client, name) for name in servers}
+    bound = {name: mode for name, mode in modes.items() if mode != STATELESS}
+    if bound and not force:
+        unsupported = [name for name, mode in bound.items() if mode == "unsupported"]
+        raise ConfigError(
+            _sentence(unsupported, "cannot verify stored responses: the session they need is gone")
+            or _sentence(
+                list(bound), "does not say whether it can verify without the live session"
+            ),
+            hint='`reverify_mode = "stateless"` in the server\'s class says that its verify needs '
+            "nothing but the request; --force verifies with a freshly seeded session",
+        )
+    return frozenset(bound)
+
+
+def _sentence(names: list[str], predicate: str) -> str:
+    return f"{', '.join(names)} {predicate}" if names else ""
+
+
+async def _mode(client: ServerClient, name: str) -> str:
+    with calling(CallContext(deadline=time.monotonic() + MODE_TIMEOUT_S)):
+        reply = await client.get(name, "/reverify_mode")
+    try:
+        held = await reply.json()
+    except ValueError:
+        held = None
+    mode = held.get("reverify_mode") if isinstance(held, Mapping) else held
+    return str(mode) if reply.ok and mode else "unknown"
+
+
+class Verifier:
+    """Calls `/verify` with a stored row. `seeded`: servers whose session is seeded first."""
+
+    def __init__(
+        self,
+        client: ServerClient,
+        *,
+        seeded: Collection[str] = (),
+        fresh_judge: bool = False,
+        timeout_s: float = 600.0,
+    ) -> None:
+        self._client = client
+        self._seeded = frozenset(seeded)
+        self._fresh_judge = fresh_judge
+        self._timeout_s = timeout_s
+
+    async def verify(self, stored: StoredRow) -> Verified | Unverified:
+        """The new result row, or the failure. Raises Hopeless when every row would fail so."""
+        activity = Activity()
+        started = time.monotonic()
+        context = CallContext(_row_identity(stored), started + self._timeout_s, activity)
+        try:
+            with calling(context):
+                async with asyncio.timeout(self._timeout_s):
+                    return await self._verify(stored)
+        except Hopeless:
+            raise
+        except TimeoutError:
+            error: CallError = DeadlineExceeded(
+                f"not verified within {self._timeout_s:g} s; it was awaiting {activity.describe()}",
+                hint="--timeout gives each row longer",
+            )
+        except CallError as failure:
+            error = failure
+        return _unverified(stored, error)
+
+    async def _verify(self, stored: StoredRow) -> Verified:
+        peer = self._client.peer(stored.server)
+        fields = stored.task_fields()
+        if stored.server in self._seeded:
+            await peer.notify("/seed_session", fields)
+        sent = self._parsed(stored)
+        body = {**fields, **sent}
+        if not self._fresh_judge:
+            body[JUDGE_REPLAY] = True
+        result = await peer.call("/verify", body, VerifyResponse)
+        return _verified(stored, fields_of(result), sent)
+
+    def _parsed(self, stored: StoredRow) -> dict[str, Any]:
+        """The parts of the row that an environment in this process gets as objects."""
+        sent = {name: stored.row[name] for name in (CREATE_PARAMS, RESPONSE)}
+        if self._client.target(stored.server).local is None:
+            return sent
+        # What does not fit is for the environment to say, in its own words.
+        with contextlib.suppress(ValidationError):
+            return {
+                CREATE_PARAMS: ResponseCreateParams.model_validate(sent[CREATE_PARAMS]),
+                RESPONSE: Response.model_validate(sent[RESPONSE]),
+            }
+        return sent
+
+
+def _row_identity(stored: StoredRow) -> RowIdentity:
+    task, rollout = stored.row.get(TASK_INDEX), stored.row.get(ROLLOUT_INDEX)
+    return RowIdentity(
+        task if isinstance(task, int | str) else None,
+        rollout if isinstance(rollout, int) else None,
+        agent=stored.agent,
+    )
+
+
+def _verified(stored: StoredRow, fields: dict[str, Any], sent: Mapping[str, Any]) -> Verified:
+    reward = reward_in(fields)
+    for name, given in sent.items():
+        if isinstance(given, BaseModel) and fields.get(name) is given:
+            # Handed back untouched: it is written as it was stored, which is also faster.
+            fields[name] = stored.row[name]
+    for name in (JUDGE_REPLAY, *IDENTITY):
+        fields.pop(name, None)
+    made = {**fields, "reward": reward, PREVIOUS: stored.previous, **stored.identity()}
+    return Verified(reward, line_of(made))
+
+
+def _unverified(stored: StoredRow, error: CallError) -> Unverified:
+    told = described(error)
+    # The class comes first: that is how a failure's line is known.
+    line = {
+        FAILURE_CLASS: told.pop(FAILURE_CLASS),
+        "line": stored.line,
+        **stored.identity(),
+        "environment": stored.server,
+        **told,
+    }
+    return Unverified(outcome_of(error), encode_json(line))
+
+
+@dataclass(frozen=True, slots=True)
+class Reverification:
+    """One re-verification: of which rows, from what, into which files."""
+
+    rows: Callable[[], Iterator[StoredRow]]
+    origin: Origin
+    paths: ReverifyPaths
+    version: str
+    limits: ReverifyLimits = ReverifyLimits()
+
+    async def run(
+        self,
+        verifier: Verifier,
+        *,
+        on_start: Callable[[ReverifyProgress], None] | None = None,
+    ) -> dict[str, Any]:
+        """Verify what is not done yet, account for all rows, put the output in place.
+
+        The result: counts of rows, verified and failed by class, and the changes. Raises what
+        ended it early; what was done until then is kept, for `resume`.
+        """
+        progress = ReverifyProgress(Accounting(self.origin.rows))
+        tally = _Tally(progress.accounting, Changes())
+        with Partial(self.paths) as partial:
+            rows = self.rows()
+            tally.take_done(rows, partial)
+            progress.done_before = progress.accounting.scored + progress.accounting.failed
+            if on_start is not None:
+                on_start(progress)
+
+            def write(row: StoredRow, done: Verified | Unverified) -> None:
+                partial.append(done.line)
+                tally.add(row, done)
+
+            try:
+                await in_order(
+                    rows,
+                    verifier.verify,
+                    write,
+                    concurrency=self.limits.concurrency,
+                    window=self.limits.concurrency * WINDOW,
+                )
+            except ExceptionGroup as group:
+                raise first_cause(group) from None
+            progress.accounting.check()
+            result = tally.result()
+            partial.finish(
+                self.origin,
+                result,
+                failures=progress.accounting.failed > 0,
+                version=self.version,
+            )
+        return result
+
+
+@dataclass(slots=True)
+class _Tally:
+    """How the rows ended, this session's and earlier ones'."""
+
+    accounting: Accounting
+    changes: Changes
+
+    def add(self, row: StoredRow, done: Verified | Unverified) -> None:
+        if isinstance(done, Verified):
+            self.accounting.score(Outcome.SCORED, done.reward, 0)
+            self.changes.verified(row, done.reward)
+        else:
+            self.accounting.fail(done.outcome)
+            self.changes.failed(row)
+
+    def take_done(self, rows: Iterator[StoredRow], partial: Partial) -> None:
+        """Pass over the rows that are done. Raises InputDataError when they are not these."""
+        for number, line in enumerate(partial.done(), start=1):
+            row = next(rows, None)
+            done = None if row is None else _read_back(line, row)
+            if row is None or done is None:
+                raise InputDataError(
+                    f"line {number} of the partial output is not what its row became",
+                    hint="start again with --overwrite",
+                )
+            self.add(row, done)
+
+    def result(self) -> dict[str, Any]:
+        ended = sorted(self.accounting.ended.items())
+        return {
+            "rows": self.accounting.requested,
+            "verified": self.accounting.scored,
+            "failed": {o.value: count for o, count in ended if not o.has_reward},
+            **self.changes.as_json(),
+        }
+
+
+def _read_back(line: bytes, row: StoredRow) -> Verified | Unverified | None:
+    """How a line of a partial output says its row ended; None when it is not of that row."""
+    try:
+        held = orjson.loads(line)
+        identity = row.identity()
+        if any(held.get(name) != value for name, value in identity.items()):
+            return None
+        if is_failure(line):
+            return (
+                Unverified(Outcome(held[FAILURE_CLASS]), b"") if held["line"] == row.line else None
+            )
+        return Verified(reward_in(held), b"")
+    except (ValueError, KeyError, AttributeError, CallError):
+        return None

@@ -1,0 +1,82 @@
+"""Tasks that end together, and in bounded time even when one of them will not be cancelled."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Final, Self, final
+
+logger = logging.getLogger("palestra.rollouts")
+
+CANCEL_GRACE_S: Final = 2.0
+
+
+@final
+class BoundedTasks:
+    """As `asyncio.TaskGroup`, with two differences.
+
+    The first error of a task is raised as it is. And once the tasks are cancelled, by an error of
+    one or from outside, they have `grace_s` to end: code that swallows its cancellation is left
+    behind, and said so, instead of being waited for. A body that runs for long looks at `broken`.
+    """
+
+    def __init__(self, *, grace_s: float = CANCEL_GRACE_S) -> None:
+        self._grace_s = grace_s
+        self._running: set[asyncio.Task[None]] = set()
+        self._error: BaseException | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def broken(self) -> bool:
+        """Whether a task has failed."""
+        return self._error is not None
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` as one of these tasks."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._error = self._error or error
+        if not self._running or self._error is not None:
+            self._changed.set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del kind, trace
+        try:
+            if error is None:
+                await self._all()
+        finally:
+            # Whatever ended the waiting: none of these tasks goes on alone.
+            await self._cancel()
+        if self._error is not None and error is None:
+            raise self._error
+
+    async def _all(self) -> None:
+        """Until every task has ended, or one has failed."""
+        while self._running and self._error is None:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _cancel(self) -> None:
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=self._grace_s)
+        if self._running:
+            logger.warning(
+                "%d rollouts did not end within %.0f s of being cancelled: they are left behind",
+                len(self._running),
+                self._grace_s,
+            )

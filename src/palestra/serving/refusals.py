@@ -1,0 +1,149 @@
+"""What a server answers without one of its endpoints having answered: paths that do not exist,
+wrong methods, bodies that are too large, and the `HTTPException`s of an author's own routes.
+
+They are envelopes like every other failure. What the framework would have said stays beside the
+error, as `detail`: clients in the field read it, and of a tool it is what the model gets to see.
+"""
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any, final
+
+from fastapi import FastAPI
+from fastapi.exception_handlers import (
+    http_exception_handler,
+    request_validation_exception_handler,
+)
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response as HttpResponse
+
+from palestra.config import did_you_mean
+from palestra.errors import (
+    CallError,
+    Evidence,
+    InfraError,
+    RowError,
+    add_row,
+    mask_error,
+    to_body,
+)
+from palestra.schema import encode_json
+from palestra.transport import current_call
+
+LONGEST_DETAIL = 500
+"""Characters of an author's own answer that the message repeats."""
+
+_UNTOLD = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"})
+"""Pages of the framework, which no caller of ours looks for."""
+
+
+@final
+class Refusals:
+    """Turns refusals of `app` into envelopes.
+
+    `own_failure` makes the error of this kind of server. Handlers that the author put into the
+    app themselves are left alone.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        *,
+        server: str,
+        own_failure: Callable[[str, Evidence], CallError],
+        mask: Callable[[str], str] = str,
+    ) -> None:
+        self._mask = mask
+        self._app = app
+        self._server = server
+        self._own_failure = own_failure
+        if app.exception_handlers.get(HTTPException) is http_exception_handler:
+            app.add_exception_handler(HTTPException, self._answer)  # type: ignore[arg-type]
+        given = app.exception_handlers.get(RequestValidationError)
+        if given is request_validation_exception_handler:
+            app.add_exception_handler(RequestValidationError, _reraise)
+
+    def body(
+        self, method: str, path: str, status: int, detail: Any, *, routed: bool = True
+    ) -> dict[str, Any]:
+        """The envelope of one refusal. `routed`: whether some route was found for the path."""
+        failure = self._failure(method, path, status, detail, routed=routed)
+        add_row(failure, current_call().row)
+        mask_error(failure, self._mask)
+        return {**to_body(failure), "detail": self._masked(detail)}
+
+    def _masked(self, detail: Any) -> Any:
+        if isinstance(detail, str):
+            return self._mask(detail)
+        if isinstance(detail, dict):
+            return {name: self._masked(inner) for name, inner in detail.items()}
+        return [self._masked(inner) for inner in detail] if isinstance(detail, list) else detail
+
+    async def _answer(self, request: Request, error: HTTPException) -> HttpResponse:
+        if error.status_code < 200 or error.status_code in {204, 205, 304}:
+            return HttpResponse(status_code=error.status_code, headers=error.headers)
+        scope = request.scope
+        body = self.body(
+            scope["method"],
+            scope["path"],
+            error.status_code,
+            error.detail,
+            routed="endpoint" in scope,
+        )
+        return HttpResponse(
+            encode_json(body),
+            status_code=error.status_code,
+            headers=error.headers,
+            media_type="application/json",
+        )
+
+    def _failure(
+        self, method: str, path: str, status: int, detail: Any, *, routed: bool
+    ) -> CallError:
+        if status == HTTPStatus.NOT_FOUND and not routed:
+            return self._no_such_path(method, path)
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            return self._no_such_method(method, path)
+        said = detail if isinstance(detail, str) else encode_json(detail).decode()
+        message = f"{self._server}{path} answered {status}: {said[:LONGEST_DETAIL]}"
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            return RowError(message)
+        if status in {502, 503, 504}:
+            return InfraError(message)
+        return self._own_failure(message, Evidence())
+
+    def _no_such_path(self, method: str, path: str) -> CallError:
+        endpoints = list(_endpoints(self._app))
+        near = did_you_mean(path, {known for _, known in endpoints})
+        failure = self._own_failure(
+            f"{self._server} has no endpoint {method} {path}{near}", Evidence()
+        )
+        failure.hint = "endpoints: " + ", ".join(f"{how} {known}" for how, known in endpoints)
+        failure.retriable = False
+        return failure
+
+    def _no_such_method(self, method: str, path: str) -> CallError:
+        known = [how for how, where in _endpoints(self._app) if where == path]
+        failure = self._own_failure(
+            f"{self._server}{path} takes {' or '.join(known) or 'another method'}, not {method}",
+            Evidence(),
+        )
+        failure.retriable = False
+        return failure
+
+
+def _endpoints(app: FastAPI) -> Iterable[tuple[str, str]]:
+    """Method and path of every route, in the order of the app."""
+    for route in app.routes:
+        path = getattr(route, "path", "")
+        if path in _UNTOLD:
+            continue
+        for method in sorted(getattr(route, "methods", None) or {"any"}):
+            if method != "HEAD":
+                yield method, path
+
+
+async def _reraise(_request: Any, error: Exception) -> Any:
+    raise error

@@ -1,0 +1,44 @@
+"""One failed request on one line of a log, for `++global_aiohttp_client_request_debug=True`."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from palestra.config import MASK, is_secret_name
+from palestra.errors import RowIdentity, excerpt
+from palestra.schema import encode_json
+
+_PRIVATE = frozenset({"cookie", "set-cookie"})
+
+
+def failure_line(
+    method: str,
+    url: str,
+    row: RowIdentity | None,
+    headers: Mapping[str, str],
+    request: Any,
+    status: int | None,
+    answer: str,
+) -> str:
+    """What was asked (the JSON body as `kwargs`) and what came back, headers masked by name.
+
+    `status` is None when there was no answer; `answer` then says why.
+    """
+    shown = {
+        name: MASK if is_secret_name(name) or name.lower() in _PRIVATE else value
+        for name, value in headers.items()
+    }
+    body = request if isinstance(request, bytes) else encode_json(request)
+    return (
+        f"request failed: {method} {url} status={'none' if status is None else status} "
+        f"row={_json(None if row is None else asdict(row))} headers={_json(shown)} "
+        f"kwargs={_one_line(excerpt(body))} response={_one_line(answer)}"
+    )
+
+
+def _json(value: Any) -> str:
+    return encode_json(value).decode()
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")

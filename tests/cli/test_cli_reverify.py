@@ -1,0 +1,297 @@
+"""`palestra reverify`: which verifier sees which row, without a model, and what the user is told."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_world import World, until
+
+from palestra.cli.reverifying import ReverifyArgs, reverify
+from palestra.errors import ConfigError, InputDataError
+from palestra.schema import read_jsonl
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RECORDED = REPOSITORY.parent / "shared" / "data" / "recorded"
+SHIPPED = [
+    "mcqa",
+    "reasoning_gym",
+    "example_multi_step",
+    "example_session_state_mgmt",
+    "example_single_tool_call",
+]
+WITHOUT_THEIR_TASK = {"reasoning_gym", "example_multi_step", "example_session_state_mgmt"}
+"""Recorded rows that lack fields which the verifier needs, as other tools left them."""
+
+LENIENT = """
+from palestra import environment
+
+@environment(data=[{"question": "2 + 2 = ?", "expected": "4"}], prompt="{question}")
+def lenient(answer: str, expected: str) -> float:
+    return float(expected in answer)
+"""
+SLOW = """
+import asyncio
+from palestra import ResourcesServer
+from palestra.schema import VerifyRequest, VerifyResponse
+
+class Slow(ResourcesServer):
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        await asyncio.sleep(0.05)
+        return self.reply(body, 1.0)
+"""
+BOUND = """
+from palestra import ResourcesServer, Session
+from palestra.schema import VerifyRequest, VerifyResponse
+
+class Bound(ResourcesServer):
+    async def verify(self, body: VerifyRequest, session: Session) -> VerifyResponse:
+        return self.reply(body, float("seen" in session.state))
+"""
+UNFINISHED = """
+policy_model:
+  responses_api_models:
+    openai_model:
+      openai_base_url: ${policy_base_url}
+      openai_api_key: ???
+      openai_model: ${policy_model_name}
+"""
+
+
+def block(name: str, *, refers_to: str = "") -> str:
+    """The config of a folder in the working directory, with its agent."""
+    judge = f"{{type: responses_api_models, name: {refers_to}}}"
+    own = f"{{judge_model_server: {judge}}}" if refers_to else "{}"
+    return f"""
+{name}:
+  resources_servers:
+    {name}: {own}
+{name}_agent:
+  responses_api_agents:
+    simple_agent:
+      resources_server: {{type: resources_servers, name: {name}}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+"""
+
+
+def stored(number: int, text: str, **fields: Any) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    item = {"type": "message", "id": "m", "role": "assistant", "content": content}
+    return {
+        "responses_create_params": {"input": f"question {number}"},
+        "response": {"id": "r", "created_at": 0, "model": "tiny", "output": [item]},
+        "reward": 0.0,
+        **fields,
+    }
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(name: str, rows: Iterable[Any]) -> Path:
+    path = Path(name)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def app(name: str, text: str) -> None:
+    folder = Path("resources_servers") / name
+    folder.mkdir(parents=True)
+    (folder / "app.py").write_text(text)
+
+
+def again(rollouts: Path, *overrides: str, **how: Any) -> int:
+    output = how.pop("output", Path("new.jsonl"))
+    return reverify(ReverifyArgs(rollouts=rollouts, output=output, **how), list(overrides))
+
+
+def rows(name: str = "new.jsonl") -> list[dict[str, Any]]:
+    return [line.row for line in read_jsonl(Path(name))]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_recorded_responses_get_their_recorded_rewards(here: Path, name: str) -> None:
+    if not (RECORDED / name).exists():
+        pytest.skip(f"no recorded rollouts of {name}")
+    if name == "reasoning_gym":
+        pytest.importorskip("reasoning_gym")
+    recorded = RECORDED / name / "rollouts.jsonl"
+    inputs = RECORDED / name / "example.jsonl" if name in WITHOUT_THEIR_TASK else None
+
+    code = again(recorded, environment=name, inputs=inputs)
+
+    assert code == 0
+    before = [line.row["reward"] for line in read_jsonl(recorded)]
+    assert [row["reward"] for row in rows()] == before == [r["previous_reward"] for r in rows()]
+
+
+def test_an_environment_of_one_file_verifies_without_any_config(here: Path) -> None:
+    Path("my_env.py").write_text(LENIENT)
+    rollouts = write(
+        "run.jsonl", [stored(0, "it is 4", expected="4"), stored(1, "5", expected="4")]
+    )
+
+    assert again(rollouts, environment="my_env.py") == 0
+
+    assert [row["reward"] for row in rows()] == [1.0, 0.0]
+
+
+def test_each_row_goes_to_the_environment_of_its_agent(here: Path) -> None:
+    app("always", SLOW)
+    app("never", SLOW.replace("1.0", "-1.0"))
+    Path("both.yaml").write_text(block("always") + block("never") + UNFINISHED)
+    names = ["never_agent", "always_agent"]
+    rollouts = write("run.jsonl", [stored(0, "", agent_ref={"name": name}) for name in names])
+
+    assert again(rollouts, "+config_paths=[both.yaml]") == 0
+
+    assert [row["reward"] for row in rows()] == [-1.0, 1.0]
+
+
+def test_a_row_without_agent_goes_to_the_only_environment(here: Path) -> None:
+    app("always", SLOW)
+    Path("one.yaml").write_text(block("always"))
+
+    assert again(write("run.jsonl", [stored(0, "")]), "+config_paths=[one.yaml]") == 0
+
+    assert rows()[0]["reward"] == 1.0
+
+
+def test_an_instance_of_the_configs_can_verify_every_row(here: Path) -> None:
+    app("always", SLOW)
+    app("never", SLOW.replace("1.0", "-1.0"))
+    Path("both.yaml").write_text(block("always") + block("never"))
+    rollouts = write("run.jsonl", [stored(0, "", agent_ref={"name": "always_agent"})])
+
+    assert again(rollouts, "+config_paths=[both.yaml]", environment="never") == 0
+    assert rows()[0]["reward"] == -1.0
+
+    with pytest.raises(ConfigError, match="did you mean 'never'"):
+        again(rollouts, "+config_paths=[both.yaml]", environment="nevr", overwrite=True)
+
+
+def test_a_judge_is_only_missed_when_it_is_to_be_asked_anew(here: Path) -> None:
+    judged = SLOW.replace(
+        "class Slow(ResourcesServer):",
+        "from palestra.serving import ResourcesServerConfig, ServerReference\n"
+        "class Config(ResourcesServerConfig):\n    judge_model_server: ServerReference\n\n"
+        "class Slow(ResourcesServer):\n    config: Config\n",
+    )
+    app("judged", judged)
+    Path("judged.yaml").write_text(block("judged", refers_to="policy_model") + UNFINISHED)
+    rollouts = write("run.jsonl", [stored(0, "")])
+
+    assert again(rollouts, "+config_paths=[judged.yaml]") == 0
+
+    with pytest.raises(ConfigError, match="3 settings have no value"):
+        again(rollouts, "+config_paths=[judged.yaml]", fresh_judge=True, overwrite=True)
+
+
+def test_a_verifier_that_needs_its_session_is_refused_and_nothing_written(here: Path) -> None:
+    app("bound", BOUND)
+    Path("bound.yaml").write_text(block("bound"))
+    rollouts = write("run.jsonl", [stored(0, "")])
+
+    with pytest.raises(ConfigError, match="bound does not say"):
+        again(rollouts, "+config_paths=[bound.yaml]")
+    assert list(here.glob("new*")) == []
+
+    assert again(rollouts, "+config_paths=[bound.yaml]", force=True) == 0
+
+
+def test_a_misspelt_environment_gets_the_nearest_name(here: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'mcqa'"):
+        again(write("run.jsonl", [stored(0, "")]), environment="mqca")
+
+
+def test_without_an_environment_it_says_how_to_name_one(here: Path) -> None:
+    with pytest.raises(ConfigError, match="no environment is configured"):
+        again(write("run.jsonl", [stored(0, "")]))
+
+
+def test_rows_that_fail_are_counted_and_the_inputs_beside_them_pointed_at(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rollouts = write("run.jsonl", [stored(0, "\\boxed{A}", expected_answer="A"), stored(1, "B")])
+    write("run_materialized_inputs.jsonl", [])
+
+    assert again(rollouts, environment="mcqa") == 1
+
+    told = capsys.readouterr()
+    assert "2 rows = 1 verified + 1 failed" in told.out
+    assert "1 of 2 rows could not be verified (data_error 1); the first: line 2" in told.err
+    assert "--inputs run_materialized_inputs.jsonl" in told.err
+    assert (len(rows()), len(rows("new_failures.jsonl"))) == (1, 1)
+
+
+def test_the_changes_are_shown_by_pair_and_by_row(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    indices = {"_ng_task_index": 7, "_ng_rollout_index": 2}
+    row = stored(0, "\\boxed{A}", expected_answer="A", **indices)
+
+    again(write("run.jsonl", [row]), environment="mcqa")
+
+    told = " ".join(capsys.readouterr().out.split())
+    assert "mcqa 1 0 1 0 0 0 -> 1" in told
+    assert "mcqa 0 -> 1 1" in told
+    assert "line 1 (task 7, rollout 2) 0 -> 1" in told
+
+
+def test_as_json_nothing_else_is_on_standard_output(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = stored(0, "\\boxed{A}", expected_answer="A")
+
+    again(write("run.jsonl", [row]), environment="mcqa", as_json=True)
+
+    told: Mapping[str, Any] = json.loads(capsys.readouterr().out)
+    assert told["environments"]["mcqa"]["mean_after"] == 1.0
+
+
+def test_an_output_that_is_there_is_refused_before_any_work(here: Path) -> None:
+    write("new.jsonl", [])
+
+    with pytest.raises(InputDataError, match="exists already"):
+        again(Path("does_not_exist.jsonl"), environment="mcqa")
+
+
+@pytest.mark.slow
+def test_stopped_it_says_how_to_go_on_and_goes_on(world: World) -> None:
+    server = world.folder / "resources_servers" / "slow"
+    server.mkdir(parents=True)
+    (server / "app.py").write_text(SLOW)
+    world.write("slow.yaml", block("slow"))
+    many = [json.dumps(stored(n, "", _ng_task_index=n, _ng_rollout_index=0)) for n in range(2000)]
+    world.write("run.jsonl", "\n".join(many) + "\n")
+    asked = ["reverify", "--rollouts", "run.jsonl", "--output", "new.jsonl", "-c", "slow.yaml"]
+    partial = world.folder / "new.jsonl.partial"
+    running = world.start("palestra", *asked, "--concurrency", "8")
+    until(lambda: partial.exists() and partial.stat().st_size > 0)
+
+    running.interrupt()
+
+    assert running.ended(timeout_s=10) == 130
+    assert "--resume goes on from there" in running.text()
+    assert 0 < len(partial.read_bytes().splitlines()) < 2000
+    done = world.run("palestra", *asked, "--concurrency", "2000", "--resume")
+    assert done.code == 0, done.err
+    assert [row["_ng_task_index"] for row in world.rows("new.jsonl")] == list(range(2000))
+    assert not partial.exists()
+
+
+@pytest.mark.slow
+def test_the_command_refuses_tasks_in_one_clear_error(world: World) -> None:
+    world.write("tasks.jsonl", json.dumps({"responses_create_params": {"input": "?"}}) + "\n")
+
+    done = world.run(
+        "palestra", "reverify", "--rollouts", "tasks.jsonl", "--output", "o.jsonl", "-e", "mcqa"
+    )
+
+    assert "holds tasks, not rollouts" in done.refused()
+    assert world.files() == ["tasks.jsonl"]

@@ -1,0 +1,77 @@
+"""The numbers of a running collection."""
+
+from palestra.cli.snapshot import Meter
+from palestra.rollouts import Accounting, InFlight, Progress
+from palestra.schema import Outcome, RolloutKey
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def watched(requested: int = 1000, **fields: int) -> tuple[Progress, Meter, Clock]:
+    clock = Clock()
+    progress = Progress(Accounting(requested), started=0.0, **fields)
+    return progress, Meter(progress, clock=clock), clock
+
+
+def end(progress: Progress, count: int) -> None:
+    for _ in range(count):
+        progress.accounting.score(Outcome.SCORED, 0.5, 10)
+
+
+def test_the_recent_rate_forgets_what_was_before_the_last_half_minute() -> None:
+    progress, meter, clock = watched()
+    for second in range(1, 101):
+        clock.now = float(second)
+        end(progress, 8 if second <= 60 else 2)
+        now = meter.read()
+
+    assert (now.rate, now.overall_rate) == (2.0, 5.6)
+    assert now.token_rate == 20.0
+    assert now.left_s == (1000 - 560) / 2
+
+
+def test_what_an_earlier_session_did_is_no_rate_of_this_one() -> None:
+    progress, meter, clock = watched(done_before=100, tokens_before=1000)
+    end(progress, 110)
+    clock.now = 10.0
+    now = meter.read()
+
+    assert (now.done, now.rate, now.overall_rate, now.token_rate) == (110, 1.0, 1.0, 10.0)
+
+
+def test_before_anything_has_ended_nobody_knows_how_long_it_takes() -> None:
+    _, meter, clock = watched()
+    clock.now = 3.0
+    now = meter.read()
+
+    assert (now.rate, now.left_s, now.mean_reward) == (0.0, None, None)
+
+
+def test_the_five_oldest_are_named_oldest_first() -> None:
+    progress, meter, clock = watched()
+    for started in range(9):
+        progress.in_flight[RolloutKey(started, 1)] = InFlight(
+            "/verify", "env /verify", float(started + 1), "agent", float(started), 2
+        )
+    clock.now = 20.0
+    slowest = meter.read().slowest
+
+    assert [slow.rollout for slow in slowest] == ["0:1", "1:1", "2:1", "3:1", "4:1"]
+    assert (slowest[0].age_s, slowest[0].phase_s) == (20.0, 19.0)
+    assert (slowest[0].phase, slowest[0].awaiting) == ("verify", "env /verify")
+
+
+def test_the_commonest_failures_come_first() -> None:
+    progress, meter, _ = watched()
+    for outcome in (Outcome.TIMEOUT, Outcome.INFRA_ERROR, Outcome.INFRA_ERROR):
+        progress.accounting.fail(outcome)
+
+    assert meter.read().classes == (("infra_error", 2), ("timeout", 1))

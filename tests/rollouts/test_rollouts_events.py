@@ -1,0 +1,136 @@
+"""Events for machines: what is told, and what happens when nobody takes it."""
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_runs import ScriptedAgent, always, prepared, settings, task, write_rows
+
+from palestra.errors import ConfigError, InfraError
+from palestra.rollouts import EventFile, RolloutEvents, open_for_events, run
+from palestra.schema import RolloutKey
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one task."""
+    write_rows(tmp_path / "tasks.jsonl", [task(1)])
+    return tmp_path
+
+
+def events_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def collected(folder: Path, agent: ScriptedAgent) -> list[dict[str, Any]]:
+    """The events of a collection."""
+    import asyncio
+
+    path, problems = folder / "events.jsonl", list[str]()
+    with EventFile(open_for_events(str(path)), on_problem=problems.append) as events:
+        ready, given = prepared(folder), settings(folder)
+        asyncio.run(run(ready, given, agent.client, observers=[RolloutEvents(events)]))
+    assert problems == []
+    return events_of(path)
+
+
+def test_a_scored_rollout_is_told_from_start_to_end(folder: Path) -> None:
+    started, ended = collected(folder, always(0.5))
+
+    assert (started["event"], started["task"], started["rollout"]) == ("rollout_started", 0, 0)
+    assert (ended["event"], ended["outcome"], ended["reward"]) == ("rollout_ended", "scored", 0.5)
+    assert (ended["attempts"], ended["agent"]) == (1, "agent")
+    assert ended["elapsed_s"] >= 0
+    assert started["at"] <= ended["at"]
+
+
+def test_each_failed_attempt_is_told_with_its_cause(folder: Path) -> None:
+    def script(_key: RolloutKey, attempt: int) -> float:
+        if attempt < 3:
+            raise InfraError("connection reset")
+        return 1.0
+
+    events = collected(folder, ScriptedAgent(script))
+
+    assert [event["event"] for event in events] == [
+        *("rollout_started", "attempt_failed", "attempt_failed", "rollout_ended")
+    ]
+    failed = events[1]
+    assert (failed["class"], failed["layer"], failed["attempt"]) == ("infra_error", "infra", 1)
+    assert (failed["message"], failed["terminal"]) == ("connection reset", False)
+    assert failed["hops"][0]["server"] == "agent"
+    assert events[-1]["attempts"] == 3
+
+
+def test_a_rollout_that_failed_ends_without_a_reward(folder: Path) -> None:
+    ended = collected(folder, always(InfraError("gone")))[-1]
+
+    assert (ended["outcome"], ended["reward"], ended["attempts"]) == ("infra_error", None, 3)
+
+
+def test_events_are_added_to_those_of_earlier_runs(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    for number in (1, 2):
+        with EventFile(open_for_events(str(path)), on_problem=pytest.fail) as events:
+            events.emit("progress", number=number)
+
+    assert [event["number"] for event in events_of(path)] == [1, 2]
+
+
+def test_events_can_be_read_while_the_run_goes_on(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with (
+        os.fdopen(reading) as reader,
+        EventFile(os.dup(writing), on_problem=pytest.fail) as events,
+    ):
+        events.emit("progress")
+        assert json.loads(reader.readline())["event"] == "progress"
+    os.close(writing)
+
+
+def test_a_full_disk_is_one_warning_and_nothing_more() -> None:
+    problems: list[str] = []
+    warned = threading.Event()
+
+    def on_problem(text: str) -> None:
+        problems.append(text)
+        warned.set()
+
+    with EventFile(open_for_events("/dev/full"), on_problem=on_problem) as events:
+        events.emit("progress")
+        assert warned.wait(10)
+        events.emit("progress")
+
+    assert problems == ["json_events: No space left on device; no further events are written"]
+
+
+def test_a_reader_who_went_away_is_one_warning(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    problems: list[str] = []
+    with EventFile(writing, on_problem=problems.append) as events:
+        events.emit("progress")
+
+    assert problems == ["json_events: Broken pipe; no further events are written"]
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("no/such/folder/events.jsonl", "No such file or directory"),
+        ("/", "Is a directory"),
+        ("/dev/fd/9999", "Bad file descriptor"),
+    ],
+)
+def test_what_cannot_be_written_is_said_at_the_start(target: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"cannot write to '{target}': {reason}"):
+        open_for_events(target)
+
+
+def test_a_pipe_that_nobody_reads_is_no_reason_to_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="nobody reads that pipe"):
+        open_for_events(str(tmp_path / "pipe"))

@@ -1,0 +1,535 @@
+"""Re-verification: one row out for each row in, in order, and never an invented reward."""
+
+import asyncio
+import itertools
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_rollouts import (
+    ENVIRONMENT,
+    Answering,
+    Bound,
+    Folder,
+    Judged,
+    Toy,
+    Unsupporting,
+    client_of,
+    judged,
+    read,
+    stored,
+    without,
+    write,
+)
+
+from palestra.errors import ConfigError, CredentialsRejected, InputDataError
+from palestra.rollouts import JournalFailed, StaleRun
+from palestra.rollouts.reverification import (
+    Origin,
+    ReverifyPaths,
+    Routes,
+    TaskRows,
+    begin,
+    check_modes,
+    check_places,
+)
+from palestra.rollouts.reverification.changes import MOST_PAIRS, Comparison
+from palestra.rollouts.reverification.verify import in_order
+
+# What comes out
+
+
+def test_each_row_gets_its_new_reward_and_keeps_everything_else(tmp_path: Path) -> None:
+    row = stored(3, "yes", note={"of": "the task"}, seen="something else")
+    folder = Folder(tmp_path, [row])
+
+    result = folder.reverify()
+
+    assert folder.new == [{**row, "reward": 1.0, "previous_reward": 0.0, "seen": "yes"}]
+    assert (result["rows"], result["verified"], result["failed"]) == (1, 1, {})
+
+
+def test_a_row_without_reward_or_identity_gets_null_and_no_identity(tmp_path: Path) -> None:
+    row = without(stored(0), "reward", "_ng_task_index", "_ng_rollout_index", "agent_ref")
+    folder = Folder(tmp_path, [row])
+
+    folder.reverify()
+
+    assert folder.new == [{**row, "reward": 1.0, "previous_reward": None, "seen": "yes"}]
+
+
+def test_an_earlier_previous_reward_gives_way_to_the_latest(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0, "no", reward=1.0, previous_reward=0.5)])
+
+    folder.reverify()
+
+    assert (folder.new[0]["previous_reward"], folder.new[0]["reward"]) == (1.0, 0.0)
+
+
+def test_a_row_that_cannot_be_verified_goes_to_the_failures_and_to_no_reward(
+    tmp_path: Path,
+) -> None:
+    folder = Folder(tmp_path, [stored(0), stored(1, "raise"), stored(2)])
+
+    result = folder.reverify()
+
+    assert [row["_ng_task_index"] for row in folder.new] == [0, 2]
+    (failure,) = folder.failures
+    assert (failure["line"], failure["_ng_task_index"]) == (2, 1)
+    assert failure["_ng_failure_class"] == "verifier_error"
+    assert "the verifier's own bug" in failure["message"]
+    assert failure["hops"][0]["server"] == ENVIRONMENT
+    assert "reward" not in failure
+    assert result["failed"] == {"verifier_error": 1}
+
+
+def test_a_verifier_that_hangs_costs_its_row_and_no_other(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0, "hang"), stored(1), stored(2)])
+
+    result = folder.reverify(timeout_s=0.2)
+
+    assert result["failed"] == {"timeout": 1}
+    assert len(folder.new) == 2
+
+
+def test_a_response_that_fits_no_schema_is_a_data_error_of_its_row(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0, response={"output": "no list"}), stored(1)])
+
+    result = folder.reverify()
+
+    assert result["failed"] == {"data_error": 1}
+    assert "/response/output" in folder.failures[0]["message"]
+
+
+def test_what_makes_every_row_fail_ends_it_and_keeps_what_is_done(tmp_path: Path) -> None:
+    class Rejected(Toy):
+        async def verify(self, body: Any) -> Any:
+            if body["_ng_task_index"] == 2:
+                raise CredentialsRejected("the judge's key")
+            return {**body, "reward": 1.0}
+
+    folder = Folder(tmp_path, [stored(n) for n in range(4)])
+
+    with pytest.raises(CredentialsRejected):
+        folder.reverify(Rejected, concurrency=1)
+
+    assert len(read(folder.paths.partial)) == 2
+    assert not folder.paths.output.exists()
+
+
+# Order, and memory
+
+
+def test_rows_are_written_in_their_order_whichever_is_done_first() -> None:
+    written: list[tuple[int, str]] = []
+
+    async def work(row: int) -> str:
+        for _ in range(20 - row):
+            await asyncio.sleep(0)
+        return f"done {row}"
+
+    asyncio.run(
+        in_order(
+            iter(range(20)),
+            work,
+            lambda row, done: written.append((row, done)),
+            concurrency=8,
+            window=32,
+        )
+    )
+
+    assert written == [(n, f"done {n}") for n in range(20)]
+
+
+def test_no_more_rows_are_read_than_the_window_while_one_is_slow() -> None:
+    slow = asyncio.Event()
+    read_rows: list[int] = []
+    written: list[int] = []
+
+    def rows() -> Any:
+        for number in range(100):
+            read_rows.append(number)
+            yield number
+
+    async def work(row: int) -> None:
+        if row == 0:
+            await slow.wait()
+
+    async def main() -> None:
+        going = asyncio.create_task(
+            in_order(rows(), work, lambda row, _: written.append(row), concurrency=4, window=10)
+        )
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert (len(read_rows), written) == (10, [])
+        slow.set()
+        await going
+
+    asyncio.run(main())
+
+    assert written == list(range(100))
+
+
+# Sessions
+
+
+@pytest.mark.parametrize(("cls", "seeded"), [(Toy, frozenset()), (Bound, {ENVIRONMENT})])
+def test_only_a_verifier_that_takes_the_session_is_seeded(cls: Any, seeded: set[str]) -> None:
+    assert asyncio.run(check_modes(client_of(cls), [ENVIRONMENT], force=True)) == seeded
+
+
+@pytest.mark.parametrize(
+    ("cls", "says"), [(Bound, "does not say"), (Unsupporting, "cannot verify stored")]
+)
+def test_a_verifier_that_needs_its_live_session_is_refused(cls: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{ENVIRONMENT} {says}"):
+        asyncio.run(check_modes(client_of(cls), [ENVIRONMENT], force=False))
+
+
+def test_a_forced_verifier_gets_a_freshly_seeded_session(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0, "abc", secret="abc"), stored(1, "abc", secret="x")])
+
+    folder.reverify(Bound, seeded={ENVIRONMENT})
+
+    assert [row["reward"] for row in folder.new] == [1.0, 0.0]
+
+
+# Judges
+
+
+def test_a_recorded_judge_answer_is_replayed(tmp_path: Path) -> None:
+    rows = [judged(0, "4", "RIGHT"), judged(1, "5", "WRONG")]
+    folder = Folder(tmp_path, rows)
+
+    folder.reverify(Judged)
+
+    assert [row["reward"] for row in folder.new] == [1.0, 0.0]
+    assert [row["judge_evaluations"] for row in folder.new] == [
+        row["judge_evaluations"] for row in rows
+    ]
+    assert not any("_ng_judge_replay" in row for row in folder.new)
+
+
+def test_a_question_that_no_judge_answered_is_a_failure(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [judged(0, "4", None)])
+
+    result = folder.reverify(Judged)
+
+    assert (result["failed"], folder.new) == ({"judge_error": 1}, [])
+
+
+def test_a_fresh_judge_replays_nothing_even_if_the_row_asks_for_it(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [{**judged(0, "4", "RIGHT"), "_ng_judge_replay": True}])
+
+    assert folder.reverify(Judged, fresh_judge=True)["failed"] == {"judge_error": 1}
+
+
+# Task rows
+
+
+def answering(tmp_path: Path, tasks: list[dict[str, Any]], *rows: dict[str, Any]) -> Folder:
+    folder = Folder(tmp_path, rows)
+    with TaskRows(write(tmp_path / "tasks.jsonl", tasks)) as given:
+        folder.reverify(Answering, tasks=given)
+    return folder
+
+
+def task(number: int, answer: str, **fields: Any) -> dict[str, Any]:
+    return {"responses_create_params": {"input": f"question {number}"}, "answer": answer, **fields}
+
+
+def test_fields_that_a_rollout_lacks_come_from_its_own_task_row(tmp_path: Path) -> None:
+    tasks = [
+        task(0, "for rollout 0", _ng_task_index=0, _ng_rollout_index=0),
+        task(0, "for rollout 1", _ng_task_index=0, _ng_rollout_index=1),
+    ]
+    rows = [stored(0, f"for rollout {n}", _ng_rollout_index=n) for n in (1, 0, 7)]
+
+    folder = answering(tmp_path, tasks, *rows)
+
+    # A rollout that the inputs do not have gets what they have of its task.
+    assert [row["reward"] for row in folder.new] == [1.0, 1.0, 0.0]
+    assert folder.new[2]["answer"] == "for rollout 0"
+
+
+def test_a_corrected_answer_in_the_inputs_wins_over_the_stored_one(tmp_path: Path) -> None:
+    folder = answering(tmp_path, [task(0, "right")], stored(0, "right", answer="wrong"))
+
+    assert folder.new[0]["reward"] == 1.0
+
+
+def test_without_indices_the_prompt_finds_the_task(tmp_path: Path) -> None:
+    prompt = [{"role": "user", "type": "message", "content": "question 1", "id": None}]
+    row = without(stored(1, "b"), "_ng_task_index", "_ng_rollout_index")
+    row["responses_create_params"] = {"input": prompt, "tools": [], "temperature": None}
+
+    folder = answering(tmp_path, [task(0, "a"), task(1, "b")], row)
+
+    assert folder.new[0]["reward"] == 1.0
+    assert folder.new[0]["responses_create_params"] == row["responses_create_params"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "says"),
+    [
+        ([task(5, "a")], "tasks.jsonl has no row with its prompt"),
+        ([task(0, "a"), task(0, "b")], "tasks.jsonl has rows that differ with its prompt"),
+        ([task(0, "a", _ng_task_index=9)], "tasks.jsonl has no row of its task"),
+    ],
+)
+def test_a_rollout_without_one_task_row_is_named(
+    tmp_path: Path, tasks: list[dict[str, Any]], says: str
+) -> None:
+    with pytest.raises(InputDataError, match=f"lines 1-2: {says}"):
+        answering(tmp_path, tasks, stored(0), stored(0))
+
+
+# Routes
+
+
+def test_a_row_goes_to_its_agents_environment_else_to_the_only_one() -> None:
+    routes = Routes({"a": "x", "b": "y"}, None)
+
+    assert (routes.of("a"), routes.of("b"), routes.of("c"), routes.of(None)) == (
+        "x",
+        "y",
+        None,
+        None,
+    )
+    assert Routes({}, "x").of("whoever") == "x"
+
+
+def test_rows_that_no_environment_takes_are_named_at_once(tmp_path: Path) -> None:
+    rows = [stored(0), *(stored(n, agent_ref={"name": "agnet"}) for n in (1, 2))]
+    rows.append(without(stored(3), "agent_ref"))
+    folder = Folder(tmp_path, rows)
+
+    with pytest.raises(InputDataError) as caught:
+        folder.stored(Routes({"agent": "x", "other": "y"})).check()
+
+    assert caught.value.message.splitlines()[1:] == [
+        "  lines 2-3: agent 'agnet' is none of the configuration's; did you mean 'agent'?",
+        "  line 4: no agent_ref, and several environments are configured",
+    ]
+
+
+# Bad input
+
+
+def test_every_row_that_is_no_rollout_is_named_before_any_is_verified(tmp_path: Path) -> None:
+    rows = [stored(0), without(stored(1), "response"), [], stored(3, response={})]
+    folder = Folder(tmp_path, rows)
+    with folder.rollouts.open("a") as file:
+        file.write("{nonsense}\n")
+
+    with pytest.raises(InputDataError) as caught:
+        folder.stored().check()
+
+    text = caught.value.message
+    assert "4 rows cannot be used" in text
+    assert "line 2: no `response`" in text
+    assert "line 3: not a JSON object" in text
+    assert "line 4: /response/output is missing" in text
+    assert "line 5: not JSON" in text
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (task(0, "a"), "holds tasks, not rollouts"),
+        (task(0, "a", _ng_task_index=0, _ng_rollout_index=0), "holds materialized inputs"),
+        ({"_ng_failure_class": "timeout", "_ng_task_index": 0}, "holds a failures file"),
+    ],
+)
+def test_a_file_that_never_held_responses_is_told_for_what_it_is(
+    tmp_path: Path, row: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputDataError, match=says):
+        Folder(tmp_path, [row, row]).stored().check()
+
+
+def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match="has no rows"):
+        Folder(tmp_path, []).stored().check()
+
+
+def test_a_missing_file_is_missing(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [])
+    folder.rollouts.unlink()
+
+    with pytest.raises(InputDataError, match="does not exist"):
+        folder.stored().check()
+
+
+def test_a_torn_last_line_is_left_out_and_said(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0), stored(1)])
+    with folder.rollouts.open("a") as file:
+        file.write('{"responses_cre')
+
+    checked = folder.stored().check()
+
+    assert (checked.rows, len(checked.notices)) == (2, 1)
+    assert "torn last line (3)" in checked.notices[0]
+    assert folder.reverify()["rows"] == 2
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(0, 0), (1, 1), (9, 2)])
+def test_a_limit_takes_the_first_rows(tmp_path: Path, limit: int, rows: int) -> None:
+    folder = Folder(tmp_path, [stored(0), stored(1)])
+
+    assert folder.stored(limit=limit).check().rows == rows
+
+
+# Files
+
+
+def test_the_input_is_never_written_to(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0)])
+
+    with pytest.raises(InputDataError, match="which is its input"):
+        check_places(
+            ReverifyPaths(folder.rollouts), [folder.rollouts], overwrite=True, resume=False
+        )
+
+
+@pytest.mark.parametrize("name", ["output", "partial", "failures", "manifest"])
+def test_what_is_there_is_only_written_over_when_asked(tmp_path: Path, name: str) -> None:
+    paths = ReverifyPaths(tmp_path / "new.jsonl")
+    there: Path = getattr(paths, name)
+    there.write_text("before\n")
+
+    with pytest.raises(InputDataError, match=there.name):
+        check_places(paths, [], overwrite=False, resume=False)
+    check_places(paths, [], overwrite=True, resume=False)
+    begin(paths, Origin("d", 0, None, {}, "replayed"), resume=False, version="1")
+
+    assert there.with_name(there.name + ".bak").read_text() == "before\n"
+
+
+ROWS = [stored(0), stored(1, "no"), stored(2, "raise"), stored(3)]
+
+
+def test_cut_anywhere_it_goes_on_to_the_same_output(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    whole = Folder(tmp_path / "whole", ROWS)
+    result = whole.reverify()
+    journal = partial_of(whole)
+    for size in {*range(0, len(journal), 37), *_around_breaks(journal), len(journal)}:
+        folder = Folder(tmp_path, ROWS)
+        begin(folder.paths, origin_of(folder), resume=False, version="1")
+        folder.paths.partial.write_bytes(journal[:size])
+
+        assert folder.reverify(resume=True) == result
+        assert folder.new == whole.new
+        assert folder.failures == whole.failures
+        for path in folder.paths.all():
+            path.unlink(missing_ok=True)
+
+
+def origin_of(folder: Folder) -> Origin:
+    checked = folder.stored().check()
+    return Origin(checked.digest, checked.rows, None, {}, "replayed")
+
+
+def partial_of(folder: Folder) -> bytes:
+    """The partial output, as it was before the last step."""
+    results, failures = (
+        iter(path.read_bytes().splitlines(keepends=True))
+        for path in (folder.paths.output, folder.paths.failures)
+    )
+    failed = {failure["line"] for failure in folder.failures}
+    total = len(folder.new) + len(failed)
+    return b"".join(
+        next(failures) if line in failed else next(results) for line in range(1, total + 1)
+    )
+
+
+def _around_breaks(journal: bytes) -> set[int]:
+    ends = itertools.accumulate(len(line) for line in journal.splitlines(keepends=True))
+    return {end + by for end in ends for by in (-1, 0) if end + by <= len(journal)}
+
+
+def test_a_full_disk_ends_it_with_a_beginning_that_can_be_continued(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(n, "yes", ballast="x" * 5000) for n in range(40)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(JournalFailed, match="File too large"):
+            folder.reverify()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    folder.reverify(resume=True)
+
+    assert [row["_ng_task_index"] for row in folder.new] == list(range(40))
+
+
+def test_one_that_is_complete_stays_as_it_is(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, ROWS)
+    result = folder.reverify()
+    before = folder.paths.output.stat().st_mtime_ns
+
+    assert folder.reverify(resume=True) == result
+    assert folder.paths.output.stat().st_mtime_ns == before
+
+
+def test_a_beginning_made_by_another_verifier_is_not_continued(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, ROWS)
+    folder.reverify(verifiers={"code": {"toy": "old"}})
+
+    with pytest.raises(StaleRun, match=r"verifiers\.code\.toy: 'old' -> 'new'"):
+        folder.reverify(resume=True, verifiers={"code": {"toy": "new"}})
+
+
+def test_a_partial_output_of_other_rows_is_refused(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, ROWS)
+    begin(folder.paths, origin_of(folder), resume=False, version="1")
+    write(folder.paths.partial, [stored(1, "no")])
+
+    with pytest.raises(InputDataError, match="line 1 of the partial output"):
+        folder.reverify(resume=True)
+
+
+# Changes
+
+
+def test_changes_are_counted_by_pair_with_the_means_of_rows_that_have_both(tmp_path: Path) -> None:
+    rows = [
+        stored(0, "yes", reward=0.0),
+        stored(1, "yes", reward=1.0),
+        stored(2, "no", reward=1.0),
+        stored(3, "yes", reward=None),
+        stored(4, "yes", reward=0.0),
+        stored(5, "raise", reward=1.0),
+    ]
+
+    result = Folder(tmp_path, rows).reverify()
+
+    found = result["environments"][ENVIRONMENT]
+    assert {k: found[k] for k in ("unchanged", "changed", "no_previous", "failed")} == {
+        "unchanged": 1,
+        "changed": 3,
+        "no_previous": 1,
+        "failed": 1,
+    }
+    assert (found["mean_before"], found["mean_after"]) == (0.5, 0.75)
+    assert found["pairs"] == [
+        {"before": 0.0, "after": 1.0, "rows": 2},
+        {"before": 1.0, "after": 0.0, "rows": 1},
+    ]
+    assert [change["line"] for change in result["first_changed"]] == [1, 3, 5]
+    assert result["first_changed"][1]["place"] == "line 3 (task 2, rollout 0)"
+
+
+def test_rewards_that_differ_by_rounding_are_the_same() -> None:
+    assert not Comparison().add(0.1 + 0.2, 0.3)
+
+
+def test_pairs_of_continuous_rewards_do_not_grow_for_ever() -> None:
+    found = Comparison()
+    for number in range(MOST_PAIRS + 50):
+        found.add(0.0, 1.0 + number)
+
+    assert len(found.pairs) == MOST_PAIRS
+    assert found.as_json()["other_pairs"] == found.changed - 10

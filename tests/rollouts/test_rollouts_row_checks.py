@@ -1,0 +1,108 @@
+"""Rows against what the servers publish, before the first rollout."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+from scripted_runs import AGENT, settings, task, write_rows
+
+from palestra.errors import InputDataError
+from palestra.rollouts import check_rows, plan
+from palestra.schema import RunRequest, VerifyRequest, VerifyResponse
+from palestra.serving import ResourcesServer, ResourcesServerConfig
+from palestra.serving.published import published_schema
+from palestra.transport import AiohttpTransport, ServerClient, Target
+
+
+class Question(VerifyRequest):
+    """What the environment of these tests needs of a row."""
+
+    expected_answer: str
+    points: int = 1
+    kind: Annotated[str, BeforeValidator(str)] = ""
+
+
+class Quiz(ResourcesServer):
+    """An environment with a typed row."""
+
+    async def verify(self, body: Question) -> VerifyResponse:
+        return self.reply(body, 1.0)
+
+
+def checked(folder: Path, *rows: Any, server: type[ResourcesServer] = Quiz) -> None:
+    """Plan a run over `rows`, and hold them to what the environment publishes."""
+    write_rows(folder / "tasks.jsonl", rows)
+    planned = plan(settings(folder), agents={AGENT}, semantics={}, version="1")
+    targets: dict[str, Target] = {}
+    client = ServerClient(targets, AiohttpTransport())
+    quiz = server(config=ResourcesServerConfig(name="quiz"), server_client=client)
+    targets["quiz"] = Target("quiz", "resources_servers", local=quiz)
+    targets[AGENT] = Target(AGENT, "responses_api_agents", local=quiz)
+    asyncio.run(check_rows(planned, client, {AGENT: ("quiz",)}))
+
+
+def refused(folder: Path, *rows: Any) -> str:
+    with pytest.raises(InputDataError) as refusal:
+        checked(folder, *rows)
+    return refusal.value.message
+
+
+def test_rows_that_fit_pass(tmp_path: Path) -> None:
+    checked(tmp_path, task(1, expected_answer="4"), task(2, expected_answer="5", points=3))
+
+
+def test_every_row_that_the_verifier_would_reject_is_named(tmp_path: Path) -> None:
+    message = refused(
+        tmp_path, task(1), task(2, expected_answer="4"), task(3), task(4, expected_answer=["4"])
+    )
+
+    assert "tasks.jsonl: 3 rows cannot be used" in message
+    assert 'lines 1, 3: /: "expected_answer" is a required property' in message
+    assert "line 4: /expected_answer" in message
+    assert "(asked by quiz/verify)" in message
+
+
+def test_scalars_pass_as_each_other_as_they_do_in_the_request_model(tmp_path: Path) -> None:
+    checked(tmp_path, task(1, expected_answer="4", points="3"))
+
+
+def test_a_field_that_changes_its_input_is_left_to_the_server(tmp_path: Path) -> None:
+    checked(tmp_path, task(1, expected_answer="4", kind=["any", "shape"]))
+
+
+def test_a_model_that_reshapes_its_input_is_left_to_the_server(tmp_path: Path) -> None:
+    class Reshaping(VerifyRequest):
+        expected_answer: str
+
+        @model_validator(mode="before")
+        @classmethod
+        def _reshape(cls, data: dict[str, Any]) -> dict[str, Any]:
+            return {**data, "expected_answer": "made"}
+
+    class Lenient(ResourcesServer):
+        async def verify(self, body: Reshaping) -> VerifyResponse:
+            return self.reply(body, 1.0)
+
+    checked(tmp_path, task(1), server=Lenient)
+
+
+def test_a_field_of_several_names_is_marked() -> None:
+    class Named(RunRequest):
+        answer: str = Field(validation_alias=AliasChoices("answer", "solution"))
+        plain: str
+
+    properties = published_schema(Named)["properties"]
+
+    assert properties["answer"]["x-palestra-transforms"] is True
+    assert "x-palestra-transforms" not in properties["plain"]
+
+
+def test_a_check_that_fails_leaves_the_rows_under_their_temporary_name(tmp_path: Path) -> None:
+    refused(tmp_path, task(1))
+
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "tasks.jsonl",
+        "run_materialized_inputs.jsonl.new",
+    }

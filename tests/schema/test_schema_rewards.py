@@ -1,0 +1,34 @@
+"""A reward is a finite number, and nothing else is one."""
+
+import math
+from typing import Any
+
+import pytest
+
+from palestra.schema import finite_reward, no_reward
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(("value", "reward"), [(True, 1.0), (0, 0.0), (-0.5, -0.5), (10**20, 1e20)])
+def test_a_finite_number_is_a_reward(value: Any, reward: float) -> None:
+    assert finite_reward(value) == reward
+
+
+@pytest.mark.parametrize("value", [None, "1.0", [1.0], math.nan, math.inf, 10**400])
+def test_anything_else_is_none(value: Any) -> None:
+    assert finite_reward(value) is None
+
+
+@pytest.mark.parametrize("value", [None, "x" * 10_000_000, Unprintable()], ids=type)
+def test_what_was_given_instead_is_shown_in_a_line(value: Any) -> None:
+    assert no_reward(value).endswith(", which is no reward")
+    assert len(no_reward(value)) < 300
+
+
+def test_a_number_with_too_many_digits_to_print_is_no_reward() -> None:
+    assert finite_reward(10**5000) is None
+    assert "cannot be shown" in no_reward(10**5000)
