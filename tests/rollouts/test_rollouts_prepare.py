@@ -92,6 +92,7 @@ def test_overwriting_keeps_what_was_there_as_bak(folder: Path) -> None:
 
 def test_overwriting_moves_the_profile_of_the_earlier_run_aside_too(folder: Path) -> None:
     prepared(folder)
+    record(folder, scored(0))
     write_rows(folder / "run_reward_profiling.jsonl", [scored(0)])
     prepared(folder, overwrite=True)
 
@@ -233,7 +234,7 @@ def test_changed_rows_are_refused(folder: Path) -> None:
     write_rows(folder / "tasks.jsonl", [task(1), task(9), task(3)])
 
     assert "the input rows differ" in stale(folder)
-    assert not paths(folder).new_inputs.exists()
+    assert not [name for name in names(folder) if ".new" in name]
 
 
 def test_a_changed_model_is_refused_with_the_difference(folder: Path) -> None:
@@ -289,7 +290,7 @@ def test_a_plan_touches_nothing_of_an_earlier_run(folder: Path) -> None:
     before = names(folder)
     run = planned(folder, overwrite=True)
 
-    assert names(folder) == before | {"run_materialized_inputs.jsonl.new"}
+    assert names(folder) == before | {run.inputs.name}
     discard(run)
     assert names(folder) == before
 
@@ -340,3 +341,49 @@ def test_a_manifest_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
         prepared(folder)
 
     assert names(folder) == before
+
+
+def test_two_plans_for_one_output_keep_their_rows_apart(folder: Path) -> None:
+    first = planned(folder)
+    write_rows(folder / "tasks.jsonl", [task(9)])
+    second = planned(folder)
+    begun = begin(first)
+
+    assert [row["number"] for row in begun.rows()] == [1, 2, 3]
+    with pytest.raises(InputDataError, match=r"has begun at .* in the meantime"):
+        begin(second)
+    assert [row["number"] for row in begun.rows()] == [1, 2, 3]
+    assert not [name for name in names(folder) if ".new" in name]
+
+
+def test_a_plan_given_up_leaves_the_other_one_whole(folder: Path) -> None:
+    first, second = planned(folder), planned(folder)
+    discard(second)
+
+    assert len(list(begin(first).rows())) == 3
+
+
+def test_a_run_that_recorded_nothing_does_not_take_the_place_of_a_backup(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    prepared(folder, overwrite=True)
+    prepared(folder, overwrite=True)
+
+    assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
+
+
+@pytest.mark.parametrize("moved", [1, 2, 3])
+def test_a_kill_while_an_earlier_run_is_moved_aside_never_looks_like_an_empty_run(
+    folder: Path, moved: int
+) -> None:
+    prepared(folder)
+    record(folder, scored(0), failed(1, "timeout", 1))
+    for name in ["manifest.json", "materialized_inputs.jsonl", "failures.jsonl"][:moved]:
+        path = folder / f"run_{name}"
+        path.rename(path.with_name(path.name + ".bak"))
+    with pytest.raises(InputDataError, match="cannot be continued safely"):
+        resumed(folder)
+    prepared(folder, overwrite=True)
+
+    assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
+    assert read_rows(folder / "run_failures.jsonl.bak") == [failed(1, "timeout", 1)]

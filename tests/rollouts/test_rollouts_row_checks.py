@@ -97,12 +97,3 @@ def test_a_field_of_several_names_is_marked() -> None:
 
     assert properties["answer"]["x-palestra-transforms"] is True
     assert "x-palestra-transforms" not in properties["plain"]
-
-
-def test_a_check_that_fails_leaves_the_rows_under_their_temporary_name(tmp_path: Path) -> None:
-    refused(tmp_path, task(1))
-
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "tasks.jsonl",
-        "run_materialized_inputs.jsonl.new",
-    }
