@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.config import PACKAGE_ROOT, InstanceConfig, ResolvedConfig, redact
+from palestra.errors import ConfigError
 from palestra.rollouts import CollectSettings, semantics_of
 
 
@@ -16,9 +17,16 @@ def run_meaning(config: ResolvedConfig, settings: CollectSettings) -> dict[str, 
         "responses_create_params": dict(settings.responses_create_params),
         "num_repeats": settings.num_repeats,
         "num_repeats_add_seed": settings.num_repeats_add_seed,
-        "prompt": settings.prompt_config.read_text() if settings.prompt_config else None,
+        "prompt": _text(settings.prompt_config) if settings.prompt_config else None,
     }
     return semantics_of(_instances(config), {**shaping, "code": _codes(config)})
+
+
+def _text(prompt_config: Path) -> str:
+    try:
+        return prompt_config.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"prompt_config {prompt_config} cannot be read: {error}") from error
 
 
 def servers_meaning(config: ResolvedConfig) -> dict[str, Any]:
