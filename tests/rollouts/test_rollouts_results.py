@@ -2,7 +2,17 @@
 
 import json
 
-from palestra.errors import CallError, Evidence, FieldProblem, Hop, InfraError
+import pytest
+
+from palestra.errors import (
+    CallError,
+    Evidence,
+    FieldProblem,
+    Hop,
+    InfraError,
+    ModelError,
+    VerifierError,
+)
 from palestra.rollouts.results import Failed, failed
 
 ROW = {"_ng_task_index": 0, "_ng_rollout_index": 1, "agent_ref": {"name": "agent"}}
@@ -24,3 +34,19 @@ def test_a_failure_whose_words_are_no_text_is_recorded_with_escapes() -> None:
     row = json.loads(result.line)
     assert result.message == row["message"] == row["hint"] == "caf\\udce9"
     assert row["hops"][0]["body"] == row["traceback"] == "caf\\udce9"
+
+
+@pytest.mark.parametrize(
+    ("error", "attempt", "terminal", "retriable"),
+    [
+        (ModelError("no"), 1, False, True),
+        (ModelError("no"), 3, True, True),
+        (VerifierError("no"), 1, True, False),
+    ],
+)
+def test_attempts_used_up_are_told_from_what_no_attempt_can_mend(
+    error: CallError, attempt: int, terminal: bool, retriable: bool
+) -> None:
+    row = json.loads(recorded(error, attempt).line)
+
+    assert (row["_ng_failure_terminal"], row["retriable"]) == (terminal, retriable)

@@ -64,6 +64,10 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
 """Classes that another attempt may turn into a score. A verifier that raised would raise again."""
 
 
+RETRIABLE = "retriable"
+"""Field of a failures-file row: whether, attempts aside, another one could have helped."""
+
+
 def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
     """The result row of a verify response. Raises VerifierError without a finite reward."""
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
@@ -153,6 +157,7 @@ def failed(
             AGENT_REF: row[AGENT_REF],
             "attempt": attempt,
             FAILURE_TERMINAL: terminal,
+            RETRIABLE: retriable,
             **told,
             "started_at": started_at,
             "elapsed_s": round(elapsed_s, 3),
