@@ -154,6 +154,10 @@ def test_http_1_0_may_ask_to_keep_its_connection() -> None:
         (b"SSH-2.0-OpenSSH_9.6\r\n", r"Expected HTTP/.*SSH-2\.0"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n", "Content-Length"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "transfer-encoding"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "transfer-encoding is 'gzip, chunked'",
+        ),
         (b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", "another protocol"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1073741825\r\n\r\n", "longer than 1073741824"),
     ],
