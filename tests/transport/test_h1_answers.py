@@ -141,6 +141,15 @@ def test_an_answer_may_be_its_connections_last(raw: bytes) -> None:
     assert not reader.reusable
 
 
+def test_an_identity_transfer_encoding_is_none() -> None:
+    reader = AnswerReader()
+
+    assert reader.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nok") is None
+    reply = reader.end()
+    assert reply is not None
+    assert reply.body == b"ok"
+
+
 def test_http_1_0_may_ask_to_keep_its_connection() -> None:
     reader = AnswerReader()
 

@@ -147,7 +147,10 @@ class AnswerReader:
             for name, value in self._fields
             if name.lower() == b"transfer-encoding"
         )
-        if coding not in {"chunked", "identity"}:
+        if coding == "identity":
+            # None at all: the peer's end is the body's.
+            del self._headers["transfer-encoding"]
+        elif coding != "chunked":
             raise Malformed(f"its transfer-encoding is {coding!r}")
 
     def on_body(self, chunk: bytes) -> None:
