@@ -160,6 +160,36 @@ def test_spent_attempts_end_a_rollout_until_more_are_allowed(folder: Path) -> No
     assert resumed(folder, max_attempts=5).attempts == {RolloutKey(0, 0): 3}
 
 
+def test_a_final_failure_is_not_paid_for_again_however_many_attempts_are_allowed(
+    folder: Path,
+) -> None:
+    prepared(folder)
+    record(folder, failed(0, "policy_error", 1, terminal=True) | {"retriable": False})
+
+    assert resumed(folder, max_attempts=9).remaining == 2
+
+
+def test_a_failure_that_was_to_be_followed_is_run_again_whatever_its_class(folder: Path) -> None:
+    prepared(folder)
+    record(folder, failed(0, "verifier_error", 1))
+
+    assert resumed(folder).attempts == {RolloutKey(0, 0): 1}
+    assert resumed(folder, max_attempts=1).remaining == 2
+
+
+def test_the_attempt_of_the_highest_number_decides(folder: Path) -> None:
+    prepared(folder)
+    record(
+        folder,
+        *(failed(0, "timeout", 2), failed(0, "data_error", 1, terminal=True)),
+        *(failed(1, "timeout", 1), failed(1, "data_error", 1, terminal=True)),
+    )
+    run = resumed(folder)
+
+    assert run.attempts == {RolloutKey(0, 0): 2}
+    assert run.accounting.line().startswith("requested 3 = scored 0 + failed 1 (data_error 1)")
+
+
 def test_a_score_wins_over_the_failures_before_it(folder: Path) -> None:
     prepared(folder)
     record(folder, failed(0, "timeout", 1), failed(0, "timeout", 2), scored(0))

@@ -19,10 +19,9 @@ from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize, remove_empty
-from palestra.rollouts.recorded import outcome_of, output_tokens_of, recorded_rows
-from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT
+from palestra.rollouts.recorded import LastAttempt, outcome_of, output_tokens_of, recorded_rows
 from palestra.rollouts.settings import CollectSettings, RunPaths
-from palestra.schema import FAILURE_CLASS, Outcome, RolloutKey, key_of, read_jsonl
+from palestra.schema import FAILURE_CLASS, RolloutKey, key_of, read_jsonl
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -332,14 +331,14 @@ def _ended(paths: RunPaths, requested: int, max_attempts: int) -> Ended:
     accounting = Accounting(requested)
     done = _scored(paths.output, accounting)
     attempts: dict[RolloutKey, int] = {}
-    for key, (failures, outcome) in _failures(paths.failures).items():
+    for key, last in _failures(paths.failures).items():
         if key in done:
             continue
-        if outcome in WORTH_ANOTHER_ATTEMPT and failures < max_attempts:
-            attempts[key] = failures
-        else:
+        if last.ended(max_attempts):
             done.add(key)
-            accounting.fail(outcome)
+            accounting.fail(last.outcome)
+        else:
+            attempts[key] = last.number
     return Ended(accounting, frozenset(done), attempts)
 
 
@@ -354,11 +353,10 @@ def _scored(path: Path, accounting: Accounting) -> set[RolloutKey]:
     return done
 
 
-def _failures(path: Path) -> dict[RolloutKey, tuple[int, Outcome]]:
-    """Per rollout: how many attempts have failed, and how the last one did."""
-    found: dict[RolloutKey, tuple[int, Outcome]] = {}
+def _failures(path: Path) -> dict[RolloutKey, LastAttempt]:
+    """Per rollout: its last attempt that failed."""
+    found: dict[RolloutKey, LastAttempt] = {}
     for row in recorded_rows(path, FAILURE_CLASS):
         key = key_of(row)
-        before, _ = found.get(key, (0, None))
-        found[key] = (before + 1, Outcome(row[FAILURE_CLASS]))
+        found[key] = LastAttempt.after(found.get(key), row)
     return found

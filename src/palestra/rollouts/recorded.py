@@ -1,11 +1,56 @@
 """Reading back what a run has recorded: rows of its output and of its failures file."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from palestra.errors import InputDataError
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, Outcome, read_jsonl
+from palestra.rollouts.results import RETRIABLE, WORTH_ANOTHER_ATTEMPT
+from palestra.schema import (
+    FAILURE_CLASS,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Outcome,
+    read_jsonl,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LastAttempt:
+    """The failed attempt of a rollout that none was recorded after. It decides what comes next."""
+
+    number: int
+    outcome: Outcome
+    terminal: bool
+    retriable: bool
+
+    @classmethod
+    def after(cls, before: "LastAttempt | None", row: Mapping[str, Any]) -> "LastAttempt":
+        """The last one when `row` stands behind what told of `before`."""
+        earlier = 0 if before is None else before.number
+        number = row.get("attempt", earlier + 1)
+        if before is not None and number < earlier:
+            return before
+        outcome = Outcome(row[FAILURE_CLASS])
+        return cls(
+            number,
+            outcome,
+            terminal=row.get(FAILURE_TERMINAL) is True,
+            # Rows of older runs do not say.
+            retriable=row.get(RETRIABLE, outcome in WORTH_ANOTHER_ATTEMPT),
+        )
+
+    def ended(self, max_attempts: int) -> bool:
+        """Whether no other attempt is to follow, now that so many are allowed.
+
+        One that ended its rollout for having been the last allowed does so no more when more are.
+        Merging, which knows of no `max_attempts`, goes by `terminal`.
+        """
+        if self.terminal and not self.retriable:
+            return True
+        return self.number >= max_attempts
 
 
 def recorded_rows(path: Path, field_name: str) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError
+from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError, readable
 from palestra.schema import (
     AGENT_REF,
     FAILURE_CLASS,
@@ -62,6 +62,10 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
     {Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcome.JUDGE_ERROR, Outcome.TIMEOUT}
 )
 """Classes that another attempt may turn into a score. A verifier that raised would raise again."""
+
+
+RETRIABLE = "retriable"
+"""Field of a failures-file row: whether, attempts aside, another one could have helped."""
 
 
 def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
@@ -127,7 +131,8 @@ def described(error: CallError) -> dict[str, Any]:
         ]
     if evidence.traceback:
         told["traceback"] = evidence.traceback
-    return told
+    clean: dict[str, Any] = readable(told)
+    return clean
 
 
 def failed(
@@ -144,6 +149,7 @@ def failed(
     retriable = error.retriable and outcome in WORTH_ANOTHER_ATTEMPT
     terminal = not retriable or attempt >= max_attempts
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+    told = described(error)
     line = encode_json(
         {
             TASK_INDEX: key.task,
@@ -151,12 +157,13 @@ def failed(
             AGENT_REF: row[AGENT_REF],
             "attempt": attempt,
             FAILURE_TERMINAL: terminal,
-            **described(error),
+            RETRIABLE: retriable,
+            **told,
             "started_at": started_at,
             "elapsed_s": round(elapsed_s, 3),
         }
     )
-    return Failed(key, outcome, error.layer, error.message, line, terminal)
+    return Failed(key, outcome, error.layer, told["message"], line, terminal)
 
 
 def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:
