@@ -25,7 +25,7 @@ from palestra.errors import (
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.results import described, line_of, outcome_of, reward_in
 from palestra.rollouts.reverification.changes import Changes
-from palestra.rollouts.reverification.files import Origin, Partial, ReverifyPaths, is_failure
+from palestra.rollouts.reverification.files import Origin, Partial, is_failure
 from palestra.rollouts.reverification.stored import PREVIOUS, RESPONSE, StoredRow
 from palestra.rollouts.reverification.task_rows import IDENTITY
 from palestra.rollouts.run import first_cause
@@ -261,11 +261,11 @@ def _unverified(stored: StoredRow, error: CallError) -> Unverified:
 
 @dataclass(frozen=True, slots=True)
 class Reverification:
-    """One re-verification: of which rows, from what, into which files."""
+    """One re-verification: of which rows, from what, into which file."""
 
     rows: Callable[[], Iterator[StoredRow]]
     origin: Origin
-    paths: ReverifyPaths
+    partial: Partial
     version: str
     limits: ReverifyLimits = ReverifyLimits()
 
@@ -282,35 +282,35 @@ class Reverification:
         """
         progress = ReverifyProgress(Accounting(self.origin.rows))
         tally = _Tally(progress.accounting, Changes())
-        with Partial(self.paths) as partial:
-            rows = self.rows()
-            tally.take_done(rows, partial)
-            progress.done_before = progress.accounting.scored + progress.accounting.failed
-            if on_start is not None:
-                on_start(progress)
+        partial = self.partial
+        rows = self.rows()
+        tally.take_done(rows, partial)
+        progress.done_before = progress.accounting.scored + progress.accounting.failed
+        if on_start is not None:
+            on_start(progress)
 
-            def write(row: StoredRow, done: Verified | Unverified) -> None:
-                partial.append(done.line)
-                tally.add(row, done)
+        def write(row: StoredRow, done: Verified | Unverified) -> None:
+            partial.append(done.line)
+            tally.add(row, done)
 
-            try:
-                await in_order(
-                    rows,
-                    verifier.verify,
-                    write,
-                    concurrency=self.limits.concurrency,
-                    window=self.limits.concurrency * WINDOW,
-                )
-            except ExceptionGroup as group:
-                raise first_cause(group) from None
-            progress.accounting.check()
-            result = tally.result()
-            partial.finish(
-                self.origin,
-                result,
-                failures=progress.accounting.failed > 0,
-                version=self.version,
+        try:
+            await in_order(
+                rows,
+                verifier.verify,
+                write,
+                concurrency=self.limits.concurrency,
+                window=self.limits.concurrency * WINDOW,
             )
+        except ExceptionGroup as group:
+            raise first_cause(group) from None
+        progress.accounting.check()
+        result = tally.result()
+        partial.finish(
+            self.origin,
+            result,
+            failures=progress.accounting.failed > 0,
+            version=self.version,
+        )
         return result
 
 
