@@ -1,6 +1,7 @@
 """Re-verification: one row out for each row in, in order, and never an invented reward."""
 
 import asyncio
+import contextlib
 import itertools
 import resource
 from pathlib import Path
@@ -140,6 +141,31 @@ def test_rows_are_written_in_their_order_whichever_is_done_first() -> None:
     )
 
     assert written == [(n, f"done {n}") for n in range(20)]
+
+
+def test_a_verifier_that_swallows_its_cancellation_holds_nothing_and_writes_nothing() -> None:
+    let_go = asyncio.Event()
+    written: list[int] = []
+
+    async def work(row: int) -> None:
+        if row == 1:
+            raise CredentialsRejected("the judge's key")
+        while not let_go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await let_go.wait()
+
+    async def main() -> None:
+        with pytest.raises(CredentialsRejected):
+            await in_order(
+                iter(range(9)), work, lambda row, _: written.append(row), concurrency=2, window=9
+            )
+        let_go.set()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert len(left) == 1
+        await asyncio.wait(left, timeout=30)
+
+    asyncio.run(main())
+    assert written == []
 
 
 def test_no_more_rows_are_read_than_the_window_while_one_is_slow() -> None:
