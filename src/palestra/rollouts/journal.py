@@ -121,6 +121,13 @@ def hold(file: IO[bytes], path: Path) -> None:
         ) from None
 
 
+def is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether the open file is the one at `path`: it may have been renamed, removed, replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    return False
+
+
 def _forget(file: IO[bytes], size: int) -> None:
     """Cut a half-written row off again, if the disk still allows that."""
     try:
