@@ -18,6 +18,7 @@ MODULES = {
     "floor": "benchmarks.rollout_overhead.floor",
     "embedded": "benchmarks.rollout_overhead.embedded",
     "seven_hops": "benchmarks.rollout_overhead.seven_hops.collector",
+    "field": "benchmarks.rollout_overhead.seven_hops.vendor_collector",
 }
 
 

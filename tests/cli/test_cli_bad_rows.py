@@ -44,7 +44,7 @@ def test_numbers_out_of_range_are_all_named(world: World, fake: FakeEndpoint) ->
     message = refused_rows(world, fake, "--input", TASKS, "--limit=-3", "--concurrency", "0")
 
     assert "limit: Input should be greater than or equal to 0, got -3" in message
-    assert "num_samples_in_parallel: Input should be greater than or equal to 1" in message
+    assert "num_samples_in_parallel: should be a whole number from 1 on, or auto" in message
 
 
 def test_a_missing_input_file_is_named(world: World, fake: FakeEndpoint) -> None:

@@ -19,7 +19,7 @@ from scripted_fleet import (
     turn,
 )
 
-from palestra.errors import ModelError
+from palestra.errors import JudgeFailure, ModelError
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent
 from palestra.schema import (
     FunctionCallOutput,
@@ -230,7 +230,7 @@ def test_a_failure_beneath_a_tool_ends_the_rollout_also_among_independent_calls(
     environment = Judged(config=noting().config, server_client=noting().server_client)
     model = scripted(turn(called("slow", call_id="1"), called("quick", call_id="2")))
 
-    with pytest.raises(ModelError, match="judge"):
+    with pytest.raises(JudgeFailure, match="judge"):
         respond(agent_of(environment, model, independent_tool_calls=True), PARAMS)
 
 

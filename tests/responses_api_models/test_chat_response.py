@@ -205,6 +205,15 @@ def test_what_is_built_unchecked_survives_the_wire_unchanged() -> None:
     assert encode_json(again) == encode_json(found)
 
 
+def test_every_item_has_an_id_of_its_own_in_every_response() -> None:
+    message = {"content": "<think>a</think>x", "tool_calls": [call("{}"), call("{}")]}
+
+    found = [response(message) for _ in range(2)]
+
+    ids = [each.id for each in found] + [item.id for each in found for item in each.output]
+    assert len(set(ids)) == len(ids) == 2 * (1 + 4)
+
+
 def test_an_overflow_is_an_empty_truncated_response_that_says_why() -> None:
     found = overflow_response(ResponseCreateParams(input="q"), model="m", sentence="too long")
 

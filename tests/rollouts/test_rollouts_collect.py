@@ -1,6 +1,7 @@
 """Rows run against an agent, and how each one's end is written down."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,20 @@ def test_every_rollout_becomes_a_row_with_its_identity(folder: Path) -> None:
     assert {row["agent_ref"]["name"] for row in read_rows(paths(folder).output)} == {"agent"}
     assert collected.accounting.line() == "requested 6 = scored 6 + failed 0"
     assert not paths(folder).failures.exists()
+
+
+def test_every_call_says_for_which_run_it_is(folder: Path) -> None:
+    runs: list[str] = []
+
+    def script(_key: RolloutKey, _attempt: int) -> float:
+        row = current_call().row
+        runs.append(row.run if row else "")
+        return 1.0
+
+    collect(folder, ScriptedAgent(script))
+    manifest = json.loads(paths(folder).manifest.read_text())
+
+    assert set(runs) == {manifest["digest"][:12]}
 
 
 def test_a_failed_rollout_leaves_its_siblings_alone(folder: Path) -> None:

@@ -32,7 +32,9 @@ def endpoint(method: Callable[..., Any], **kwargs: Any) -> Endpoint:
         path="/path",
         server="env",
         sessions=SessionStore(),
-        on_error=lambda path, error: VerifierError(f"{path} raised {error!r}"),
+        on_error=lambda path, error: (
+            error if isinstance(error, CallError) else VerifierError(f"{path} raised {error!r}")
+        ),
         **kwargs,
     )
 

@@ -108,6 +108,20 @@ def test_one_long_call_after_the_other_is_the_fault_of_their_function() -> None:
     assert lags[0].blamed.where.endswith(" half_a_sleep")
 
 
+def test_whoever_started_the_loop_is_not_to_blame() -> None:
+    lags: list[Lag] = []
+
+    async def main() -> None:
+        async with Watchdog(lags.append, threshold_s=0.2):
+            # No frame of this file runs then, but those that called asyncio.run.
+            asyncio.get_running_loop().call_soon(time.sleep, 0.8)
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(main(), 0.1))
+    assert [lag.blamed for lag in lags] == [None]
+
+
 def test_a_loop_that_runs_is_left_alone() -> None:
     lags: list[Lag] = []
 
@@ -208,6 +222,15 @@ def test_warnings_are_few_and_the_summary_counts_all() -> None:
         "the event loop was blocked 6 times; the longest: "
         "my_env blocked the event loop for 3.0 s in /path/app.py:41 verify"
     )
+
+
+def test_a_short_lag_that_nobody_is_blamed_for_is_no_warning() -> None:
+    said: list[str] = []
+    log = LagLog(said.append)
+    log(Lag(1.9))
+    assert (said, log.summary()) == ([], "")
+    log(Lag(2.1))
+    assert len(said) == 1
 
 
 def test_nothing_to_tell_is_no_summary() -> None:

@@ -14,7 +14,7 @@ from palestra.transport.h1 import answers
 from palestra.transport.h1.answers import AnswerReader, Malformed
 
 HEADERS = b"Content-Type: application/json\r\nSet-Cookie: a=1; path=/\r\nSet-Cookie: b=2\r\n"
-CHUNKS = b"4\r\nWiki\r\n5;x=y\r\npedia\r\n0\r\nTrailer: t\r\n\r\n"
+CHUNKS = b"4\r\nWiki\r\n5;x=y\r\npedia\r\n0\r\nTrailer: t\r\nSet-Cookie: c=3\r\n\r\n"
 WHOLE = {
     "length": b"HTTP/1.1 200 OK\r\n" + HEADERS + b"Content-Length: 9\r\n\r\nWikipedia",
     "chunks": b"HTTP/1.1 200 OK\r\n" + HEADERS + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS,

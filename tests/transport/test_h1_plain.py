@@ -1,11 +1,14 @@
 """Which connection a request goes out on, what is sent again, and what is never left behind."""
 
 import asyncio
+import gc
 import resource
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,21 @@ def test_nothing_is_repeated_twice(way: Way) -> None:
 
     assert caught.value.sent
     assert script.connections == 2
+
+
+@both_loops
+def test_one_stale_connection_is_enough_to_distrust_the_others(way: Way) -> None:
+    script = Script([plain(b"1"), plain(b"2"), None, None, plain(b"too late")])
+
+    async def scenario() -> None:
+        async with misbehaving(script) as url, opened(way) as http:
+            await asyncio.gather(http.send(request(url)), http.send(request(url)))
+            await http.send(request(url, "GET", timeout_s=5))
+
+    with pytest.raises(ConnectionFailed):
+        way.run(scenario())
+    assert script.connections == 3
+    assert len(script.heads) == 4
 
 
 @both_loops
@@ -380,6 +398,36 @@ def test_a_waiting_request_that_is_cancelled_takes_no_place_with_it(way: Way) ->
 
 
 @both_loops
+@pytest.mark.parametrize("gives_up", [True, False])
+def test_who_waits_for_the_whole_leaves_the_host_its_place(way: Way, gives_up: bool) -> None:
+    free = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        await free.wait()
+        writer.write(plain())
+        await writer.drain()
+
+    async def scenario() -> int:
+        async with (
+            misbehaving(hold) as held,
+            misbehaving(Script([plain()] * 2)) as other,
+            opened(way, limit=1, limit_per_host=1) as http,
+        ):
+            holding = asyncio.create_task(http.send(request(held)))
+            await asyncio.sleep(0)
+            waiting = asyncio.create_task(http.send(request(other, timeout_s=5)))
+            await asyncio.sleep(0)
+            if gives_up:
+                waiting.cancel()
+            free.set()
+            await asyncio.gather(holding, waiting, return_exceptions=True)
+            return (await http.send(request(other, timeout_s=5))).status
+
+    assert way.run(scenario()) == 200
+
+
+@both_loops
 def test_a_name_is_looked_up_for_each_connection(way: Way) -> None:
     async def scenario() -> bytes:
         async with misbehaving(Script([plain(b"by name")])) as url, opened(way) as http:
@@ -414,17 +462,71 @@ def test_a_process_without_descriptors_says_so(way: Way) -> None:
     assert not caught.value.sent
 
 
+class KeepingAlive(BaseHTTPRequestHandler):
+    """Answers on a connection that stays open, whatever becomes of event loops."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Say nothing."""
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @both_loops
 def test_under_another_event_loop_it_begins_anew(way: Way) -> None:
     http = way.make()
+    with ThreadingHTTPServer(("127.0.0.1", 0), KeepingAlive) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        url = url_of(server.socket)
+        found = [way.run(http.send(request(url, "GET", timeout_s=5))).body for _ in range(2)]
+        server.shutdown()
+        serving.join(10)
+    # The first loop left a connection open; its warnings belong to this test.
+    del http
+    gc.collect()
 
-    async def scenario() -> bytes:
-        async with misbehaving(Script([plain(b"ok")])) as url:
-            return (await http.send(request(url, timeout_s=5))).body
+    assert found == [b"ok", b"ok"]
 
-    assert [way.run(scenario()), way.run(scenario())] == [b"ok", b"ok"]
+
+@both_loops
+def test_a_peer_that_stops_in_the_middle_of_a_request_ends_it(way: Way) -> None:
+    over = asyncio.Event()
+
+    async def half_closed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write_eof()
+        await over.wait()
+
+    async def scenario() -> None:
+        async with misbehaving(half_closed) as url, opened(way) as http:
+            try:
+                await http.send(request(url, body=bytes(30_000_000), timeout_s=15))
+            finally:
+                over.set()
+
+    with pytest.raises(ConnectionFailed, match="the peer closed it, before the first byte"):
+        way.run(scenario())
+
+
+def test_a_connection_that_ended_while_it_was_opened_is_not_waited_for() -> None:
+    ended: Any = FakeConnection()
+    ended.lost = True
+    registry = Opened()
+    registry.add(ended)
+
+    asyncio.run(registry.close("closing"))
+
+    assert not registry._connections
 
 
 # Deadlines.

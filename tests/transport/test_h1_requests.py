@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transport_worlds import misbehaving
 
-from palestra.transport import AiohttpTransport, HttpRequest, RequestRefused
+from palestra.transport import AiohttpTransport, HttpRequest, RequestRefused, WrongUrl
 from palestra.transport.h1.requests import RequestHeads
 
 URL = "http://host:8000/v1/x"
@@ -149,7 +149,7 @@ def test_bytes_that_were_no_text_go_out_as_they_came_in() -> None:
 
 @pytest.mark.parametrize("url", ["http://h/\r\nX: y", "http://h/a\0b", "http://h/\t", "http://h\n"])
 def test_control_characters_in_a_url_are_refused(url: str) -> None:
-    with pytest.raises(RequestRefused, match="control characters"):
+    with pytest.raises(WrongUrl, match="control characters"):
         head(url=url)
 
 

@@ -29,7 +29,7 @@ from transport_worlds import (
     running,
 )
 
-from palestra.errors import CallError, InfraError, ModelError, RowError, VerifierError
+from palestra.errors import CallError, InfraError, JudgeFailure, RowError, VerifierError
 from palestra.schema import Response, SeedSessionResponse, VerifyRequest, VerifyResponse, WireModel
 from palestra.serving import ResourcesServer, Server
 from palestra.transport import Peer, ServerClient, calling
@@ -282,7 +282,7 @@ def test_a_failed_call_that_a_tool_made_is_raised_and_never_shown_to_the_model(
 ) -> None:
     error = nested_failure(placement, Counter, BUSY, ask_tool)
 
-    assert isinstance(error, ModelError)
+    assert isinstance(error, JudgeFailure)
     assert [hop.server for hop in error.evidence.hops] == [ENVIRONMENT, MODEL, UPSTREAM]
 
 
@@ -290,7 +290,7 @@ def test_a_failed_call_that_a_tool_made_is_raised_and_never_shown_to_the_model(
 def test_an_answer_that_is_none_is_a_failed_call_too(placement: str) -> None:
     error = nested_failure(placement, Counter, answer(200, b'{"id": 3}'), ask_tool)
 
-    assert isinstance(error, ModelError)
+    assert isinstance(error, JudgeFailure)
     assert "answered what is no Response" in error.message
     assert error.evidence.hops[-1].body == '{"id": 3}'
     assert error.evidence.row is not None

@@ -7,6 +7,9 @@
 
 Seven exchanges and, with the second turn, nine. Every server is a FastAPI app with typed
 bodies, a session in a signed cookie and two function-style middlewares. Written for this
-benchmark, and kept lean where frameworks are not: slim pydantic types, orjson, one shared
-connection pool per process, no access log, no telemetry. What is in use today costs more.
+benchmark, and kept lean where frameworks are not: orjson, one shared connection pool per
+process, no access log, no telemetry. What is in use today costs more.
+
+Its bodies are of slim pydantic types (`wire`), or of the `openai` package's, as in the field
+(`vendor`).
 """

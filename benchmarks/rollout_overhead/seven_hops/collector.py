@@ -14,13 +14,13 @@ PACKAGE = "benchmarks.rollout_overhead.seven_hops"
 
 
 @asynccontextmanager
-async def contender(upstream: str) -> AsyncIterator[Contender]:
-    """One way: `seven hops`."""
+async def contender(upstream: str, bodies: str = "wire") -> AsyncIterator[Contender]:
+    """One way: `seven hops`. `bodies`: the module that has their types."""
     client = Client()
     with (
-        helper(f"{PACKAGE}.model", upstream) as model,
-        helper(f"{PACKAGE}.resources") as resources,
-        helper(f"{PACKAGE}.agent", model.greeting, resources.greeting) as agent,
+        helper(f"{PACKAGE}.model", bodies, upstream) as model,
+        helper(f"{PACKAGE}.resources", bodies) as resources,
+        helper(f"{PACKAGE}.agent", bodies, model.greeting, resources.greeting) as agent,
     ):
 
         async def rollout(task: int) -> float:

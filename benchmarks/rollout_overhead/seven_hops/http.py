@@ -1,5 +1,6 @@
 """What the baseline's servers share: the app with its middlewares, the client, the main."""
 
+import importlib
 import os
 import socket
 import sys
@@ -16,8 +17,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.middleware.sessions import SessionMiddleware
-
-from benchmarks.rollout_overhead.seven_hops.wire import Wire
 
 Next = Callable[[Request], Awaitable[Response]]
 
@@ -74,7 +73,12 @@ class Client:
             await self._session.close()
 
 
-def parse(kind: type[Wire], raw: bytes) -> Any:
+def bodies(name: str) -> Any:
+    """The types of the bodies: the module `wire` or `vendor`."""
+    return importlib.import_module(f"benchmarks.rollout_overhead.seven_hops.{name}")
+
+
+def parse(kind: type[BaseModel], raw: bytes) -> Any:
     """A typed body of an answer."""
     return kind.model_validate(orjson.loads(raw))
 

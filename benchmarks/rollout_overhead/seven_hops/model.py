@@ -1,4 +1,4 @@
-"""The baseline's model server: `python -m ...model UPSTREAM_URL`."""
+"""The baseline's model server: `python -m ...model BODIES UPSTREAM_URL`."""
 
 import sys
 import time
@@ -9,36 +9,30 @@ import orjson
 from fastapi import FastAPI
 
 from benchmarks.rollout_overhead.payloads import MODEL
-from benchmarks.rollout_overhead.seven_hops.http import Client, make_app, serve
-from benchmarks.rollout_overhead.seven_hops.wire import (
-    Call,
-    Output,
-    Params,
-    Response,
-    Said,
-    Thought,
-)
+from benchmarks.rollout_overhead.seven_hops.http import Client, bodies, make_app, serve
 
 
-def chat_request(params: Params) -> dict[str, Any]:
+def chat_request(kinds: Any, params: Any) -> dict[str, Any]:
     """The chat completion to ask for; items of one turn fold into one assistant message."""
     messages: list[dict[str, Any]] = []
     turn: dict[str, Any] | None = None
     items = [] if isinstance(params.input, str) else params.input
     for item in items:
-        if isinstance(item, Thought | Said | Call):
+        if isinstance(item, kinds.Thought | kinds.Said | kinds.Call):
             if turn is None:
                 turn = {"role": "assistant", "content": None}
                 messages.append(turn)
-            _fold(turn, item)
-        elif isinstance(item, Output):
+            _fold(kinds, turn, item)
+        elif isinstance(item, kinds.Output):
             turn = None
             heard = {"role": "tool", "tool_call_id": item.call_id, "content": item.output}
             messages.append(heard)
         else:
             turn = None
             messages.append({"role": item.role, "content": item.content})
-    functions = [tool.model_dump(exclude={"type", "strict"}) for tool in params.tools]
+    functions = [
+        tool.model_dump(exclude_unset=True, exclude={"type", "strict"}) for tool in params.tools
+    ]
     return {
         "model": MODEL,
         "messages": messages,
@@ -48,11 +42,11 @@ def chat_request(params: Params) -> dict[str, Any]:
     }
 
 
-def _fold(turn: dict[str, Any], item: Thought | Said | Call) -> None:
-    if isinstance(item, Thought):
+def _fold(kinds: Any, turn: dict[str, Any], item: Any) -> None:
+    if isinstance(item, kinds.Thought):
         thoughts = "\n\n".join(part.text for part in item.summary)
         turn["reasoning_content"] = turn["reasoning"] = thoughts
-    elif isinstance(item, Said):
+    elif isinstance(item, kinds.Said):
         turn["content"] = "".join(part.text for part in item.content)
     else:
         function = {"name": item.name, "arguments": item.arguments}
@@ -60,7 +54,7 @@ def _fold(turn: dict[str, Any], item: Thought | Said | Call) -> None:
         turn.setdefault("tool_calls", []).append(call)
 
 
-def to_response(completion: dict[str, Any], params: Params) -> Response:
+def to_response(kinds: Any, completion: dict[str, Any], params: Any) -> Any:
     """The completion as a response."""
     message, usage = completion["choices"][0]["message"], completion["usage"]
     output: list[dict[str, Any]] = []
@@ -69,7 +63,15 @@ def to_response(completion: dict[str, Any], params: Params) -> Response:
         output.append({"type": "reasoning", "id": f"rs_{uuid.uuid4().hex}", "summary": summary})
     if message["content"]:
         content = [{"type": "output_text", "text": message["content"], "annotations": []}]
-        output.append({"type": "message", "id": f"msg_{uuid.uuid4().hex}", "content": content})
+        output.append(
+            {
+                "type": "message",
+                "id": f"msg_{uuid.uuid4().hex}",
+                "role": "assistant",
+                "status": "completed",
+                "content": content,
+            }
+        )
     output += [
         {
             "type": "function_call",
@@ -79,17 +81,22 @@ def to_response(completion: dict[str, Any], params: Params) -> Response:
         }
         for call in message.get("tool_calls") or ()
     ]
-    return Response.model_validate(
+    return kinds.Response.model_validate(
         {
             "id": f"resp_{uuid.uuid4().hex}",
+            "object": "response",
             "created_at": time.time(),
             "model": completion["model"],
             "output": output,
             "usage": {
                 "input_tokens": usage["prompt_tokens"],
+                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
                 "output_tokens": usage["completion_tokens"],
+                "output_tokens_details": {"reasoning_tokens": 0},
                 "total_tokens": usage["total_tokens"],
             },
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
             "tools": params.tools,
         }
     )
@@ -99,12 +106,13 @@ def build(_url: str) -> FastAPI:
     """One endpoint."""
     app = make_app("model")
     client = Client()
-    upstream = sys.argv[1] + "/chat/completions"
+    kinds = bodies(sys.argv[1])
+    upstream = sys.argv[2] + "/chat/completions"
 
     @app.post("/v1/responses")
-    async def responses(body: Params) -> Response:
-        raw, _ = await client.post(upstream, chat_request(body))
-        return to_response(orjson.loads(raw), body)
+    async def responses(body: kinds.Params) -> kinds.Response:
+        raw, _ = await client.post(upstream, chat_request(kinds, body))
+        return to_response(kinds, orjson.loads(raw), body)
 
     return app
 

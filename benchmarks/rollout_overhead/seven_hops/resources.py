@@ -1,27 +1,29 @@
-"""The baseline's resources server: `python -m ...resources`."""
+"""The baseline's resources server: `python -m ...resources BODIES`."""
+
+import sys
 
 from fastapi import FastAPI
 
-from benchmarks.rollout_overhead.seven_hops.http import make_app, serve
-from benchmarks.rollout_overhead.seven_hops.wire import Nothing, Rewarded, Row, Trajectory, Weather
+from benchmarks.rollout_overhead.seven_hops.http import bodies, make_app, serve
 
 
 def build(_url: str) -> FastAPI:
     """Seed, one tool, verify."""
     app = make_app("resources")
+    kinds = bodies(sys.argv[1])
 
     @app.post("/seed_session")
-    async def seed_session(_body: Row) -> Nothing:
-        return Nothing()
+    async def seed_session(_body: kinds.Row) -> kinds.Nothing:
+        return kinds.Nothing()
 
     @app.post("/get_weather")
-    async def get_weather(body: Weather) -> dict[str, str]:
+    async def get_weather(body: kinds.Weather) -> dict[str, str]:
         described = f"The weather in {body.city} is cold."
         return {"city": body.city, "weather_description": described}
 
     @app.post("/verify")
-    async def verify(body: Trajectory) -> Rewarded:
-        return Rewarded(**body.model_dump(), reward=1.0)
+    async def verify(body: kinds.Trajectory) -> kinds.Rewarded:
+        return kinds.Rewarded(**body.model_dump(), reward=1.0)
 
     return app
 

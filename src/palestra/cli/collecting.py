@@ -12,7 +12,7 @@ from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
 from palestra.cli.settings import CollectArgs, args_from, load
-from palestra.cli.tables import print_table
+from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import RunFailed
@@ -46,8 +46,8 @@ def collect(
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = args.settings(config, overwrite=True if ng and not args.resume_from_cache else None)
     with (
-        masking(config.secrets),
         watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch,
+        masking(config.secrets),  # inside, so that the events too are told the masked error
     ):
         if own_fleet:
             main = collect_with(OwnFleet(config), settings, watch)
@@ -145,14 +145,7 @@ def report(
     """The end of a collection: accounting, key metrics, where everything is; the exit code."""
     accounting = collected.accounting
     say(accounting.line())
-    for entry in collected.metrics if metrics else ():
-        numbers = {k: v for k, v in entry["key_metrics"].items() if isinstance(v, int | float)}
-        print_table(
-            ("key metric", "value"),
-            [(name, f"{value:.4g}") for name, value in numbers.items()],
-            title=entry["agent_ref"]["name"],
-            right="value",
-        )
+    print_key_metrics(collected.metrics if metrics else ())
     if collected.aggregation_problem:
         notice(f"warning: no aggregate metrics: {collected.aggregation_problem}")
     for path in prepared.paths.all():

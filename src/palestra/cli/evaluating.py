@@ -69,8 +69,8 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     settings = _settings(args, target, config, output)
     threshold_s = watchdog_threshold_s(config.tree)
     with (
-        masking(config.secrets),
         watching(args.progress, args.json_events, lag_threshold_s=threshold_s) as watch,
+        masking(config.secrets),
     ):
         code = stoppable(_collect(config, target, settings, watch), settings, watch)
     if code not in {0, 1}:

@@ -271,8 +271,8 @@ def _columns(slowest: Sequence[Slow]) -> list[Column]:
 
 
 def _thing(slow: Slow) -> str:
-    # The column beside says already that it is a tool.
-    return slow.awaiting.removeprefix("tool ") or "-"
+    # The column beside says already that it is a tool, or the upstream.
+    return slow.awaiting.removeprefix("tool ").removeprefix("the endpoint of ") or "-"
 
 
 def _table(slowest: Sequence[Slow], width: int, glyphs: Glyphs) -> list[Text]:

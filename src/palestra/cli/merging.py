@@ -10,7 +10,7 @@ from palestra.cli.console import notice, say, shown, warn_all
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.reaching import find
 from palestra.cli.settings import AggregateArgs, args_from, load
-from palestra.cli.tables import print_table
+from palestra.cli.tables import print_key_metrics
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
 from palestra.rollouts import MergePlan, RunPaths, plan_merge
@@ -102,14 +102,7 @@ def _aggregate(config: ResolvedConfig, output: Path, destination: Path) -> None:
     except Stopped as stopped:
         notice(f"stopped by {stopped.signal.name}; the merged files are in place")
         raise SystemExit(stopped.exit_code) from None
-    for entry in found:
-        measured = {k: v for k, v in entry["key_metrics"].items() if isinstance(v, int | float)}
-        print_table(
-            ("key metric", "value"),
-            [(name, f"{value:.4g}") for name, value in measured.items()],
-            title=entry["agent_ref"]["name"],
-            right="value",
-        )
+    print_key_metrics(found)
 
 
 def _report(plan: MergePlan) -> None:

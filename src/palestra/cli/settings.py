@@ -199,7 +199,11 @@ def args_from(model: type[Args], tree: Mapping[str, Any]) -> Args:
     except ValidationError as error:
         problems = [
             f"{'.'.join(str(p) for p in e['loc'])}: "
-            + ("is required" if e["type"] == "missing" else f"{e['msg']}, got {e['input']!r}")
+            + (
+                "is required"
+                if e["type"] == "missing"
+                else f"{e['msg'].removeprefix('Value error, ')}, got {e['input']!r}"
+            )
             for e in error.errors(include_url=False)
         ]
     raise ConfigError(

@@ -1,6 +1,6 @@
 """Tables for people. Plain text when the output is not a terminal, so that it can be searched."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -27,3 +27,15 @@ def print_table(
     if title:
         console.print(Text(title))
     console.print(table)
+
+
+def print_key_metrics(entries: Iterable[Mapping[str, Any]]) -> None:
+    """The few numbers that each agent's environment shows first, of its aggregate metrics."""
+    for entry in entries:
+        numbers = {k: v for k, v in entry["key_metrics"].items() if isinstance(v, int | float)}
+        print_table(
+            ("key metric", "value"),
+            [(name, f"{value:.4g}") for name, value in numbers.items()],
+            title=entry["agent_ref"]["name"],
+            right="value",
+        )

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from palestra.errors import (
 )
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.admission import Admission
+from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
@@ -76,6 +78,8 @@ class Collector:
         self._accounting = accounting
         self._limits = limits
         self._run_id = run_id
+        limit_s = limits.rollout_timeout_s
+        self._deadlines = Deadlines(limit_s + min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE))
         self._admission = admission
         # What is not there costs nothing: the tuple is empty then.
         self._observers = (*observers, admission) if admission is not None else tuple(observers)
@@ -113,16 +117,17 @@ class Collector:
             for row in pending:
                 await one(row)
 
-        async with asyncio.TaskGroup() as tasks:
-            syncing = tasks.create_task(self._sync(done), name="journal sync")
-            if self._admission is not None:
-                await self._admission.run(pending, one)
-            else:
-                async with BoundedTasks() as running:
-                    for _ in range(workers):
-                        running.start(worker())
-            done.set()
-            await syncing
+        with closing(self._deadlines):
+            async with asyncio.TaskGroup() as tasks:
+                syncing = tasks.create_task(self._sync(done), name="journal sync")
+                if self._admission is not None:
+                    await self._admission.run(pending, one)
+                else:
+                    async with BoundedTasks() as running:
+                        for _ in range(workers):
+                            running.start(worker())
+                done.set()
+                await syncing
 
     async def _sync(self, done: asyncio.Event) -> None:
         while not done.is_set():
@@ -187,7 +192,6 @@ class Collector:
         self, row: Mapping[str, Any], key: RolloutKey, attempt: int, flight: InFlight
     ) -> Scored | Failed:
         limit_s = self._limits.rollout_timeout_s
-        grace_s = min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE)
         started_at, started = time.time(), time.monotonic()
         flight.attempt, flight.attempt_started = attempt, started
         context = CallContext(
@@ -196,8 +200,8 @@ class Collector:
             activity=flight,
         )
         try:
-            with calling(context):
-                async with asyncio.timeout(limit_s + grace_s):
+            async with asyncio.timeout(None) as limit:
+                with calling(context), self._deadlines.over(limit):
                     peer = self._client.peer(flight.agent)
                     result = await peer.call("/run", row, VerifyResponse)
                     return scored(row, result)

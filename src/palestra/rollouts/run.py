@@ -19,6 +19,9 @@ from palestra.rollouts.progress import Observer, Progress
 from palestra.rollouts.settings import AUTO, CollectSettings
 from palestra.transport import ServerClient
 
+RUN_ID_DIGITS = 12
+"""Of the manifest's digest: enough to tell the runs that one fleet serves from each other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Collected:
@@ -65,6 +68,8 @@ async def run(
                 journal,
                 accounting,
                 limits=limits,
+                # The same for all sessions and shards of one run.
+                run_id=prepared.manifest.digest[:RUN_ID_DIGITS],
                 observers=observers,
                 admission=_admission(prepared, settings, client, most),
             )

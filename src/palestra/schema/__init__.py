@@ -65,6 +65,8 @@ from palestra.schema.responses import (
     Tool,
     Usage,
     add_usage,
+    cached_tokens,
+    reasoning_tokens,
 )
 from palestra.schema.rewards import finite_reward, no_reward
 from palestra.schema.rows import (
@@ -141,6 +143,7 @@ __all__ = [
     "VerifyResponse",
     "WireModel",
     "add_usage",
+    "cached_tokens",
     "decode_completion",
     "encode_json",
     "fields_of",
@@ -150,6 +153,7 @@ __all__ = [
     "no_reward",
     "plain_input",
     "read_jsonl",
+    "reasoning_tokens",
     "rejected_fields",
     "rejection_text",
     "to_plain",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from palestra.schema.items import InputItem, OutputItem, OutputMessage, WireModel
 from palestra.schema.unchecked import maker
@@ -77,11 +77,15 @@ class ResponseCreateParams(WireModel):
 class InputTokensDetails(WireModel):
     """How many input tokens came from the provider's cache."""
 
+    model_config = ConfigDict(frozen=True)
+
     cached_tokens: int = 0
 
 
 class OutputTokensDetails(WireModel):
     """How many output tokens were reasoning."""
+
+    model_config = ConfigDict(frozen=True)
 
     reasoning_tokens: int = 0
 
@@ -146,6 +150,20 @@ _make_usage = maker(Usage)
 _make_input_details = maker(InputTokensDetails)
 _make_output_details = maker(OutputTokensDetails)
 
+# Frozen, so that the zero that most endpoints report is one object.
+_NOTHING_CACHED = InputTokensDetails(cached_tokens=0)
+_NO_REASONING = OutputTokensDetails(reasoning_tokens=0)
+
+
+def cached_tokens(count: int) -> InputTokensDetails:
+    """The details of a usage's input."""
+    return _make_input_details({"cached_tokens": count}) if count else _NOTHING_CACHED
+
+
+def reasoning_tokens(count: int) -> OutputTokensDetails:
+    """The details of a usage's output."""
+    return _make_output_details({"reasoning_tokens": count}) if count else _NO_REASONING
+
 
 def add_usage(total: Usage | None, turn: Usage | None) -> Usage | None:
     """The sum of two turns' usage; None only when neither is known."""
@@ -157,9 +175,9 @@ def add_usage(total: Usage | None, turn: Usage | None) -> Usage | None:
     return _make_usage(
         {
             "input_tokens": total.input_tokens + turn.input_tokens,
-            "input_tokens_details": _make_input_details({"cached_tokens": cached}),
+            "input_tokens_details": cached_tokens(cached),
             "output_tokens": total.output_tokens + turn.output_tokens,
-            "output_tokens_details": _make_output_details({"reasoning_tokens": reasoned}),
+            "output_tokens_details": reasoning_tokens(reasoned),
             "total_tokens": total.total_tokens + turn.total_tokens,
         }
     )

@@ -11,6 +11,12 @@ from pydantic import BaseModel
 
 Made = TypeVar("Made", bound=BaseModel)
 
+# Writing an object's slots as `object.__setattr__` does, without the search for them.
+_set_fields = vars(BaseModel)["__dict__"].__set__
+_set_given = vars(BaseModel)["__pydantic_fields_set__"].__set__
+_set_extra = vars(BaseModel)["__pydantic_extra__"].__set__
+_set_private = vars(BaseModel)["__pydantic_private__"].__set__
+
 
 def maker(kind: type[Made]) -> Callable[..., Made]:
     """What makes objects of `kind`: `make(values, extra)`.
@@ -22,15 +28,15 @@ def maker(kind: type[Made]) -> Callable[..., Made]:
         name: None if field.is_required() else field.default
         for name, field in kind.model_fields.items()
     }
-    new, put = object.__new__, object.__setattr__
+    new = object.__new__
 
     def make(values: dict[str, Any], extra: dict[str, Any] | None = None) -> Made:
         made = new(kind)
         # Every field, in the order of its declaration.
-        put(made, "__dict__", blank | values)
-        put(made, "__pydantic_fields_set__", {*values, *extra} if extra else set(values))
-        put(made, "__pydantic_extra__", extra or {})
-        put(made, "__pydantic_private__", None)
+        _set_fields(made, blank | values)
+        _set_given(made, {*values, *extra} if extra else set(values))
+        _set_extra(made, extra or {})
+        _set_private(made, None)
         return made
 
     return make

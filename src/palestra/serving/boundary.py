@@ -156,7 +156,7 @@ class Boundary:
                     await self._app(scope, receive, answer.send)
                     await self._release(scope, answer)
         except CallError as error:
-            return error
+            return self._on_error(scope["path"], error)
         except ESCAPES as error:
             if stops_this_task(error):
                 if caller is None or not caller.insisted:

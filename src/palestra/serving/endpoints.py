@@ -7,7 +7,7 @@ HTTP `Request` itself. A method that wants the request is only reachable through
 import inspect
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal, final, get_type_hints
 
@@ -56,7 +56,7 @@ class Endpoint:
     """One method of one server.
 
     `on_error` turns an exception of the method into the right `CallError` for this kind of
-    server; a `CallError` raised inside passes through unchanged. `check` looks at every result
+    server, one that came from a call it made included. `check` looks at every result
     and raises when it must not leave.
     """
 
@@ -140,11 +140,11 @@ class Endpoint:
         """JSON Schema of the body, or None when the method takes none."""
         return None if self._body_model is None else published_schema(self._body_model)
 
-    async def invoke(self, body: Any, /, *, session_id: str) -> Any:
+    def invoke(self, body: Any, /, *, session_id: str) -> Coroutine[Any, Any, Any]:
         """Run the method. Raises `RowError` for a body that does not fit, else `CallError`."""
         if self.is_tool:
-            return await self._invoke_tool(body, session_id)
-        return await self._run(self._parse(body), session_id)
+            return self._invoke_tool(body, session_id)
+        return self._run(self._parse(body), session_id)
 
     async def _invoke_tool(self, arguments: Any, session_id: str) -> str:
         try:
@@ -153,10 +153,12 @@ class Endpoint:
             # The arguments are the model's own words: it gets to read what was wrong.
             return tool_error(error.message)
         try:
-            result = await self._call(parsed, session_id)
-        except CallError:
+            result = self._begin(parsed, session_id)
+            if self._is_async or isinstance(result, Awaitable):
+                result = await result
+        except CallError as error:
             # A call that the tool made failed: that is no answer of the tool.
-            raise
+            raise self._on_error(self.path, error) from error.__cause__
         except ESCAPES as error:
             if stops_this_task(error):
                 raise
@@ -187,9 +189,11 @@ class Endpoint:
 
     async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         try:
-            result = await self._call(body, session_id, request)
-        except CallError:
-            raise
+            result = self._begin(body, session_id, request)
+            if self._is_async or isinstance(result, Awaitable):
+                result = await result
+        except CallError as error:
+            raise self._on_error(self.path, error) from error.__cause__
         except ESCAPES as error:
             if stops_this_task(error):
                 raise
@@ -201,8 +205,8 @@ class Endpoint:
             self._check(result)
         return result
 
-    async def _call(self, body: Any, session_id: str, request: Request | None = None) -> Any:
-        """The method itself, whatever it raises."""
+    def _begin(self, body: Any, session_id: str, request: Request | None = None) -> Any:
+        """Call the method, whatever it raises: its result, which may have to be awaited."""
         wanted: dict[str, Any] = {}
         if self._session_name:
             wanted[self._session_name] = self._sessions.open(session_id)
@@ -212,10 +216,7 @@ class Endpoint:
             wanted[self._body_name] = body
         elif self._body_model is not None:
             wanted |= {name: getattr(body, name) for name in type(body).model_fields}
-        result = self._method(**wanted)
-        if self._is_async or isinstance(result, Awaitable):
-            result = await result
-        return result
+        return self._method(**wanted)
 
     async def __call__(self, request: Request) -> HttpResponse:
         """Answer one HTTP request; failures are raised for the boundary to render."""

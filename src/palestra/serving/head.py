@@ -70,6 +70,8 @@ def _own_failure(message: str, evidence: Evidence) -> CallError:
 
 
 def _raised(path: str, error: BaseException) -> CallError:
+    if isinstance(error, CallError):
+        return error
     log_own_error(HEAD, path, error)
     return InfraError(f"the {HEAD}'s {path} raised {type(error).__name__}: {error}")
 

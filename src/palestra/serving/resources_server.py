@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from fastapi import FastAPI
 
-from palestra.errors import VerifierError
+from palestra.errors import CallError, FailureKind, JudgeFailure, VerifierError
 from palestra.profiling import aggregate_metrics
 from palestra.schema import (
     AggregateMetrics,
@@ -93,6 +93,16 @@ class ResourcesServer(Server):
     def get_key_metrics(self, agent_metrics: Any) -> dict[str, Any]:
         """The few metrics to show first: by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
+
+    def relayed(self, error: CallError) -> CallError:
+        """A model that an environment asks is a judge: its failure is none of the policy's."""
+        if error.kind is not FailureKind.POLICY:
+            return error
+        found = JudgeFailure(
+            error.message, hint=error.hint, evidence=error.evidence, status=error.status
+        )
+        found.retriable = error.retriable
+        return found
 
     @cached_property
     def _tool_methods(self) -> dict[str, Any]:

@@ -77,11 +77,17 @@ class Server(BaseModel):
 
     def translate(self, path: str, error: BaseException) -> CallError:
         """What an exception of this server's own code means to the rollout."""
+        if isinstance(error, CallError):
+            return self.relayed(error)
         if isinstance(error, RequestValidationError):
             return _request_error(self.name, path, error)
         log_own_error(self.name, path, error)
         message = f"{self.name}{path} raised {error_text(error)}"
         return self.own_failure(message, Evidence(traceback=own_frames(error)))
+
+    def relayed(self, error: CallError) -> CallError:
+        """What the failure of a call that this server made means to whoever called it."""
+        return error
 
     def own_failure(self, message: str, evidence: Evidence) -> CallError:
         """The error class for a bug in this kind of server."""

@@ -10,12 +10,13 @@ it runs; it is caught as it returns, in the line that called it.
 """
 
 import asyncio
+import inspect
 import sys
 import sysconfig
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -30,6 +31,8 @@ LOOK_S: Final = 0.1
 STILL_S: Final = 5.0
 """A block that lasts so long is told while it lasts, and again each time it has doubled."""
 NOTICE_EVERY_S: Final = 10.0
+UNBLAMED_S: Final = 2.0
+"""Thousands of rollouts that begin at once take a moment: that is nothing to warn of."""
 
 _PACKAGE = str(Path(__file__).parent.parent)
 _SERVERS = tuple(
@@ -85,20 +88,38 @@ class Lag:
         return f"{server or 'a call'} blocked the event loop for {long} in {where}"
 
 
-def place_of(frame: FrameType) -> Place | None:
-    """Whose code a thread with this innermost frame runs; None when it is no server's."""
-    found = _servers_frame(frame)
+def place_of(frame: FrameType, roots: Collection[FrameType] = ()) -> Place | None:
+    """Whose code a thread with this innermost frame runs; None when it is no server's.
+
+    `roots`: the frames that run the loop, which are on the stack whatever runs.
+    """
+    found = _servers_frame(frame, roots)
     if found is None:
         return None
     where = f"{found.f_code.co_filename}:{found.f_lineno} {_name(found.f_code)}"
     return Place(_instance(found), where)
 
 
-def _servers_frame(frame: FrameType | None) -> FrameType | None:
+def _servers_frame(frame: FrameType | None, roots: Collection[FrameType]) -> FrameType | None:
     """The innermost frame of a server's file."""
-    while frame is not None and not is_servers_file(frame.f_code.co_filename):
+    while frame is not None and frame not in roots:
+        if is_servers_file(frame.f_code.co_filename):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
+
+
+def _roots_here() -> frozenset[FrameType]:
+    """The frames that run the loop: those beyond the coroutines of the task that asks."""
+    roots: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # documented, no other way
+    while frame is not None:
+        if frame.f_code.co_flags & inspect.CO_COROUTINE:
+            roots.clear()
+        else:
+            roots.append(frame)
+        frame = frame.f_back
+    return frozenset(roots)
 
 
 def _name(code: CodeType) -> str:
@@ -130,14 +151,15 @@ class _Met:
 class _Looks:
     """What the looks at one overdue beat have met."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: frozenset[FrameType]) -> None:
+        self._roots = roots
         self._met: dict[int, _Met] = {}
         self._count = 0
 
     def look(self, frame: FrameType) -> None:
-        culprit = _servers_frame(frame) or frame
+        culprit = _servers_frame(frame, self._roots) or frame
         met = self._met.setdefault(id(culprit), _Met(culprit, None))
-        met.place = place_of(culprit)
+        met.place = place_of(culprit, self._roots)
         met.times += 1
         self._count += 1
 
@@ -179,10 +201,12 @@ class Watchdog:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="watchdog")
         self._watched = 0
+        self._roots: frozenset[FrameType] = frozenset()
         self._beat_handle: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         self._watched = threading.get_ident()
+        self._roots = _roots_here()
         self._schedule(asyncio.get_running_loop())
         self._thread.start()
         return self
@@ -199,6 +223,7 @@ class Watchdog:
         self._check()
         self._stopping.set()
         self._thread.join(1.0)
+        self._roots = frozenset()
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due = time.monotonic() + BEAT_S
@@ -237,7 +262,7 @@ class Watchdog:
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001  # documented, no other way
         if frame is None:
             return None
-        looks = self._looks = self._looks or _Looks()
+        looks = self._looks = self._looks or _Looks(self._roots)
         looks.look(frame)
         return looks.blamed()
 
@@ -258,6 +283,8 @@ class LagLog:
 
     def __call__(self, lag: Lag) -> None:
         """One more."""
+        if lag.blamed is None and lag.lasted_s < UNBLAMED_S:
+            return
         if lag.over:
             self.count += 1
             if self.longest is None or lag.lasted_s > self.longest.lasted_s:

@@ -26,6 +26,7 @@ from palestra.transport.failure_line import failure_line
 from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
 from palestra.transport.local import IN_PROCESS, LocalServer, call_asgi, with_query
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
+from palestra.transport.untouched import changes
 
 logger = logging.getLogger("palestra.transport")
 
@@ -132,6 +133,16 @@ class Caller:
         if reply.status >= 400:
             answer = excerpt(reply.body)
             self.log_failure(method, url, body, answer, headers=headers, status=reply.status)
+
+    def tell_changes(self, where: str, before: bytes, after: bytes) -> None:
+        """Say what a server changed in the request that it was handed."""
+        if changed := changes(before, after):
+            logger.error(
+                "%s changed the request it was given, at %s: others hold the same object; "
+                "copy what you want to change",
+                where,
+                ", ".join(sorted(changed)[:10]),
+            )
 
     def log_failure(
         self,

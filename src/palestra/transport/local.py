@@ -35,7 +35,7 @@ class LocalEndpoint(Protocol):
     def is_tool(self) -> bool:
         """Whether its body is a tool's arguments, and its answer what the model reads."""
 
-    async def invoke(self, body: Any, /, *, session_id: str) -> Any:
+    def invoke(self, body: Any, /, *, session_id: str) -> Awaitable[Any]:
         """Validate `body` if it is not of the endpoint's type yet, and run the method."""
 
 

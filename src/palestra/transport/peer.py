@@ -132,8 +132,9 @@ class Peer:
     async def _invoke(
         self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
     ) -> Any:
+        before = encode_json(body) if self._caller.debug else None
         try:
-            return await endpoint.invoke(body, session_id=self._session_id)
+            result = await endpoint.invoke(body, session_id=self._session_id)
         except CallError as error:
             url = IN_PROCESS + path
             self._caller.log_failure(
@@ -141,6 +142,9 @@ class Peer:
             )
             add_row(error, current_call().row)
             raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
+        if before is not None:
+            self._caller.tell_changes(f"{self.name}{path}", before, encode_json(body))
+        return result
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)
@@ -176,11 +180,13 @@ def _back_to(before: tuple[str, str]) -> None:
 
 def _as_sent(result: Reply) -> Reply:
     """The object as it would arrive over HTTP: the defaults that are sent count as set."""
-    given = result.model_fields_set
-    if all(value is None or name in given for name, value in result.__dict__.items()):
+    given, values = result.model_fields_set, result.__dict__.items()
+    told = {name: value for name, value in values if value is not None and name not in given}
+    if not told:
         return result
-    told = {name: value for name, value in fields_of(result).items() if name not in given}
-    return result.model_copy(update=told) if told else result
+    declared = type(result).model_fields
+    told = {name: value for name, value in told.items() if name in declared}
+    return result.model_copy(update=told)
 
 
 def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply:

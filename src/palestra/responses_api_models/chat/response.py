@@ -16,10 +16,8 @@ from palestra.responses_api_models.chat.thinking import split_thinking
 from palestra.schema import (
     FunctionCall,
     IncompleteDetails,
-    InputTokensDetails,
     OutputMessage,
     OutputText,
-    OutputTokensDetails,
     Reasoning,
     Refusal,
     Response,
@@ -31,16 +29,16 @@ from palestra.schema import (
     UpstreamToolCall,
     UpstreamUsage,
     Usage,
+    cached_tokens,
     maker,
+    reasoning_tokens,
 )
 from palestra.transport import new_id
 
 _make_function_call = maker(FunctionCall)
 _make_incomplete_details = maker(IncompleteDetails)
-_make_input_tokens_details = maker(InputTokensDetails)
 _make_output_message = maker(OutputMessage)
 _make_output_text = maker(OutputText)
-_make_output_tokens_details = maker(OutputTokensDetails)
 _make_reasoning = maker(Reasoning)
 _make_refusal = maker(Refusal)
 _make_response = maker(Response)
@@ -77,10 +75,12 @@ def to_response(
     if not completion.choices:
         raise ModelError(f"{model} answered without any choice")
     choice = completion.choices[0]
+    digits = new_id()
     reason = _INCOMPLETE.get(choice.finish_reason or "")
     return _response(
         params,
-        output=_output(choice, settings, "completed" if reason is None else "incomplete"),
+        digits,
+        output=_output(choice, digits, settings, "completed" if reason is None else "incomplete"),
         model=completion.model or model,
         created_at=completion.created or time.time(),
         incomplete=None if reason is None else _make_incomplete_details({"reason": reason}),
@@ -93,9 +93,11 @@ def overflow_response(params: ResponseCreateParams, *, model: str, sentence: str
 
     `sentence` is what the endpoint said; it is kept beside the reason, as `provider_message`.
     """
+    digits = new_id()
     return _response(
         params,
-        output=[_message([], "incomplete")],
+        digits,
+        output=[_message([], digits, "incomplete")],
         model=model,
         created_at=time.time(),
         incomplete=_make_incomplete_details(
@@ -107,6 +109,7 @@ def overflow_response(params: ResponseCreateParams, *, model: str, sentence: str
 
 def _response(
     params: ResponseCreateParams,
+    digits: str,
     *,
     output: list[Any],
     model: str,
@@ -114,10 +117,13 @@ def _response(
     incomplete: IncompleteDetails | None,
     usage: Usage | None,
 ) -> Response:
-    """A response around `output`, which echoes what was asked as the protocol wants."""
+    """A response around `output`, which echoes what was asked as the protocol wants.
+
+    `digits` are what its id and those of its items have in common.
+    """
     asked = params.__dict__
     values = {
-        "id": new_id("resp_"),
+        "id": f"resp_{digits}",
         "object": "response",
         "created_at": created_at,
         "model": model,
@@ -136,7 +142,9 @@ def _response(
     return _make_response(values)
 
 
-def _output(choice: UpstreamChoice, settings: ConversionSettings, status: str) -> list[Any]:
+def _output(
+    choice: UpstreamChoice, digits: str, settings: ConversionSettings, status: str
+) -> list[Any]:
     message = choice.message
     thoughts, text = split_thinking(_text(message.content))
     beside = message.reasoning_content or message.reasoning
@@ -151,12 +159,14 @@ def _output(choice: UpstreamChoice, settings: ConversionSettings, status: str) -
         thoughts.insert(0, beside)
     output: list[Any] = []
     if thoughts:
-        output.append(_reasoning(thoughts))
+        output.append(_reasoning(thoughts, digits))
     parts = _parts(text, message, choice.logprobs)
     if parts or not (thoughts or message.tool_calls):
-        output.append(_message(parts, status))
+        output.append(_message(parts, digits, status))
     if message.tool_calls:
-        output += [_call(call, status) for call in message.tool_calls]
+        output += [
+            _call(call, f"{digits}{index}", status) for index, call in enumerate(message.tool_calls)
+        ]
     return output
 
 
@@ -185,11 +195,11 @@ def _output_text(text: str) -> OutputText:
     return _make_output_text({"type": "output_text", "text": text, "annotations": []})
 
 
-def _message(parts: list[Any], status: str) -> OutputMessage:
+def _message(parts: list[Any], digits: str, status: str) -> OutputMessage:
     """One message; without any part it is the empty text."""
     return _make_output_message(
         {
-            "id": new_id("msg_"),
+            "id": f"msg_{digits}",
             "type": "message",
             "role": "assistant",
             "status": status,
@@ -198,12 +208,12 @@ def _message(parts: list[Any], status: str) -> OutputMessage:
     )
 
 
-def _reasoning(blocks: list[str]) -> Reasoning:
+def _reasoning(blocks: list[str], digits: str) -> Reasoning:
     summary = [_make_summary_text({"type": "summary_text", "text": text}) for text in blocks]
-    return _make_reasoning({"id": new_id("rs_"), "type": "reasoning", "summary": summary})
+    return _make_reasoning({"id": f"rs_{digits}", "type": "reasoning", "summary": summary})
 
 
-def _call(call: UpstreamToolCall, status: str) -> FunctionCall:
+def _call(call: UpstreamToolCall, digits: str, status: str) -> FunctionCall:
     arguments = call.function.arguments
     if arguments is None:
         arguments = ""
@@ -211,7 +221,7 @@ def _call(call: UpstreamToolCall, status: str) -> FunctionCall:
         arguments = orjson.dumps(arguments).decode()
     return _make_function_call(
         {
-            "id": new_id("fc_"),
+            "id": f"fc_{digits}",
             "type": "function_call",
             "call_id": call.id or new_id("call_"),
             "name": call.function.name,
@@ -228,9 +238,9 @@ def _usage(usage: UpstreamUsage) -> Usage:
     return _make_usage(
         {
             "input_tokens": usage.prompt_tokens,
-            "input_tokens_details": _make_input_tokens_details({"cached_tokens": cached}),
+            "input_tokens_details": cached_tokens(cached),
             "output_tokens": usage.completion_tokens,
-            "output_tokens_details": _make_output_tokens_details({"reasoning_tokens": reasoned}),
+            "output_tokens_details": reasoning_tokens(reasoned),
             "total_tokens": usage.total_tokens or usage.prompt_tokens + usage.completion_tokens,
         },
     )

@@ -10,7 +10,8 @@ import orjson
 
 from palestra.errors import InputDataError
 from palestra.rollouts.accounting import Accounting
-from palestra.rollouts.merging.plan import Completeness, Decision, decide
+from palestra.rollouts.merging.completeness import Completeness
+from palestra.rollouts.merging.plan import Decision, decide
 from palestra.rollouts.merging.scan import scan_shards
 from palestra.rollouts.merging.shards import ShardFiles, find_shards
 from palestra.rollouts.merging.sources import Sources

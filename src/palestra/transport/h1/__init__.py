@@ -1,4 +1,4 @@
-"""HTTP/1.1 over plain sockets, at a seventh of what a general client costs.
+"""HTTP/1.1 over plain sockets, at a quarter of what a general client costs.
 
 A model call is one POST and one JSON answer on a connection that stays open. `PlainTransport`
 does that and no more: no TLS, no proxies, no redirects, no streaming.
