@@ -4,8 +4,10 @@ import gzip
 import json
 import os
 import resource
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +36,20 @@ def world(tmp_path: Path, base_url: str) -> World:
     return made
 
 
-@pytest.fixture
-def finished(world: World) -> World:
-    """A world in which the run has come to its end."""
-    done = world.run(*world.steady())
+@pytest.fixture(scope="module")
+def once_finished(tmp_path_factory: pytest.TempPathFactory, base_url: str) -> World:
+    made = World.make(tmp_path_factory.mktemp("finished") / "it", base_url=base_url, steadily=True)
+    made.write_rows("tasks.jsonl", tasks(TASKS))
+    done = made.run(*made.steady())
     assert done.code == 0, done.said
-    return world
+    return made
+
+
+@pytest.fixture
+def finished(once_finished: World, tmp_path: Path) -> World:
+    """A world in which the run has come to its end."""
+    shutil.copytree(once_finished.folder, tmp_path / "project")
+    return replace(once_finished, folder=tmp_path / "project")
 
 
 def refused(world: World, *arguments: str) -> str:
@@ -163,9 +173,6 @@ def test_rubbish_among_the_failures_is_named_with_its_line(finished: World, rubb
         {"reward": [1]},
         {"_ng_task_index": "0"},
         {"_ng_task_index": {}},
-        {"response": "text"},
-        {"response": {"usage": "many"}},
-        {"response": {"incomplete_details": []}},
     ],
     ids=str,
 )
@@ -178,6 +185,18 @@ def test_rubbish_among_the_scored_rows_is_named_with_its_line(
     finished.write_rows("run.jsonl", rows)
 
     assert "run.jsonl line 2 is not a row of a run" in refused(finished, "--resume")
+
+
+@pytest.mark.parametrize(
+    "response", ["text", {"usage": "many"}, {"usage": {"output_tokens": "5"}}], ids=str
+)
+def test_a_response_of_any_shape_is_resumed(finished: World, response: Any) -> None:
+    rows = [{**row, "response": response} for row in finished.rows("run.jsonl")]
+    finished.write_rows("run.jsonl", rows)
+    done = finished.run(*finished.steady("--resume", "++disable_aggregation=true"))
+
+    assert done.code == 0, done.said
+    assert f"requested {TASKS} = scored {TASKS}" in done.out
 
 
 @pytest.mark.parametrize("name", ["run.jsonl", "run_failures.jsonl"])
