@@ -417,3 +417,37 @@ def test_a_kill_while_an_earlier_run_is_moved_aside_never_looks_like_an_empty_ru
 
     assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
     assert read_rows(folder / "run_failures.jsonl.bak") == [failed(1, "timeout", 1)]
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (scored(0) | {"reward": "1.0"}, "/reward is '1.0', which is no reward"),
+        (scored(0) | {"_ng_task_index": "0"}, "/_ng_task_index is '0', no whole number"),
+        (failed(0, "nonsense", 1), "/_ng_failure_class is 'nonsense', no way for a rollout to end"),
+        (scored(7), "a row of rollout 7:0 (task:rollout), which this run has not"),
+        (failed(0, "timeout", 1) | {"_ng_rollout_index": 1}, "a row of rollout 0:1"),
+    ],
+)
+def test_a_recorded_row_that_no_rollout_of_this_run_wrote_is_named(
+    folder: Path, row: dict[str, Any], says: str
+) -> None:
+    prepared(folder)
+    record(folder, row)
+    with pytest.raises(InputDataError) as caught:
+        resumed(folder)
+
+    assert says in caught.value.message
+
+
+@pytest.mark.parametrize("response", ["text", [], {"usage": 7, "incomplete_details": "yes"}])
+def test_a_recorded_response_may_have_any_shape(folder: Path, response: Any) -> None:
+    prepared(folder)
+    record(folder, scored(0, response=response))
+
+    assert resumed(folder).accounting.line().startswith("requested 3 = scored 1 +")
+
+
+def test_a_name_that_no_file_may_have_is_refused(folder: Path) -> None:
+    with pytest.raises(InputDataError, match="File name too long"):
+        prepared(folder, output_jsonl_fpath=folder / ("x" * 300 + ".jsonl"))

@@ -19,7 +19,14 @@ from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize, remove_empty
-from palestra.rollouts.recorded import LastAttempt, outcome_of, output_tokens_of, recorded_rows
+from palestra.rollouts.recorded import (
+    AS_IT_WAS,
+    REWARD,
+    LastAttempt,
+    outcome_of,
+    output_tokens_of,
+    recorded_rows,
+)
 from palestra.rollouts.settings import CollectSettings, RunPaths
 from palestra.schema import FAILURE_CLASS, RolloutKey, key_of, read_jsonl
 from palestra.transport import new_id
@@ -111,11 +118,7 @@ def plan(
     be resumed was made from something else.
     """
     paths = RunPaths(settings.output_jsonl_fpath)
-    _check_places(settings, paths)
-    if paths.output.parent.is_dir():
-        with alone_in(paths.output.parent):
-            check_free(paths.output)
-    found = _found(paths)
+    found = _found_by(settings, paths)
     existing = list(found)
     resumes = bool(existing) and settings.resume_from_cache
     if existing and not resumes and not settings.overwrite:
@@ -150,7 +153,7 @@ def plan(
         if changed:
             told = ("the run was made from something else, so it starts again:", *changed)
             return replace(fresh, notices=("\n  ".join(told),))
-        ended = _ended(paths, old.requested, settings.max_attempts)
+        ended = _ended(paths, made, settings.max_attempts)
     except BaseException:
         made.path.unlink(missing_ok=True)
         raise
@@ -276,6 +279,20 @@ def _manifest(
     )
 
 
+def _found_by(settings: CollectSettings, paths: RunPaths) -> dict[Path, tuple[int, int]]:
+    """The run's files that are there. Raises InputDataError where none may be written."""
+    try:
+        _check_places(settings, paths)
+        if paths.output.parent.is_dir():
+            with alone_in(paths.output.parent):
+                check_free(paths.output)
+        return _found(paths)
+    except OSError as error:  # a name that is too long, a folder that may not be looked into
+        raise InputDataError(
+            f"cannot write {paths.output}: {error.strerror}", hint="choose another output"
+        ) from error
+
+
 def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
     """Raise InputDataError when the run would write over its own input, or over a folder."""
     for path in paths.all():
@@ -326,12 +343,12 @@ def _share_of(manifest: Manifest) -> str:
     return f"{manifest.shard.index}/{manifest.shard.of}" if manifest.shard else "the whole run"
 
 
-def _ended(paths: RunPaths, requested: int, max_attempts: int) -> Ended:
+def _ended(paths: RunPaths, made: Materialized, max_attempts: int) -> Ended:
     """What the files of a run say: scored, failed for good, or worth another attempt."""
-    accounting = Accounting(requested)
-    done = _scored(paths.output, accounting)
+    accounting = Accounting(made.rollouts)
+    done = _scored(paths.output, accounting, made.repeats)
     attempts: dict[RolloutKey, int] = {}
-    for key, last in _failures(paths.failures).items():
+    for key, last in _failures(paths.failures, made.repeats).items():
         if key in done:
             continue
         if last.ended(max_attempts):
@@ -342,21 +359,32 @@ def _ended(paths: RunPaths, requested: int, max_attempts: int) -> Ended:
     return Ended(accounting, frozenset(done), attempts)
 
 
-def _scored(path: Path, accounting: Accounting) -> set[RolloutKey]:
+def _own_key(row: dict[str, Any], path: Path, repeats: Mapping[int, int]) -> RolloutKey:
+    """Which rollout of this run a recorded row is of. Raises InputDataError when it is of none."""
+    key = key_of(row)
+    if not 0 <= key.rollout < repeats.get(key.task, 0):
+        raise InputDataError(
+            f"{path} has a row of rollout {key} (task:rollout), which this run has not",
+            hint=AS_IT_WAS,
+        )
+    return key
+
+
+def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> set[RolloutKey]:
     """Rollouts with a reward; the accounting gets them."""
     done: set[RolloutKey] = set()
-    for row in recorded_rows(path, "reward"):
-        key = key_of(row)
+    for row in recorded_rows(path, REWARD):
+        key = _own_key(row, path, repeats)
         if key not in done:
             done.add(key)
             accounting.score(outcome_of(row), float(row["reward"]), output_tokens_of(row))
     return done
 
 
-def _failures(path: Path) -> dict[RolloutKey, LastAttempt]:
+def _failures(path: Path, repeats: Mapping[int, int]) -> dict[RolloutKey, LastAttempt]:
     """Per rollout: its last attempt that failed."""
     found: dict[RolloutKey, LastAttempt] = {}
     for row in recorded_rows(path, FAILURE_CLASS):
-        key = key_of(row)
+        key = _own_key(row, path, repeats)
         found[key] = LastAttempt.after(found.get(key), row)
     return found

@@ -13,6 +13,7 @@ from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
+    MAX_ROW_BYTES,
     ROLLOUT_INDEX,
     TASK_INDEX,
     Outcome,
@@ -97,14 +98,23 @@ def reward_in(fields: Mapping[str, Any]) -> float:
 
 
 def line_of(fields: Mapping[str, Any]) -> bytes:
-    """A result row as JSON. Raises VerifierError when the verifier reported what is none."""
+    """A result row as JSON. Raises VerifierError when the verifier reported what is none.
+
+    A row that is too long to be read again is none either.
+    """
     try:
-        return encode_json(fields)
+        line = encode_json(fields)
     except (TypeError, ValueError) as error:
         raise VerifierError(
             f"the verify response cannot be written as JSON: {error}",
             hint="report plain numbers, texts, lists and objects",
         ) from error
+    if len(line) + 1 > MAX_ROW_BYTES:
+        raise VerifierError(
+            f"the verify response has {len(line):,} bytes, and a row may have {MAX_ROW_BYTES:,}",
+            hint="report less, or write what is long to a file and report its path",
+        )
+    return line
 
 
 def outcome_of(error: CallError) -> Outcome:
