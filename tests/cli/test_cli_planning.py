@@ -181,3 +181,13 @@ def test_a_shard_that_does_not_exist_is_refused(world: World, fake: FakeEndpoint
     )
 
     assert "they count from 0, and the last of 2 is 1/2" in done.refused()
+
+
+def test_a_prompt_that_is_not_there_is_one_clear_error(world: World, fake: FakeEndpoint) -> None:
+    done = world.run(
+        *("palestra", "collect", "--config", MULTI_STEP, "--config", OPENAI, world.head),
+        *(*fake.policy, "--agent", AGENT, "--input", TASKS, "-o", "o.jsonl"),
+        *("--prompt-config", "nothere.yaml"),
+    )
+
+    assert "nothere.yaml" in done.refused()

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -185,3 +186,11 @@ def test_a_body_that_is_no_text_is_shown_as_far_as_it_is() -> None:
 )
 def test_the_status_says_whose_fault_it_is(error: CallError, status: int) -> None:
     assert status_for(error) == status
+
+
+def test_words_that_are_no_text_do_not_keep_a_failure_from_its_caller() -> None:
+    error = VerifierError("caf\udce9", evidence=Evidence(hops=(Hop("env", body="\udce9"),)))
+    came = from_body(orjson.loads(orjson.dumps(to_body(error))))
+
+    assert came is not None
+    assert (came.message, came.evidence.hops[0].body) == ("caf\\udce9", "\\udce9")

@@ -163,17 +163,17 @@ class Folder:
         stored_rows = self.stored(tasks=tasks)
         checked = stored_rows.check()
         origin = Origin(checked.digest, checked.rows, None, verifiers or {}, "replayed")
-        begun = begin(self.paths, origin, resume=resume, version="1")
-        if begun.finished is not None:
-            return dict(begun.finished)
-        work = Reverification(
-            lambda: stored_rows.rows(checked.rows),
-            origin,
-            self.paths,
-            "1",
-            ReverifyLimits(concurrency),
-        )
-        return asyncio.run(work.run(Verifier(client_of(cls), **how)))
+        with begin(self.paths, origin, resume=resume, version="1") as begun:
+            if begun.finished is not None:
+                return dict(begun.finished)
+            work = Reverification(
+                lambda: stored_rows.rows(checked.rows),
+                origin,
+                begun.partial,
+                "1",
+                ReverifyLimits(concurrency),
+            )
+            return asyncio.run(work.run(Verifier(client_of(cls), **how)))
 
     @property
     def new(self) -> list[dict[str, Any]]:

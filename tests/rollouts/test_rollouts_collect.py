@@ -30,13 +30,14 @@ from palestra.errors import (
     FieldProblem,
     Hop,
     InfraError,
+    InputDataError,
     JudgeFailure,
     ModelError,
     ModelRejectedRow,
     RowError,
     VerifierError,
 )
-from palestra.rollouts import Collected, JournalFailed, Progress, run
+from palestra.rollouts import Collected, Journal, JournalFailed, Progress, run
 from palestra.schema import RolloutKey
 from palestra.transport import current_call
 
@@ -367,3 +368,13 @@ def test_the_manifest_ends_with_the_counts(folder: Path) -> None:
     collect(folder, failing_first(1, lambda: RowError("422")), limit=2)
 
     assert '"data_error": 2' in paths(folder).manifest.read_text()
+
+
+def test_whoever_comes_second_to_a_run_deletes_nothing_of_it(tmp_path: Path) -> None:
+    write_rows(tmp_path / "tasks.jsonl", [task(1)])
+    first, second = prepared(tmp_path), prepared(tmp_path, resume_from_cache=True)
+    before = {path.name for path in tmp_path.iterdir()}
+    with Journal(first.paths), pytest.raises(InputDataError, match="another collection"):
+        asyncio.run(run(second, settings(tmp_path), always(1.0).client))
+
+    assert before < {path.name for path in tmp_path.iterdir()}

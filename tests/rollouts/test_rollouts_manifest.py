@@ -88,3 +88,15 @@ def test_semantics_are_as_json_gives_them_back(tmp_path: Path) -> None:
 
     assert differences(read_manifest(path).semantics, odd) == []
     assert read_manifest(path).digest == manifest(**odd).digest
+
+
+@pytest.mark.parametrize(("name", "value"), [("requested", "3"), ("semantics", None)])
+def test_a_manifest_with_values_of_the_wrong_type_is_none(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    path = tmp_path / "run_manifest.json"
+    Manifest("digest", {}, 3, 3, "1").write(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+
+    with pytest.raises(InputDataError, match=f"is not a manifest .*{name} of the wrong type"):
+        read_manifest(path)

@@ -234,6 +234,15 @@ def test_attempts_that_may_be_repeated_have_not_ended(tmp_path: Path) -> None:
     assert merged(tmp_path, allow_partial=True).accounting.retried_attempts == 0
 
 
+def test_a_final_failure_that_another_attempt_followed_has_not_ended(tmp_path: Path) -> None:
+    run = run_of(tasks=1, repeats=2, endings=("scored", "open"))
+    run.failures = [failed_row(0, 1, 1, terminal=True), failed_row(0, 1, 2)]
+    write_run(tmp_path / "shards" / "a.jsonl", run)
+
+    with pytest.raises(MergeIncomplete, match="neither scored nor given up: 0:1"):
+        merged(tmp_path)
+
+
 def test_missing_shards_are_named_by_their_index(tmp_path: Path) -> None:
     shards = write_shards(tmp_path / "shards", run_of(tasks=16, repeats=2), 16)
 

@@ -92,6 +92,7 @@ def test_overwriting_keeps_what_was_there_as_bak(folder: Path) -> None:
 
 def test_overwriting_moves_the_profile_of_the_earlier_run_aside_too(folder: Path) -> None:
     prepared(folder)
+    record(folder, scored(0))
     write_rows(folder / "run_reward_profiling.jsonl", [scored(0)])
     prepared(folder, overwrite=True)
 
@@ -157,6 +158,36 @@ def test_spent_attempts_end_a_rollout_until_more_are_allowed(folder: Path) -> No
 
     assert resumed(folder).remaining == 2
     assert resumed(folder, max_attempts=5).attempts == {RolloutKey(0, 0): 3}
+
+
+def test_a_final_failure_is_not_paid_for_again_however_many_attempts_are_allowed(
+    folder: Path,
+) -> None:
+    prepared(folder)
+    record(folder, failed(0, "policy_error", 1, terminal=True) | {"retriable": False})
+
+    assert resumed(folder, max_attempts=9).remaining == 2
+
+
+def test_a_failure_that_was_to_be_followed_is_run_again_whatever_its_class(folder: Path) -> None:
+    prepared(folder)
+    record(folder, failed(0, "verifier_error", 1))
+
+    assert resumed(folder).attempts == {RolloutKey(0, 0): 1}
+    assert resumed(folder, max_attempts=1).remaining == 2
+
+
+def test_the_attempt_of_the_highest_number_decides(folder: Path) -> None:
+    prepared(folder)
+    record(
+        folder,
+        *(failed(0, "timeout", 2), failed(0, "data_error", 1, terminal=True)),
+        *(failed(1, "timeout", 1), failed(1, "data_error", 1, terminal=True)),
+    )
+    run = resumed(folder)
+
+    assert run.attempts == {RolloutKey(0, 0): 2}
+    assert run.accounting.line().startswith("requested 3 = scored 0 + failed 1 (data_error 1)")
 
 
 def test_a_score_wins_over_the_failures_before_it(folder: Path) -> None:
@@ -233,7 +264,7 @@ def test_changed_rows_are_refused(folder: Path) -> None:
     write_rows(folder / "tasks.jsonl", [task(1), task(9), task(3)])
 
     assert "the input rows differ" in stale(folder)
-    assert not paths(folder).new_inputs.exists()
+    assert not [name for name in names(folder) if ".new" in name]
 
 
 def test_a_changed_model_is_refused_with_the_difference(folder: Path) -> None:
@@ -289,7 +320,7 @@ def test_a_plan_touches_nothing_of_an_earlier_run(folder: Path) -> None:
     before = names(folder)
     run = planned(folder, overwrite=True)
 
-    assert names(folder) == before | {"run_materialized_inputs.jsonl.new"}
+    assert names(folder) == before | {run.inputs.name}
     discard(run)
     assert names(folder) == before
 
@@ -340,3 +371,83 @@ def test_a_manifest_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
         prepared(folder)
 
     assert names(folder) == before
+
+
+def test_two_plans_for_one_output_keep_their_rows_apart(folder: Path) -> None:
+    first = planned(folder)
+    write_rows(folder / "tasks.jsonl", [task(9)])
+    second = planned(folder)
+    begun = begin(first)
+
+    assert [row["number"] for row in begun.rows()] == [1, 2, 3]
+    with pytest.raises(InputDataError, match=r"has begun at .* in the meantime"):
+        begin(second)
+    assert [row["number"] for row in begun.rows()] == [1, 2, 3]
+    assert not [name for name in names(folder) if ".new" in name]
+
+
+def test_a_plan_given_up_leaves_the_other_one_whole(folder: Path) -> None:
+    first, second = planned(folder), planned(folder)
+    discard(second)
+
+    assert len(list(begin(first).rows())) == 3
+
+
+def test_a_run_that_recorded_nothing_does_not_take_the_place_of_a_backup(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+    prepared(folder, overwrite=True)
+    prepared(folder, overwrite=True)
+
+    assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
+
+
+@pytest.mark.parametrize("moved", [1, 2, 3])
+def test_a_kill_while_an_earlier_run_is_moved_aside_never_looks_like_an_empty_run(
+    folder: Path, moved: int
+) -> None:
+    prepared(folder)
+    record(folder, scored(0), failed(1, "timeout", 1))
+    for name in ["manifest.json", "materialized_inputs.jsonl", "failures.jsonl"][:moved]:
+        path = folder / f"run_{name}"
+        path.rename(path.with_name(path.name + ".bak"))
+    with pytest.raises(InputDataError, match="cannot be continued safely"):
+        resumed(folder)
+    prepared(folder, overwrite=True)
+
+    assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
+    assert read_rows(folder / "run_failures.jsonl.bak") == [failed(1, "timeout", 1)]
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (scored(0) | {"reward": "1.0"}, "/reward is '1.0', which is no reward"),
+        (scored(0) | {"_ng_task_index": "0"}, "/_ng_task_index is '0', no whole number"),
+        (failed(0, "nonsense", 1), "/_ng_failure_class is 'nonsense', no way for a rollout to end"),
+        (scored(7), "a row of rollout 7:0 (task:rollout), which this run has not"),
+        (failed(0, "timeout", 1) | {"_ng_rollout_index": 1}, "a row of rollout 0:1"),
+    ],
+)
+def test_a_recorded_row_that_no_rollout_of_this_run_wrote_is_named(
+    folder: Path, row: dict[str, Any], says: str
+) -> None:
+    prepared(folder)
+    record(folder, row)
+    with pytest.raises(InputDataError) as caught:
+        resumed(folder)
+
+    assert says in caught.value.message
+
+
+@pytest.mark.parametrize("response", ["text", [], {"usage": 7, "incomplete_details": "yes"}])
+def test_a_recorded_response_may_have_any_shape(folder: Path, response: Any) -> None:
+    prepared(folder)
+    record(folder, scored(0, response=response))
+
+    assert resumed(folder).accounting.line().startswith("requested 3 = scored 1 +")
+
+
+def test_a_name_that_no_file_may_have_is_refused(folder: Path) -> None:
+    with pytest.raises(InputDataError, match="File name too long"):
+        prepared(folder, output_jsonl_fpath=folder / ("x" * 300 + ".jsonl"))

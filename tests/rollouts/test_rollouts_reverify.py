@@ -1,6 +1,7 @@
 """Re-verification: one row out for each row in, in order, and never an invented reward."""
 
 import asyncio
+import contextlib
 import itertools
 import resource
 from pathlib import Path
@@ -140,6 +141,31 @@ def test_rows_are_written_in_their_order_whichever_is_done_first() -> None:
     )
 
     assert written == [(n, f"done {n}") for n in range(20)]
+
+
+def test_a_verifier_that_swallows_its_cancellation_holds_nothing_and_writes_nothing() -> None:
+    let_go = asyncio.Event()
+    written: list[int] = []
+
+    async def work(row: int) -> None:
+        if row == 1:
+            raise CredentialsRejected("the judge's key")
+        while not let_go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await let_go.wait()
+
+    async def main() -> None:
+        with pytest.raises(CredentialsRejected):
+            await in_order(
+                iter(range(9)), work, lambda row, _: written.append(row), concurrency=2, window=9
+            )
+        let_go.set()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert len(left) == 1
+        await asyncio.wait(left, timeout=30)
+
+    asyncio.run(main())
+    assert written == []
 
 
 def test_no_more_rows_are_read_than_the_window_while_one_is_slow() -> None:
@@ -402,7 +428,8 @@ def test_what_is_there_is_only_written_over_when_asked(tmp_path: Path, name: str
     with pytest.raises(InputDataError, match=there.name):
         check_places(paths, [], overwrite=False, resume=False)
     check_places(paths, [], overwrite=True, resume=False)
-    begin(paths, Origin("d", 0, None, {}, "replayed"), resume=False, version="1")
+    with begin(paths, Origin("d", 0, None, {}, "replayed"), resume=False, version="1"):
+        pass
 
     assert there.with_name(there.name + ".bak").read_text() == "before\n"
 
@@ -417,7 +444,8 @@ def test_cut_anywhere_it_goes_on_to_the_same_output(tmp_path: Path) -> None:
     journal = partial_of(whole)
     for size in {*range(0, len(journal), 37), *_around_breaks(journal), len(journal)}:
         folder = Folder(tmp_path, ROWS)
-        begin(folder.paths, origin_of(folder), resume=False, version="1")
+        with begin(folder.paths, origin_of(folder), resume=False, version="1"):
+            pass
         folder.paths.partial.write_bytes(journal[:size])
 
         assert folder.reverify(resume=True) == result
@@ -480,11 +508,43 @@ def test_a_beginning_made_by_another_verifier_is_not_continued(tmp_path: Path) -
 
     with pytest.raises(StaleRun, match=r"verifiers\.code\.toy: 'old' -> 'new'"):
         folder.reverify(resume=True, verifiers={"code": {"toy": "new"}})
+    assert not folder.paths.partial.exists()
+
+
+def test_a_second_one_that_overwrites_is_refused_and_touches_nothing(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0), stored(1)])
+    origin = origin_of(folder)
+    with begin(folder.paths, origin, resume=False, version="1") as begun:
+        begun.partial.append(b"{}")
+        with (
+            pytest.raises(InputDataError, match="is being written by another"),
+            begin(folder.paths, origin, resume=False, version="1"),
+        ):
+            pass
+        begun.partial.finish(origin, {}, failures=False, version="1")
+
+    assert folder.paths.output.read_text() == "{}\n"
+    assert not list(tmp_path.glob("*.bak"))
+
+
+def test_a_partial_output_that_somebody_replaced_is_not_taken_for_ours(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, [stored(0)])
+    origin = origin_of(folder)
+    with begin(folder.paths, origin, resume=False, version="1") as begun:
+        folder.paths.partial.rename(tmp_path / "moved")
+        folder.paths.partial.write_text("another's\n")
+
+        with pytest.raises(JournalFailed, match="moved or replaced"):
+            begun.partial.finish(origin, {}, failures=False, version="1")
+
+    assert not folder.paths.output.exists()
+    assert folder.paths.partial.read_text() == "another's\n"
 
 
 def test_a_partial_output_of_other_rows_is_refused(tmp_path: Path) -> None:
     folder = Folder(tmp_path, ROWS)
-    begin(folder.paths, origin_of(folder), resume=False, version="1")
+    with begin(folder.paths, origin_of(folder), resume=False, version="1"):
+        pass
     write(folder.paths.partial, [stored(1, "no")])
 
     with pytest.raises(InputDataError, match="line 1 of the partial output"):

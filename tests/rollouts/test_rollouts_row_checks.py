@@ -31,21 +31,28 @@ class Quiz(ResourcesServer):
         return self.reply(body, 1.0)
 
 
-def checked(folder: Path, *rows: Any, server: type[ResourcesServer] = Quiz) -> None:
+def checked(
+    folder: Path,
+    *rows: Any,
+    server: type[ResourcesServer] = Quiz,
+    environments: tuple[str, ...] = ("quiz",),
+    forwarding: tuple[str, ...] = (AGENT,),
+) -> None:
     """Plan a run over `rows`, and hold them to what the environment publishes."""
     write_rows(folder / "tasks.jsonl", rows)
     planned = plan(settings(folder), agents={AGENT}, semantics={}, version="1")
     targets: dict[str, Target] = {}
     client = ServerClient(targets, AiohttpTransport())
     quiz = server(config=ResourcesServerConfig(name="quiz"), server_client=client)
-    targets["quiz"] = Target("quiz", "resources_servers", local=quiz)
+    for name in environments:
+        targets[name] = Target(name, "resources_servers", local=quiz)
     targets[AGENT] = Target(AGENT, "responses_api_agents", local=quiz)
-    asyncio.run(check_rows(planned, client, {AGENT: ("quiz",)}))
+    asyncio.run(check_rows(planned, client, {AGENT: environments}, forwarding=forwarding))
 
 
-def refused(folder: Path, *rows: Any) -> str:
+def refused(folder: Path, *rows: Any, **how: Any) -> str:
     with pytest.raises(InputDataError) as refusal:
-        checked(folder, *rows)
+        checked(folder, *rows, **how)
     return refusal.value.message
 
 
@@ -66,6 +73,21 @@ def test_every_row_that_the_verifier_would_reject_is_named(tmp_path: Path) -> No
 
 def test_scalars_pass_as_each_other_as_they_do_in_the_request_model(tmp_path: Path) -> None:
     checked(tmp_path, task(1, expected_answer="4", points="3"))
+
+
+def test_an_agent_that_may_add_fields_answers_for_those_that_are_missing(tmp_path: Path) -> None:
+    checked(tmp_path, task(1), forwarding=())
+
+    assert "line 2: /expected_answer" in refused(
+        tmp_path, task(1), task(2, expected_answer=["4"]), forwarding=()
+    )
+
+
+def test_of_several_environments_none_is_owed_every_field(tmp_path: Path) -> None:
+    checked(tmp_path, task(1), environments=("quiz", "other"))
+
+    message = refused(tmp_path, task(1, expected_answer=["4"]), environments=("quiz", "other"))
+    assert "/expected_answer" in message
 
 
 def test_a_field_that_changes_its_input_is_left_to_the_server(tmp_path: Path) -> None:
@@ -97,12 +119,3 @@ def test_a_field_of_several_names_is_marked() -> None:
 
     assert properties["answer"]["x-palestra-transforms"] is True
     assert "x-palestra-transforms" not in properties["plain"]
-
-
-def test_a_check_that_fails_leaves_the_rows_under_their_temporary_name(tmp_path: Path) -> None:
-    refused(tmp_path, task(1))
-
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "tasks.jsonl",
-        "run_materialized_inputs.jsonl.new",
-    }

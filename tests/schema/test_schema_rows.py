@@ -1,5 +1,6 @@
 """Reading rows from disk, also from files that a kill left behind."""
 
+import gzip
 from pathlib import Path
 
 import orjson
@@ -74,3 +75,33 @@ def test_a_row_s_key_sorts_by_task_then_rollout_and_reads_well() -> None:
     assert str(RolloutKey(3, 1)) == "3:1"
     with pytest.raises(KeyError):
         key_of({"_ng_task_index": 1})
+
+
+def test_a_line_that_is_too_long_is_bad_and_the_next_one_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"b": "' + b"x" * 100 + b'"}\n{"c": 3}\n')
+    first, second, third = read_jsonl(path, most_bytes=20)
+
+    assert (first.row, third.row, third.number) == ({"a": 1}, {"c": 3}, 3)
+    assert (second.row, second.error) == (None, "110 bytes, and a row may have 20")
+    assert second.ended
+
+
+def test_a_torn_line_that_is_too_long_is_torn(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"b": "' + b"x" * 100)
+    [line] = read_jsonl(path, most_bytes=20)
+
+    assert (line.torn, line.ended) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [(gzip.compress(b"{}\n"), "compressed (gzip)"), ("{}\n".encode("utf-16"), "UTF-16")],
+)
+def test_a_file_of_another_kind_is_one_bad_line(tmp_path: Path, data: bytes, kind: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(data * 10)
+    [line] = read_jsonl(path)
+
+    assert line.error == f"the file is {kind}: JSONL is plain UTF-8 text"

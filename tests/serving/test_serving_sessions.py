@@ -79,6 +79,14 @@ def test_a_cookie_comes_back_as_it_was_written_among_others() -> None:
     assert COOKIE.read(sent) == {"session_id": "ä1"}
 
 
+@pytest.mark.parametrize("odd", ["foo=a b", "a@b=1", 'prefs={"a":1}', "alone", 'q="a', "ü=é"])
+def test_an_odd_cookie_beside_ours_does_not_hide_the_session(odd: str) -> None:
+    ours = header(COOKIE, {"session_id": "1"})
+
+    assert COOKIE.read(f"{ours}; {odd}") == {"session_id": "1"}
+    assert COOKIE.read(f"{odd}; {ours}") == {"session_id": "1"}
+
+
 @pytest.mark.parametrize(
     "other",
     [

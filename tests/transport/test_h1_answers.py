@@ -141,6 +141,15 @@ def test_an_answer_may_be_its_connections_last(raw: bytes) -> None:
     assert not reader.reusable
 
 
+def test_an_identity_transfer_encoding_is_none() -> None:
+    reader = AnswerReader()
+
+    assert reader.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nok") is None
+    reply = reader.end()
+    assert reply is not None
+    assert reply.body == b"ok"
+
+
 def test_http_1_0_may_ask_to_keep_its_connection() -> None:
     reader = AnswerReader()
 
@@ -154,6 +163,10 @@ def test_http_1_0_may_ask_to_keep_its_connection() -> None:
         (b"SSH-2.0-OpenSSH_9.6\r\n", r"Expected HTTP/.*SSH-2\.0"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n", "Content-Length"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "transfer-encoding"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "transfer-encoding is 'gzip, chunked'",
+        ),
         (b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", "another protocol"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1073741825\r\n\r\n", "longer than 1073741824"),
     ],

@@ -1,10 +1,12 @@
 """One exchange at a time, its deadline, and what becomes of the connection, without a socket."""
 
 import asyncio
+import socket
 from collections.abc import Coroutine
 from typing import Any, cast
 
 import pytest
+import uvloop
 
 from palestra.transport.h1.connection import (
     JOINED_BYTES,
@@ -26,6 +28,10 @@ class FakeTransport:
         self.aborted = False
         self._breaks = breaks
         self._unwritten = unwritten
+        self._silent = socket.socket(type=socket.SOCK_DGRAM)
+
+    def __del__(self) -> None:
+        self._silent.close()
 
     def write(self, data: bytes) -> None:
         self.writelines([data])
@@ -39,6 +45,10 @@ class FakeTransport:
 
     def abort(self) -> None:
         self.aborted = True
+
+    def get_extra_info(self, name: str) -> socket.socket:
+        assert name == "socket"
+        return self._silent
 
     def get_write_buffer_size(self) -> int:
         return self._unwritten
@@ -99,6 +109,30 @@ def test_a_connection_that_ended_before_it_was_used_was_not_sent() -> None:
             await ask(connection)
 
     run(scenario())
+
+
+@pytest.mark.parametrize("loop", [asyncio, uvloop])
+@pytest.mark.parametrize("unasked", [b"HTTP/1.1 408 Request Timeout\r\n\r\n", b""])
+def test_what_waits_unread_is_not_the_answer_of_the_next_request(loop: Any, unasked: bytes) -> None:
+    async def scenario() -> None:
+        ours, peer = socket.socketpair()
+        with peer:
+            running = asyncio.get_running_loop()
+            _, connection = await running.create_connection(
+                lambda: Connection(running, lambda _: None), sock=ours
+            )
+            for _ in range(2):
+                asked = ask(connection)
+                peer.sendall(OK)
+                assert (await asked).body == b"ok"
+            # No turn of the loop from here on: it has not heard of this.
+            peer.sendall(unasked) if unasked else peer.shutdown(socket.SHUT_WR)
+            with pytest.raises(Unsent, match="waits on it"):
+                await ask(connection)
+            assert not connection.usable
+            assert not connection.heard
+
+    loop.run(asyncio.wait_for(scenario(), 20))
 
 
 @pytest.mark.parametrize(("unwritten", "kept"), [(0, True), (1, False)])

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import resource
 import socket
 import threading
@@ -169,6 +170,25 @@ def test_what_speaks_unasked_is_not_asked(way: Way) -> None:
         async with misbehaving(late) as url, opened(way) as http:
             first = await http.send(request(url))
             await spoke.wait()
+            return [first.body, (await http.send(request(url))).body]
+
+    assert way.run(scenario()) == [b"mine", b"mine"]
+
+
+@both_loops
+def test_a_late_refusal_that_nobody_has_read_is_no_answer(way: Way) -> None:
+    peers: list[int] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        peers.append(writer.get_extra_info("socket").fileno())
+        writer.write(plain(b"mine"))
+        assert await reader.read() == b""
+
+    async def scenario() -> list[bytes]:
+        async with misbehaving(answer) as url, opened(way) as http:
+            first = await http.send(request(url))
+            os.write(peers[0], plain(b"late", "408 Request Timeout", "Connection: close"))
             return [first.body, (await http.send(request(url))).body]
 
     assert way.run(scenario()) == [b"mine", b"mine"]

@@ -358,6 +358,8 @@ def test_a_body_that_does_not_fit_is_a_row_error_with_every_field(placement: str
 @pytest.mark.parametrize(
     ("raw", "kind"),
     [
+        (answer(408, b"request timeout"), InfraError),
+        (answer(429, b"slow down"), InfraError),
         (answer(502, b"bad gateway"), InfraError),
         (answer(422, b'{"detail":"?"}'), RowError),
         (answer(500, b"<html>oops</html>"), VerifierError),

@@ -188,3 +188,10 @@ def test_the_first_retry_is_said_at_once_and_the_next_ones_seldom(
 
     assert [record.message.split(";")[0] for record in caplog.records] == ["x answered 503"]
     assert endpoint.count.retries == 20
+
+
+def test_an_endpoint_that_asks_for_more_than_anybody_waits_is_busy_and_not_late() -> None:
+    endpoint = Endpoint([status(503, retry_after="600")])
+
+    assert endpoint.ask(within_s=3600).status == 503
+    assert len(endpoint.tries) == 1

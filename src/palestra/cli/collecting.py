@@ -1,20 +1,20 @@
 """`collect`: rows through agents, against a running fleet or one inside this command."""
 
-import asyncio
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import palestra
 from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.descriptors import check_descriptors, most_in_flight
-from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.loop import Stopped, run_to_end, to_its_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
 from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
-from palestra.config import ResolvedConfig, ServerType
+from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType
 from palestra.errors import RunFailed
 from palestra.rollouts import (
     Collected,
@@ -98,32 +98,36 @@ async def collect_with(
     """
     open_files = raise_descriptor_limit()
     agents = [i for i in choice.config.instances.values() if i.type == ServerType.AGENT]
-    planned = await asyncio.to_thread(
+    planning = partial(
         plan,
         settings,
         agents={agent.name for agent in agents},
         semantics=run_meaning(choice.config, settings),
         version=palestra.__version__,
     )
-    prepared = planned
+    planned = await to_its_end(planning, undo=discard)
+    begun = False
     try:
         async with choice.open() as fleet:
             environments = {
                 agent.name: tuple(r.name for r in agent.refs if r.type == ServerType.RESOURCES)
                 for agent in agents
             }
-            await check_rows(planned, fleet.client, environments)
+            # An author's own agent may add to a row what its environment asks for.
+            shipped = {a.name for a in agents if a.folder and a.folder.is_relative_to(PACKAGE_ROOT)}
+            await check_rows(planned, fleet.client, environments, forwarding=shipped)
             targets = fleet.client.targets.values()
             if warning := check_descriptors(settings, planned.remaining, targets, open_files):
                 notice(f"warning: {warning}")
             watch.most_in_flight = most_in_flight(targets, open_files)
-            prepared = await asyncio.to_thread(begin, planned)
+            begun = True  # from here on what is there can be continued, whoever stops us
+            prepared = await to_its_end(partial(begin, planned))
             _introduce(prepared)
             collected = await unless(
                 fleet.watch(), watched(prepared, settings, fleet.client, watch)
             )
     finally:
-        if not prepared.begun:
+        if not begun:
             discard(planned)
     return report(collected, prepared, settings, metrics=metrics)
 

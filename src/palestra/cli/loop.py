@@ -25,6 +25,21 @@ TIDY_S: Final = 0.5
 """How long tasks that nobody waits for any more may take to end."""
 
 
+async def to_its_end(work: Callable[[], T], *, undo: Callable[[T], object] | None = None) -> T:
+    """The result of `work`, run in a thread; cancellation waits for it, as a thread cannot be.
+
+    `undo` gets a result that nobody will use any more.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait({working})
+        if undo is not None and not working.cancelled() and working.exception() is None:
+            undo(working.result())
+        raise
+
+
 class Stopped(Exception):
     """The user or the system asked the command to stop."""
 

@@ -1,12 +1,32 @@
-"""What a run's rewards depend on, as its manifest remembers it and a running fleet is asked for."""
+"""What a run's rewards depend on, as its manifest remembers it and a running fleet is asked for.
+
+A setting whose name gives it away as a secret may be none, and may shape rewards: `stop_token`,
+`answer_key`. So it is neither written down nor forgotten but remembered as a digest, salted with
+the instance's and the setting's name: the same short secret looks different in every place, and
+no table of common digests finds it. Somebody who has the manifest can still try guesses, which is
+why operational settings (`api_key`) leave no digest at all.
+"""
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from palestra.config import PACKAGE_ROOT, InstanceConfig, ResolvedConfig, redact
-from palestra.rollouts import CollectSettings, semantics_of
+from palestra.config import (
+    MASK,
+    PACKAGE_ROOT,
+    InstanceConfig,
+    ResolvedConfig,
+    config_from_tree,
+    find_secrets,
+    is_secret_name,
+)
+from palestra.errors import ConfigError
+from palestra.rollouts import OPERATIONAL, CollectSettings, differences, semantics_of
+
+LONG_SECRET = 8
+"""Characters from which a secret inside another setting is no coincidence: `vllm` is one."""
 
 
 def run_meaning(config: ResolvedConfig, settings: CollectSettings) -> dict[str, Any]:
@@ -16,32 +36,86 @@ def run_meaning(config: ResolvedConfig, settings: CollectSettings) -> dict[str, 
         "responses_create_params": dict(settings.responses_create_params),
         "num_repeats": settings.num_repeats,
         "num_repeats_add_seed": settings.num_repeats_add_seed,
-        "prompt": settings.prompt_config.read_text() if settings.prompt_config else None,
+        "prompt": _text(settings.prompt_config) if settings.prompt_config else None,
     }
-    return semantics_of(_instances(config), {**shaping, "code": _codes(config)})
+    return semantics_of(_instances(config, config.secrets), {**shaping, "code": _codes(config)})
+
+
+def _text(prompt_config: Path) -> str:
+    try:
+        return prompt_config.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"prompt_config {prompt_config} cannot be read: {error}") from error
 
 
 def servers_meaning(config: ResolvedConfig) -> dict[str, Any]:
     """`servers` and their `code`, each by instance name."""
-    return semantics_of(_instances(config), {"code": _codes(config)})
+    return semantics_of(_instances(config, config.secrets), {"code": _codes(config)})
+
+
+def differs_from_running(runs: ResolvedConfig, asked: ResolvedConfig) -> list[str]:
+    """What `asked` says otherwise than the fleet that `runs`, whose secrets are masked.
+
+    What a mask hides cannot be known, and counts as equal.
+    """
+    told = config_from_tree(_unmasked(runs.tree, asked.tree))
+    own = _unmasked(asked.tree, runs.tree)
+    secrets = told.secrets | asked.secrets
+    ours = _servers(config_from_tree(own), secrets)
+    theirs = _servers(told, secrets)
+    return differences({name: theirs[name] for name in ours if name in theirs}, ours)
+
+
+def _servers(config: ResolvedConfig, secrets: Collection[str]) -> dict[str, Any]:
+    servers: dict[str, Any] = semantics_of(_instances(config, secrets), {})["servers"]
+    return servers
+
+
+def _unmasked(masked: Any, other: Any) -> Any:
+    """`masked`, with the values of `other` where a mask may hide them."""
+    if isinstance(masked, Mapping) and isinstance(other, Mapping):
+        return {key: _unmasked(value, other.get(key)) for key, value in masked.items()}
+    if isinstance(masked, list) and isinstance(other, list) and len(masked) == len(other):
+        return [_unmasked(mine, its) for mine, its in zip(masked, other, strict=True)]
+    if not isinstance(masked, str) or MASK not in masked or other is None:
+        return masked
+    pattern = ".*".join(re.escape(part) for part in masked.split(MASK))
+    return other if re.fullmatch(pattern, str(other), re.DOTALL) else masked
 
 
 def _codes(config: ResolvedConfig) -> dict[str, str]:
     return {name: digest for name, i in config.instances.items() if (digest := code_digest(i))}
 
 
-def _instances(config: ResolvedConfig) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
-    masked = redact(config.tree, config.secrets)
+def _instances(
+    config: ResolvedConfig, secrets: Collection[str]
+) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
+    long = [secret for secret in secrets if len(secret) >= LONG_SECRET]
     return {
-        name: (str(i.type), i.implementation, _own_settings(masked, name, i.settings))
+        name: (
+            str(i.type),
+            i.implementation,
+            {key: _remembered(value, (name, key), long) for key, value in i.settings.items()},
+        )
         for name, i in config.instances.items()
     }
 
 
-def _own_settings(tree: Any, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """An instance's settings, secrets masked."""
-    block = next(iter(next(iter(tree[name].values())).values()))
-    return {key: block[key] for key in settings if key in block}
+def _remembered(value: Any, at: tuple[str, ...], secrets: Collection[str]) -> Any:
+    """A setting as it may be written down. `at`: the instance's name, and the path below it."""
+    if isinstance(value, Mapping):
+        return {k: _remembered(held, (*at, str(k)), secrets) for k, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_remembered(held, (*at, str(n)), secrets) for n, held in enumerate(value)]
+    if value is None or isinstance(value, bool) or value in ("", MASK):
+        return value
+    hidden = [name for name in at[1:] if is_secret_name(name)]
+    if not OPERATIONAL.isdisjoint(hidden):  # of a judge within the settings, say
+        return MASK
+    text = str(value)
+    if hidden or find_secrets(text) or any(secret in text for secret in secrets):
+        return f"sha256:{hashlib.sha256(chr(0).join((*at, text)).encode()).hexdigest()[:12]}"
+    return value
 
 
 def code_digest(instance: InstanceConfig) -> str:

@@ -8,17 +8,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, final
+from typing import Protocol, TypeVar, final
 
 import yaml
 
 from palestra.cli.console import notice
 from palestra.cli.endpoints import ask_endpoints, wait_for_endpoints
 from palestra.cli.fleet_commands import show_instances
-from palestra.cli.meaning import servers_meaning
+from palestra.cli.meaning import differs_from_running
 from palestra.config import ResolvedConfig, config_from_tree
 from palestra.errors import ConfigError, PalestraError, RunFailed
-from palestra.rollouts import differences, first_cause
+from palestra.rollouts import first_cause
 from palestra.serving import (
     EMBEDDED,
     AttachedFleet,
@@ -170,13 +170,7 @@ def _check_same(fleet: RunningFleet) -> None:
 
     Rewards would be those of the fleet, whatever the command was told.
     """
-    asked: dict[str, Any] = servers_meaning(fleet.own)["servers"]
-    runs = {
-        name: block
-        for name, block in servers_meaning(fleet.config)["servers"].items()
-        if name in asked
-    }
-    found = differences(runs, asked)
+    found = differs_from_running(fleet.config, fleet.own)
     if found:
         raise ConfigError(
             f"the fleet at {fleet.attached.address.url} was started with other settings "

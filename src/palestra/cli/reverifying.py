@@ -205,26 +205,26 @@ async def _run(work: _Work) -> Mapping[str, Any]:
                 "the rewards may not be those of the rollouts"
             )
         origin = _origin(work)
-        begun = begin(work.paths, origin, resume=args.resume, version=palestra.__version__)
-        for text in begun.notices:
-            notice(text)
-        if begun.finished is not None:
-            notice(f"{shown(work.paths.output)} is complete already")
-            return begun.finished
-        reverification = Reverification(
-            rows=lambda: work.stored.rows(work.checked.rows),
-            origin=origin,
-            paths=work.paths,
-            version=palestra.__version__,
-            limits=ReverifyLimits(args.concurrency, args.timeout_s),
-        )
-        verifier = Verifier(
-            fleet.client,
-            seeded=seeded,
-            fresh_judge=args.fresh_judge,
-            timeout_s=args.timeout_s,
-        )
-        return await unless(fleet.watch(), _watched(reverification, verifier))
+        with begin(work.paths, origin, resume=args.resume, version=palestra.__version__) as begun:
+            for text in begun.notices:
+                notice(text)
+            if begun.finished is not None:
+                notice(f"{shown(work.paths.output)} is complete already")
+                return begun.finished
+            reverification = Reverification(
+                rows=lambda: work.stored.rows(work.checked.rows),
+                origin=origin,
+                partial=begun.partial,
+                version=palestra.__version__,
+                limits=ReverifyLimits(args.concurrency, args.timeout_s),
+            )
+            verifier = Verifier(
+                fleet.client,
+                seeded=seeded,
+                fresh_judge=args.fresh_judge,
+                timeout_s=args.timeout_s,
+            )
+            return await unless(fleet.watch(), _watched(reverification, verifier))
 
 
 @contextlib.asynccontextmanager

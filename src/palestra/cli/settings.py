@@ -52,7 +52,7 @@ class CollectArgs(BaseModel):
     resume_from_cache: bool = False
     disable_aggregation: bool = False
     min_coverage: float = Field(default=1.0, ge=0, le=1)
-    rollout_timeout: float = Field(default=3600.0, gt=0)
+    rollout_timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
     max_attempts: int = Field(default=3, ge=1)
     overwrite: bool = False
     on_stale: Literal["error", "restart"] = "error"

@@ -3,7 +3,15 @@
 Imports nothing of ours. Raise the narrowest class; catch at the height you can handle.
 """
 
-from palestra.errors.envelope import add_hop, add_row, excerpt, from_body, status_for, to_body
+from palestra.errors.envelope import (
+    add_hop,
+    add_row,
+    excerpt,
+    from_body,
+    readable,
+    status_for,
+    to_body,
+)
 from palestra.errors.layers import FailureKind, Layer
 from palestra.errors.masking import mask_error
 from palestra.errors.tree import (
@@ -61,6 +69,7 @@ __all__ = [
     "excerpt",
     "from_body",
     "mask_error",
+    "readable",
     "status_for",
     "to_body",
 ]

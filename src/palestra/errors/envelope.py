@@ -54,6 +54,21 @@ def excerpt(body: bytes | str) -> str:
     return f"{text[:BODY_EXCERPT_CHARS]}… ({len(text)} characters in all)"
 
 
+def readable(value: Any) -> Any:
+    """`value` with every text in it as UTF-8 can write it: a lone surrogate becomes its escape.
+
+    Names of files and what a system says may hold bytes that are no text; what tells of a failure
+    must never fail over them.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {readable(key): readable(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [readable(inner) for inner in value]
+    return value
+
+
 def add_hop(error: CallError, hop: Hop) -> CallError:
     """Record that `error` passed through one more server, outermost first."""
     error.evidence = replace(error.evidence, hops=(hop, *error.evidence.hops))
@@ -107,7 +122,8 @@ def to_body(error: CallError) -> dict[str, Any]:
         ]
     if evidence.traceback:
         body["traceback"] = evidence.traceback
-    return {"error": body}
+    told: dict[str, Any] = readable({"error": body})
+    return told
 
 
 def from_body(body: object) -> CallError | None:

@@ -25,11 +25,12 @@ from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.results import Failed, Scored
 from palestra.rollouts.row_checks import check_rows
 from palestra.rollouts.run import Collected, first_cause, run
-from palestra.rollouts.semantics import semantics_of
+from palestra.rollouts.semantics import OPERATIONAL, semantics_of
 from palestra.rollouts.settings import AUTO, CollectSettings, InputFile, RunPaths, Shard
 
 __all__ = [
     "AUTO",
+    "OPERATIONAL",
     "Accounting",
     "AccountingError",
     "CollectSettings",

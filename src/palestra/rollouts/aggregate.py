@@ -2,21 +2,33 @@
 
 import asyncio
 import time
+from array import array
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from palestra.rollouts.journal import write_whole
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
     AggregateMetrics,
     AggregateMetricsRequest,
-    read_jsonl,
+    encode_json,
 )
 from palestra.transport import CallContext, ServerClient, calling
 
 LONGEST_S = 600.0
+LARGEST = 2000
+"""Bytes as JSON of the largest text or container that a row goes with."""
+ALWAYS = frozenset({"extracted_answer", TASK_INDEX, AGENT_REF})
+"""What goes whatever its size: what rollouts vote with, and whose they are."""
+_MOST_SHARED = 1 << 14
+_RESPONSE = "response"
 
 
 async def aggregate(
@@ -27,34 +39,102 @@ async def aggregate(
     An agent has `timeout_s` to answer, and never more than LONGEST_S. Raises TimeoutError or
     `CallError` when it does not.
 
-    Rows go without their bodies, and in task order, so that no metric depends on which rollout
-    ended first.
+    Rows go in task order, so that no metric depends on which rollout ended first, and without
+    what would not fit into memory by the hundred thousand: `responses_create_params`, the
+    `response` except its usage, and fields that hold a text or container of more than LARGEST
+    bytes. Such a field is left out of all rows of its agent: metrics of it are absent rather than
+    of a part. The rows of one agent are held at a time, with equal values shared among them.
     """
-    by_agent: dict[str, list[dict[str, Any]]] = {}
-    refs: dict[str, Any] = {}
-    for line in read_jsonl(output):
-        name = line.row[AGENT_REF]["name"]
-        refs[name] = line.row[AGENT_REF]
-        by_agent.setdefault(name, []).append(_stripped(line.row))
     found = []
-    for name in sorted(by_agent):
-        rows = sorted(
-            by_agent[name], key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"])
-        )
-        request = AggregateMetricsRequest(verify_responses=rows)
+    for name, own in sorted(_by_agent(output).items()):
+        # Handed over as it is: validated it would be copied.
+        request = AggregateMetricsRequest.model_construct(verify_responses=_rows(output, own))
         limit_s = min(timeout_s, LONGEST_S)
         with calling(CallContext(deadline=time.monotonic() + limit_s)):
             async with asyncio.timeout(limit_s):
                 metrics = await client.peer(name).call(
                     "/aggregate_metrics", request, AggregateMetrics
                 )
-        found.append({"agent_ref": refs[name], **metrics.model_dump(mode="json")})
+        del request  # before the next one is made
+        found.append({"agent_ref": own.ref, **metrics.model_dump(mode="json")})
     write_whole(destination, found)
     return found
 
 
-def _stripped(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row without its conversation; usage stays, because metrics count tokens."""
-    kept = {key: value for key, value in row.items() if key not in {CREATE_PARAMS, "response"}}
-    kept["response"] = {"usage": (row.get("response") or {}).get("usage")}
-    return kept
+@dataclass(slots=True)
+class _Own:
+    """Where the rows of one agent begin in the file. `ref`: its `agent_ref`."""
+
+    ref: Any
+    offsets: "array[int]" = field(default_factory=lambda: array("q"))
+
+
+def _by_agent(output: Path) -> dict[str, _Own]:
+    found: dict[str, _Own] = {}
+    offset = 0
+    with output.open("rb") as lines:
+        for line in lines:
+            if line.strip():
+                ref = orjson.loads(line)[AGENT_REF]
+                found.setdefault(ref["name"], _Own(ref)).offsets.append(offset)
+            offset += len(line)
+    return found
+
+
+def _rows(output: Path, own: _Own) -> list[dict[str, Any]]:
+    """The agent's rows as they are sent, in task order."""
+    light = _Lightener()
+    rows = []
+    with output.open("rb") as file:
+        for offset in own.offsets:
+            file.seek(offset)
+            rows.append(light.row(orjson.loads(file.readline())))
+    for name in light.too_large:
+        for row in rows:
+            row.pop(name, None)
+    rows.sort(key=lambda row: (row[TASK_INDEX], row[ROLLOUT_INDEX]))
+    return rows
+
+
+class _Lightener:
+    """Makes rows light: without bodies and large fields, and with equal values held once."""
+
+    def __init__(self) -> None:
+        self.too_large: set[str] = set()
+        """Fields that were too large in some row."""
+        self._shared: dict[str | bytes, Any] = {}
+
+    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        kept = {
+            name: self._share(value)
+            for name, value in row.items()
+            if name not in {CREATE_PARAMS, _RESPONSE} and self._fits(name, value)
+        }
+        usage = (row.get(_RESPONSE) or {}).get("usage")
+        if isinstance(usage, dict):
+            # Its counts differ from row to row; what they consist of mostly does not.
+            usage = {name: self._share(value) for name, value in usage.items()}
+        kept[_RESPONSE] = {"usage": usage}
+        return kept
+
+    def _fits(self, name: str, value: object) -> bool:
+        if name in self.too_large:
+            return False
+        if name in ALWAYS or not isinstance(value, str | list | dict):
+            return True
+        if len(encode_json(value)) <= LARGEST:
+            return True
+        self.too_large.add(name)
+        return False
+
+    def _share(self, value: Any) -> Any:
+        """An equal value of an earlier row, if there is one not long ago."""
+        if isinstance(value, str):
+            key: str | bytes = value
+        elif isinstance(value, list | dict):
+            key = encode_json(value)
+        else:
+            return value
+        if len(self._shared) >= _MOST_SHARED:
+            self._shared.clear()
+        return self._shared.setdefault(key, value)

@@ -106,7 +106,7 @@ class Expansion:
 
     def _checked(self, line: Line, place: Place, source: InputFile) -> dict[str, Any] | None:
         if line.error:
-            self._problems.add(*place, f"not JSON ({line.error})")
+            self._problems.add(*place, line.error)
             return None
         if not isinstance(line.row, dict):
             self._problems.add(*place, "not a JSON object")

@@ -16,6 +16,7 @@ from typing import IO, Self
 import orjson
 
 from palestra.errors import InputDataError, RunFailed
+from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.results import Failed, Scored
 from palestra.rollouts.settings import RunPaths
 
@@ -36,9 +37,11 @@ class Journal:
 
     def __enter__(self) -> Self:
         try:
-            self._scored = self._paths.output.open("ab", buffering=0)
-            self._failures = self._paths.failures.open("ab", buffering=0)
-            hold(self._scored, self._paths.output)
+            # Nobody moves the file between its opening and the lock on it.
+            with alone_in(self._paths.output.parent):
+                self._scored = self._paths.output.open("ab", buffering=0)
+                hold(self._scored, self._paths.output)
+                self._failures = self._paths.failures.open("ab", buffering=0)
         except OSError as error:
             self._close()
             raise InputDataError(f"{error.filename}: {error.strerror}") from error
@@ -49,8 +52,9 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self._close()
-        if self._failures is not None and self._paths.failures.stat().st_size == 0:
-            self._paths.failures.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if self._failures is not None and self._paths.failures.stat().st_size == 0:
+                self._paths.failures.unlink()
 
     def _close(self) -> None:
         self._syncing.shutdown()
@@ -93,10 +97,17 @@ class Journal:
 
 
 def check_free(path: Path) -> None:
-    """Raise InputDataError when another collection is writing to `path` right now."""
-    if path.is_file():
+    """Raise InputDataError when another collection is writing to `path` right now.
+
+    Call it while holding the folder: it takes the lock itself, for a moment.
+    """
+    if not path.is_file():
+        return
+    try:
         with path.open("ab") as file:
             hold(file, path)
+    except OSError as error:
+        raise InputDataError(f"{path}: {error.strerror}") from error
 
 
 def hold(file: IO[bytes], path: Path) -> None:
@@ -108,6 +119,13 @@ def hold(file: IO[bytes], path: Path) -> None:
             f"{path} is being written by another collection",
             hint="wait for that one, stop it, or choose another output",
         ) from None
+
+
+def is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether the open file is the one at `path`: it may have been renamed, removed, replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    return False
 
 
 def _forget(file: IO[bytes], size: int) -> None:

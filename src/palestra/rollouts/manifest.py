@@ -12,6 +12,13 @@ from palestra.errors import InputDataError
 from palestra.rollouts.journal import write_whole
 
 FORMAT = 1
+_TYPES = {
+    "input_digest": str,
+    "semantics": dict,
+    "requested": int,
+    "tasks": int,
+    "palestra_version": str,
+}
 _ABSENT: Any = object()
 
 
@@ -75,6 +82,9 @@ def read_manifest(path: Path) -> Manifest:
                 hint="continue this run with the version that started it, or --overwrite",
             )
         shard = held.get("shard")
+        wrong = [name for name, kind in _TYPES.items() if not isinstance(held[name], kind)]
+        if wrong:
+            raise TypeError(f"{', '.join(wrong)} of the wrong type")
         return Manifest(
             input_digest=held["input_digest"],
             semantics=held["semantics"],

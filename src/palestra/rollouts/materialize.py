@@ -10,13 +10,14 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import orjson
 
 from palestra.errors import InputDataError
 from palestra.rollouts.expansion import Expansion, Place
 from palestra.rollouts.settings import CollectSettings
+from palestra.schema import MAX_ROW_BYTES, ROLLOUT_INDEX, TASK_INDEX
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Materialized:
     """Rollouts of the whole run."""
     places: Mapping[int, Place] = field(default_factory=dict)
     """Task index -> where its first row stands, for messages."""
+    repeats: Mapping[int, int] = field(default_factory=dict)
+    """Task index -> how many rollouts of it are in this file."""
     made_folders: tuple[Path, ...] = ()
     """Folders that did not exist before, innermost first."""
 
@@ -56,9 +59,10 @@ def materialize(
             mine = _share(settings, known)
         expansion = Expansion(settings, known)
         rollouts = 0
+        repeats: dict[int, int] = {}
         for row in expansion.rows(mine):
-            file.write(orjson.dumps(row))
-            file.write(b"\n")
+            file.write(_line_of(row))
+            repeats[row[TASK_INDEX]] = row[ROLLOUT_INDEX] + 1
             rollouts += 1
         expansion.finish()
     return Materialized(
@@ -71,7 +75,19 @@ def materialize(
         input_digest=expansion.digest.hexdigest(),
         agents=tuple(sorted(expansion.agents_used)),
         places=expansion.places,
+        repeats=repeats,
     )
+
+
+def _line_of(row: Mapping[str, Any]) -> bytes:
+    """A materialized row. Raises InputDataError when it grew beyond what is read again."""
+    line = orjson.dumps(row) + b"\n"
+    if len(line) > MAX_ROW_BYTES:
+        raise InputDataError(
+            f"task {row[TASK_INDEX]} has a row of {len(line):,} bytes once its prompt and settings "
+            f"are in it, and a row may have {MAX_ROW_BYTES:,}"
+        )
+    return line
 
 
 def _share(settings: CollectSettings, agents: frozenset[str]) -> frozenset[int]:

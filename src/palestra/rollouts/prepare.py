@@ -6,8 +6,6 @@ place, or mends those of the run to be continued.
 """
 
 import contextlib
-import fcntl
-import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,15 +15,24 @@ from typing import Any
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.expansion import Place
+from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize, remove_empty
-from palestra.rollouts.recorded import outcome_of, output_tokens_of, recorded_rows
-from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT
+from palestra.rollouts.recorded import (
+    AS_IT_WAS,
+    REWARD,
+    LastAttempt,
+    outcome_of,
+    output_tokens_of,
+    recorded_rows,
+)
 from palestra.rollouts.settings import CollectSettings, RunPaths
-from palestra.schema import FAILURE_CLASS, Outcome, RolloutKey, key_of, read_jsonl
+from palestra.schema import FAILURE_CLASS, RolloutKey, key_of, read_jsonl
+from palestra.transport import new_id
 
-FOLDER_WAIT_S = 30.0
+FORGOTTEN_AFTER_S = 86_400.0
+"""New inputs of a planned run that nobody has begun for so long belong to a killed command."""
 
 
 class StaleRun(InputDataError):
@@ -60,8 +67,15 @@ class PreparedRun:
     places: Mapping[int, Place] = field(default_factory=dict)
     """Task index -> where its first row stands in the input."""
     resumes: bool = False
-    begun: bool = False
-    """Whether the run's files are in place."""
+    new_inputs: Path | None = None
+    """The materialized rows while they are not in place; None once the run has begun."""
+    found: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
+    """Files of an earlier run that were there at planning: inode and size."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run's files are in place."""
+        return self.new_inputs is None
 
     @property
     def remaining(self) -> int:
@@ -71,7 +85,7 @@ class PreparedRun:
     @property
     def inputs(self) -> Path:
         """The materialized rows: under a name of their own until the run has begun."""
-        return self.paths.materialized_inputs if self.begun else self.paths.new_inputs
+        return self.new_inputs or self.paths.materialized_inputs
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The materialized rows still to run, streamed from disk."""
@@ -88,12 +102,7 @@ def prepare(
     version: str,
 ) -> PreparedRun:
     """`plan` and `begin` in one, where nothing can go wrong between the two."""
-    planned = plan(settings, agents=agents, semantics=semantics, version=version)
-    try:
-        return begin(planned)
-    except BaseException:
-        discard(planned)
-        raise
+    return begin(plan(settings, agents=agents, semantics=semantics, version=version))
 
 
 def plan(
@@ -109,9 +118,8 @@ def plan(
     be resumed was made from something else.
     """
     paths = RunPaths(settings.output_jsonl_fpath)
-    _check_places(settings, paths)
-    check_free(paths.output)
-    existing = [path for path in paths.all() if path.exists()]
+    found = _found_by(settings, paths)
+    existing = list(found)
     resumes = bool(existing) and settings.resume_from_cache
     if existing and not resumes and not settings.overwrite:
         raise InputDataError(
@@ -119,7 +127,7 @@ def plan(
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
         )
     old = read_manifest(paths.manifest) if resumes else None
-    made = materialize(settings, paths.new_inputs, agents=agents)
+    made = materialize(settings, paths.new_inputs(new_id()[:8]), agents=agents)
     new = _manifest(settings, made, semantics, version)
     fresh = PreparedRun(
         paths,
@@ -128,6 +136,8 @@ def plan(
         done=frozenset(),
         made_folders=made.made_folders,
         places=made.places,
+        new_inputs=made.path,
+        found=found,
     )
     if old is None:
         return fresh
@@ -143,9 +153,9 @@ def plan(
         if changed:
             told = ("the run was made from something else, so it starts again:", *changed)
             return replace(fresh, notices=("\n  ".join(told),))
-        ended = _ended(paths, old.requested, settings.max_attempts)
+        ended = _ended(paths, made, settings.max_attempts)
     except BaseException:
-        paths.new_inputs.unlink(missing_ok=True)
+        made.path.unlink(missing_ok=True)
         raise
     count = f"resuming: {len(ended.done)} of {old.requested} rollouts have ended already"
     return replace(
@@ -162,40 +172,65 @@ def plan(
 def begin(planned: PreparedRun) -> PreparedRun:
     """Put the run's files in place, and return it as one that has begun.
 
-    Raises InputDataError when another collection is writing there.
+    Raises InputDataError when another collection is writing there, or has begun since the plan.
     """
+    paths, new_inputs = planned.paths, planned.new_inputs
+    if new_inputs is None:
+        return planned
+    try:
+        with alone_in(paths.output.parent):
+            check_free(paths.output)
+            if _found(paths) != planned.found or not new_inputs.exists():
+                raise overtaken(paths)
+            notices = _mend(paths) if planned.resumes else _replace_earlier(planned)
+            # Those of a run that is continued are the same, byte for byte: the digest says so.
+            new_inputs.replace(paths.materialized_inputs)
+            _forget_others(paths)
+    except BaseException:
+        discard(planned)
+        raise
+    return replace(planned, notices=(*notices, *planned.notices), new_inputs=None)
+
+
+def _mend(paths: RunPaths) -> tuple[str, ...]:
+    """Drop what a kill has torn."""
+    return tuple(
+        f"{path}: dropped a torn last line of {dropped} bytes"
+        for path in (paths.output, paths.failures)
+        if (dropped := repair(path))
+    )
+
+
+def _replace_earlier(planned: PreparedRun) -> tuple[str, ...]:
+    """Move an earlier run aside and put the manifest of the new one in its place."""
     paths = planned.paths
-    with _alone_in(paths.output.parent):
-        check_free(paths.output)
-        if planned.resumes:
-            notices = tuple(
-                f"{path}: dropped a torn last line of {dropped} bytes"
-                for path in (paths.output, paths.failures)
-                if (dropped := repair(path))
-            )
-        else:
-            # A disk that will not even take this must not cost the earlier run its names.
-            planned.manifest.write(paths.new_manifest)
-            earlier = [*paths.all(), *paths.derived()]
-            notices = _move_aside([path for path in earlier if path.exists()])
-            paths.new_manifest.replace(paths.manifest)
-        # Those of a run that is continued are the same, byte for byte: the digest says so.
-        paths.new_inputs.replace(paths.materialized_inputs)
-    return replace(planned, notices=(*notices, *planned.notices), begun=True)
+    # A disk that will not even take this must not cost the earlier run its names.
+    planned.manifest.write(paths.new_manifest)
+    notices = _move_aside(paths)
+    paths.new_manifest.replace(paths.manifest)
+    return notices
+
+
+def overtaken(paths: RunPaths) -> InputDataError:
+    """Another collection came first."""
+    return InputDataError(
+        f"another collection has begun at {paths.output} in the meantime",
+        hint="choose another output, or wait for that one and --resume it",
+    )
 
 
 def discard(prepared: PreparedRun) -> bool:
     """Remove a run that never recorded anything; whether it was one.
 
-    So a start that failed leaves nothing behind.
+    So a start that failed leaves nothing behind. Of a run that has begun only whoever holds its
+    journal may say so: its files may be somebody else's by now.
     """
-    if not prepared.begun:
-        for path in (prepared.paths.new_inputs, prepared.paths.new_manifest):
+    if prepared.new_inputs is not None:
+        for path in (prepared.new_inputs, prepared.paths.new_manifest):
             path.unlink(missing_ok=True)
         remove_empty(prepared.made_folders)
         return True
-    recorded = (prepared.paths.output, prepared.paths.failures)
-    if any(path.exists() and path.stat().st_size for path in recorded):
+    if _recorded(prepared.paths):
         return False
     for path in prepared.paths.all():
         path.unlink(missing_ok=True)
@@ -203,33 +238,28 @@ def discard(prepared: PreparedRun) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Keep other collections from moving files in `folder` meanwhile; waits a bounded time.
+def _recorded(paths: RunPaths) -> bool:
+    """Whether any rollout has left anything."""
+    files = (paths.output, paths.failures)
+    return any(path.exists() and path.stat().st_size for path in files)
 
-    Not every file system has such locks; where it has none, the journal's own is what is left.
-    """
-    held = os.open(folder, os.O_RDONLY)
-    deadline = time.monotonic() + FOLDER_WAIT_S
-    try:
-        while True:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise InputDataError(
-                        f"another collection has been starting in {folder} for "
-                        f"{FOLDER_WAIT_S:.0f} s",
-                        hint="stop that one, or choose another output",
-                    ) from None
-                time.sleep(0.05)
-            except OSError:
-                break
-            else:
-                break
-        yield
-    finally:
-        os.close(held)
+
+def _found(paths: RunPaths) -> dict[Path, tuple[int, int]]:
+    """Which files of a run are there, and enough of each to see that it is still the same."""
+    held = {path: path.stat() for path in paths.all() if path.exists()}
+    return {path: (stat.st_ino, stat.st_size) for path, stat in held.items()}
+
+
+def _forget_others(paths: RunPaths) -> None:
+    """Remove what commands that were killed while they planned have left here."""
+    # Not by a pattern: an output's name may look like one.
+    prefix = paths.new_inputs("").name
+    for path in paths.output.parent.iterdir():
+        if not path.name.startswith(prefix):
+            continue
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > FORGOTTEN_AFTER_S:
+                path.unlink()
 
 
 def _manifest(
@@ -249,6 +279,20 @@ def _manifest(
     )
 
 
+def _found_by(settings: CollectSettings, paths: RunPaths) -> dict[Path, tuple[int, int]]:
+    """The run's files that are there. Raises InputDataError where none may be written."""
+    try:
+        _check_places(settings, paths)
+        if paths.output.parent.is_dir():
+            with alone_in(paths.output.parent):
+                check_free(paths.output)
+        return _found(paths)
+    except OSError as error:  # a name that is too long, a folder that may not be looked into
+        raise InputDataError(
+            f"cannot write {paths.output}: {error.strerror}", hint="choose another output"
+        ) from error
+
+
 def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
     """Raise InputDataError when the run would write over its own input, or over a folder."""
     for path in paths.all():
@@ -260,10 +304,22 @@ def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
             )
 
 
-def _move_aside(existing: list[Path]) -> tuple[str, ...]:
-    """Keep an earlier run's files under another name."""
+def _move_aside(paths: RunPaths) -> tuple[str, ...]:
+    """Keep an earlier run's files under another name.
+
+    The manifest goes first, so that what a kill in between leaves is not taken for a run that
+    has recorded nothing; scored rows go last, so that the rest still follows them next time. A
+    run that has recorded nothing never takes the place of an earlier `.bak`.
+    """
+    rest = (paths.materialized_inputs, paths.aggregate_metrics, *paths.derived())
+    ordered = (paths.manifest, *rest, paths.failures, paths.output)
+    existing = [path for path in ordered if path.exists()]
     if not existing:
         return ()
+    if not _recorded(paths):
+        for path in existing:
+            path.unlink()
+        return ("removed the files of an earlier run that had recorded nothing",)
     for path in existing:
         path.replace(path.with_name(path.name + ".bak"))
     return (f"moved {len(existing)} files of an earlier run to <name>.bak",)
@@ -287,38 +343,48 @@ def _share_of(manifest: Manifest) -> str:
     return f"{manifest.shard.index}/{manifest.shard.of}" if manifest.shard else "the whole run"
 
 
-def _ended(paths: RunPaths, requested: int, max_attempts: int) -> Ended:
+def _ended(paths: RunPaths, made: Materialized, max_attempts: int) -> Ended:
     """What the files of a run say: scored, failed for good, or worth another attempt."""
-    accounting = Accounting(requested)
-    done = _scored(paths.output, accounting)
+    accounting = Accounting(made.rollouts)
+    done = _scored(paths.output, accounting, made.repeats)
     attempts: dict[RolloutKey, int] = {}
-    for key, (failures, outcome) in _failures(paths.failures).items():
+    for key, last in _failures(paths.failures, made.repeats).items():
         if key in done:
             continue
-        if outcome in WORTH_ANOTHER_ATTEMPT and failures < max_attempts:
-            attempts[key] = failures
-        else:
+        if last.ended(max_attempts):
             done.add(key)
-            accounting.fail(outcome)
+            accounting.fail(last.outcome)
+        else:
+            attempts[key] = last.number
     return Ended(accounting, frozenset(done), attempts)
 
 
-def _scored(path: Path, accounting: Accounting) -> set[RolloutKey]:
+def _own_key(row: dict[str, Any], path: Path, repeats: Mapping[int, int]) -> RolloutKey:
+    """Which rollout of this run a recorded row is of. Raises InputDataError when it is of none."""
+    key = key_of(row)
+    if not 0 <= key.rollout < repeats.get(key.task, 0):
+        raise InputDataError(
+            f"{path} has a row of rollout {key} (task:rollout), which this run has not",
+            hint=AS_IT_WAS,
+        )
+    return key
+
+
+def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> set[RolloutKey]:
     """Rollouts with a reward; the accounting gets them."""
     done: set[RolloutKey] = set()
-    for row in recorded_rows(path, "reward"):
-        key = key_of(row)
+    for row in recorded_rows(path, REWARD):
+        key = _own_key(row, path, repeats)
         if key not in done:
             done.add(key)
             accounting.score(outcome_of(row), float(row["reward"]), output_tokens_of(row))
     return done
 
 
-def _failures(path: Path) -> dict[RolloutKey, tuple[int, Outcome]]:
-    """Per rollout: how many attempts have failed, and how the last one did."""
-    found: dict[RolloutKey, tuple[int, Outcome]] = {}
+def _failures(path: Path, repeats: Mapping[int, int]) -> dict[RolloutKey, LastAttempt]:
+    """Per rollout: its last attempt that failed."""
+    found: dict[RolloutKey, LastAttempt] = {}
     for row in recorded_rows(path, FAILURE_CLASS):
-        key = key_of(row)
-        before, _ = found.get(key, (0, None))
-        found[key] = (before + 1, Outcome(row[FAILURE_CLASS]))
+        key = _own_key(row, path, repeats)
+        found[key] = LastAttempt.after(found.get(key), row)
     return found

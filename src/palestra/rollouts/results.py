@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError
+from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError, readable
 from palestra.schema import (
     AGENT_REF,
     FAILURE_CLASS,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
+    MAX_ROW_BYTES,
     ROLLOUT_INDEX,
     TASK_INDEX,
     Outcome,
@@ -64,6 +65,10 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
 """Classes that another attempt may turn into a score. A verifier that raised would raise again."""
 
 
+RETRIABLE = "retriable"
+"""Field of a failures-file row: whether, attempts aside, another one could have helped."""
+
+
 def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
     """The result row of a verify response. Raises VerifierError without a finite reward."""
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
@@ -93,14 +98,23 @@ def reward_in(fields: Mapping[str, Any]) -> float:
 
 
 def line_of(fields: Mapping[str, Any]) -> bytes:
-    """A result row as JSON. Raises VerifierError when the verifier reported what is none."""
+    """A result row as JSON. Raises VerifierError when the verifier reported what is none.
+
+    A row that is too long to be read again is none either.
+    """
     try:
-        return encode_json(fields)
+        line = encode_json(fields)
     except (TypeError, ValueError) as error:
         raise VerifierError(
             f"the verify response cannot be written as JSON: {error}",
             hint="report plain numbers, texts, lists and objects",
         ) from error
+    if len(line) + 1 > MAX_ROW_BYTES:
+        raise VerifierError(
+            f"the verify response has {len(line):,} bytes, and a row may have {MAX_ROW_BYTES:,}",
+            hint="report less, or write what is long to a file and report its path",
+        )
+    return line
 
 
 def outcome_of(error: CallError) -> Outcome:
@@ -127,7 +141,8 @@ def described(error: CallError) -> dict[str, Any]:
         ]
     if evidence.traceback:
         told["traceback"] = evidence.traceback
-    return told
+    clean: dict[str, Any] = readable(told)
+    return clean
 
 
 def failed(
@@ -144,6 +159,7 @@ def failed(
     retriable = error.retriable and outcome in WORTH_ANOTHER_ATTEMPT
     terminal = not retriable or attempt >= max_attempts
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+    told = described(error)
     line = encode_json(
         {
             TASK_INDEX: key.task,
@@ -151,12 +167,13 @@ def failed(
             AGENT_REF: row[AGENT_REF],
             "attempt": attempt,
             FAILURE_TERMINAL: terminal,
-            **described(error),
+            RETRIABLE: retriable,
+            **told,
             "started_at": started_at,
             "elapsed_s": round(elapsed_s, 3),
         }
     )
-    return Failed(key, outcome, error.layer, error.message, line, terminal)
+    return Failed(key, outcome, error.layer, told["message"], line, terminal)
 
 
 def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:

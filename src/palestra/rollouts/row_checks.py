@@ -11,7 +11,7 @@ looks at it says so in its schema and is left out.
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,30 +37,39 @@ class Door:
 
 
 async def check_rows(
-    planned: PreparedRun, client: ServerClient, environments: Mapping[str, tuple[str, ...]]
+    planned: PreparedRun,
+    client: ServerClient,
+    environments: Mapping[str, tuple[str, ...]],
+    *,
+    forwarding: Collection[str] = (),
 ) -> None:
     """Raise InputDataError naming every row that a server would reject.
 
-    `environments`: agent -> the resources servers behind it. A server that publishes nothing is
-    not checked against.
+    `environments`: agent -> the resources servers behind it. `forwarding`: the agents known to
+    forward rows unchanged; any other may supply fields of its own to its environment, and an
+    agent of several environments may choose what each is given. There, only what a row has is
+    checked. A server that publishes nothing is not checked against.
     """
-    doors = {
-        agent: [*await doors_of(client, agent, ("/run",)), *behind]
-        for agent, servers in environments.items()
-        for behind in [
-            [
-                door
-                for server in servers
-                for door in await doors_of(client, server, ("/seed_session", "/verify"))
-            ]
-        ]
-    }
+    doors: dict[str, list[Door]] = {}
+    for agent, servers in environments.items():
+        doors[agent] = await doors_of(client, agent, ("/run",))
+        whole = agent in forwarding and len(servers) == 1
+        for server in servers:
+            doors[agent] += await doors_of(
+                client, server, ("/seed_session", "/verify"), whole=whole
+            )
     if any(doors.values()):
         await asyncio.to_thread(_check, planned, doors)
 
 
-async def doors_of(client: ServerClient, server: str, paths: tuple[str, ...]) -> list[Door]:
-    """What `server` publishes about the bodies of `paths`."""
+async def doors_of(
+    client: ServerClient,
+    server: str,
+    paths: tuple[str, ...],
+    *,
+    whole: bool = True,
+) -> list[Door]:
+    """What `server` publishes about the bodies of `paths`; `whole`: rows are all of a body."""
     try:
         with calling(CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)):
             reply = await client.get(server, "/openapi.json", stateless=True)
@@ -70,11 +79,11 @@ async def doors_of(client: ServerClient, server: str, paths: tuple[str, ...]) ->
     return [
         Door(server, path, schema)
         for path in paths
-        if (schema := _published(document, path)) is not None
+        if (schema := _published(document, path, whole=whole)) is not None
     ]
 
 
-def _published(document: Any, path: str) -> dict[str, Any] | None:
+def _published(document: Any, path: str, *, whole: bool) -> dict[str, Any] | None:
     """The JSON Schema of a body, made lenient; None where there is none to hold a row to."""
     try:
         schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"][
@@ -82,26 +91,41 @@ def _published(document: Any, path: str) -> dict[str, Any] | None:
         ]
     except (KeyError, TypeError):
         return None
-    if not isinstance(schema, Mapping) or schema.get(TRANSFORMS):
+    if not isinstance(schema, Mapping):
+        return None
+    # References of FastAPI's own routes lead into the document.
+    return published_body(schema, document.get("components", {}), whole=whole)
+
+
+def published_body(
+    schema: Mapping[str, Any], components: Any, *, whole: bool = True
+) -> dict[str, Any] | None:
+    """`schema` made lenient; None when its model transforms its input.
+
+    `whole`: a row is all of the body, so that what is required must be there.
+    """
+    if schema.get(TRANSFORMS):
         return None
     given = schema.get("properties", {})
     left_out = MADE_BY_THE_RUN | {
         name for name, held in given.items() if isinstance(held, Mapping) and held.get(TRANSFORMS)
     }
-    needed = [name for name in schema.get("required", ()) if name not in left_out]
+    needed = [name for name in schema.get("required", ()) if whole and name not in left_out]
     properties = {name: name in left_out or lenient(held) for name, held in given.items()}
     made = {**lenient(schema), "required": needed, "properties": properties}
-    # References of FastAPI's own routes lead into the document.
-    return {**made, "components": lenient(document.get("components", {}))}
+    return {**made, "components": lenient(components)}
 
 
 def lenient(schema: Any) -> Any:
-    """`schema` with every number or boolean also accepted as another scalar."""
+    """`schema` with numbers and booleans accepted as any scalar, and `oneOf` as any of."""
     if isinstance(schema, list):
         return [lenient(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     made = {key: lenient(value) for key, value in schema.items()}
+    if isinstance(made.get("oneOf"), list):
+        # Lenient choices overlap, and pydantic goes by the tag, or a function of the author's.
+        made["allOf"] = [*made.get("allOf", ()), {"anyOf": made.pop("oneOf")}]
     kind = schema.get("type")
     if isinstance(kind, str) and kind in SCALARS:
         made["type"] = [*sorted(SCALARS), "string"]

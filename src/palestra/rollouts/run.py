@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.errors import CallError, InputDataError, PalestraError
+from palestra.errors import CallError, PalestraError
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.admission import Admission
 from palestra.rollouts.aggregate import aggregate
@@ -14,7 +14,7 @@ from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.manifest import read_manifest
-from palestra.rollouts.prepare import PreparedRun, discard
+from palestra.rollouts.prepare import PreparedRun, discard, overtaken
 from palestra.rollouts.progress import Observer, Progress
 from palestra.rollouts.settings import AUTO, CollectSettings
 from palestra.transport import ServerClient
@@ -60,27 +60,28 @@ async def run(
         max_attempts=settings.max_attempts,
         attempt_pause_s=settings.attempt_pause_s,
     )
-    try:
-        with Journal(prepared.paths) as journal:
-            _confirm(prepared)
-            collector = Collector(
-                client,
-                journal,
-                accounting,
-                limits=limits,
-                # The same for all sessions and shards of one run.
-                run_id=prepared.manifest.digest[:RUN_ID_DIGITS],
-                observers=observers,
-                admission=_admission(prepared, settings, client, most),
-            )
-            if on_start is not None:
-                on_start(collector.progress)
+    with Journal(prepared.paths) as journal:
+        _confirm(prepared)
+        collector = Collector(
+            client,
+            journal,
+            accounting,
+            limits=limits,
+            # The same for all sessions and shards of one run.
+            run_id=prepared.manifest.digest[:RUN_ID_DIGITS],
+            observers=observers,
+            admission=_admission(prepared, settings, client, most),
+        )
+        if on_start is not None:
+            on_start(collector.progress)
+        try:
             await collector.collect(
                 prepared.rows(), count=prepared.remaining, failed_before=prepared.attempts
             )
-    except BaseException as error:  # also when it was stopped: the files must be left in order
-        _leave_resumable(prepared)
-        raise first_cause(error) from None
+        except BaseException as error:  # also when stopped: the files must be left in order
+            # While the journal is ours, and only then, are the files.
+            _leave_resumable(prepared)
+            raise first_cause(error) from None
     accounting.check()
     _write_counts(prepared)
     metrics: list[dict[str, Any]] = []
@@ -124,10 +125,7 @@ def first_cause(error: BaseException) -> BaseException:
 def _confirm(prepared: PreparedRun) -> None:
     """Now that the journal is ours: is it still of the run that was prepared?"""
     if read_manifest(prepared.paths.manifest).digest != prepared.manifest.digest:
-        raise InputDataError(
-            f"another collection has begun at {prepared.paths.output} in the meantime",
-            hint="choose another output, or wait for that one",
-        )
+        raise overtaken(prepared.paths)
 
 
 def _leave_resumable(prepared: PreparedRun) -> None:

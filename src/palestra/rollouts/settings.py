@@ -102,10 +102,9 @@ class RunPaths:
         """The expanded rows, one per requested rollout."""
         return self._beside("_materialized_inputs.jsonl")
 
-    @property
-    def new_inputs(self) -> Path:
-        """Materialized inputs that are not in place yet."""
-        return self._beside("_materialized_inputs.jsonl.new")
+    def new_inputs(self, token: str) -> Path:
+        """Materialized inputs that are not in place yet; `token` tells commands apart."""
+        return self._beside(f"_materialized_inputs.jsonl.new-{token}")
 
     @property
     def new_manifest(self) -> Path:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import orjson
 
@@ -14,6 +14,21 @@ FAILURE_CLASS = "_ng_failure_class"
 FAILURE_LAYER = "_ng_failure_layer"
 FAILURE_TERMINAL = "_ng_failure_terminal"
 CREATE_PARAMS = "responses_create_params"
+
+MAX_ROW_BYTES = 128 * 1024 * 1024
+"""The longest line that is read, and the longest row that is written: 128 MiB. Decoded, a row takes
+several times as much memory, and thousands of rollouts share it."""
+
+_NO_TEXT = {
+    b"\x1f\x8b": "compressed (gzip)",
+    b"\x28\xb5\x2f\xfd": "compressed (zstd)",
+    b"BZh": "compressed (bzip2)",
+    b"\xfd7zXZ": "compressed (xz)",
+    b"PK\x03\x04": "compressed (zip)",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+"""How files begin that somebody takes for JSONL."""
 
 
 class RolloutKey(NamedTuple):
@@ -33,26 +48,51 @@ class Line:
     number: int
     row: Any
     error: str = ""
+    """`not JSON (…)`, or what else keeps it from being a row."""
     torn: bool = False
     """The last line, cut off before its line break: what a kill leaves behind."""
     ended: bool = True
     """Whether it has its line break; a journal's row without one was never acknowledged."""
 
 
-def read_jsonl(path: Path) -> Iterator[Line]:
+def read_jsonl(path: Path, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]:
     """Every non-blank line of `path`, good or bad; the caller decides what a bad one means.
 
-    Raises OSError when the file cannot be read.
+    A line of more than `most_bytes` is bad, and is never held in memory. Raises OSError when the file
+    cannot be read.
     """
+    number = 0
     with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
+        while raw := file.readline(most_bytes + 1):
+            number += 1
+            ended = raw.endswith(b"\n")
+            if len(raw) > most_bytes:
+                yield _too_long(number, file, raw, most_bytes)
+                continue
             if not raw.strip():
                 continue
-            ended = raw.endswith(b"\n")
             try:
                 yield Line(number, orjson.loads(raw), ended=ended)
             except orjson.JSONDecodeError as error:
-                yield Line(number, None, str(error), torn=not ended, ended=ended)
+                if number == 1 and (kind := _other_than_text(raw)):
+                    yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
+                    return
+                yield Line(number, None, f"not JSON ({error})", torn=not ended, ended=ended)
+
+
+def _too_long(number: int, file: IO[bytes], read: bytes, most_bytes: int) -> Line:
+    """The line of which `read` was read; the rest is skipped."""
+    size, ended = len(read), read.endswith(b"\n")
+    while not ended and (chunk := file.readline(1 << 20)):
+        size += len(chunk)
+        ended = chunk.endswith(b"\n")
+    told = f"{size:,} bytes, and a row may have {most_bytes:,}"
+    return Line(number, None, told, torn=not ended, ended=ended)
+
+
+def _other_than_text(beginning: bytes) -> str:
+    found = [kind for magic, kind in _NO_TEXT.items() if beginning.startswith(magic)]
+    return found[0] if found else ""
 
 
 def key_of(row: dict[str, Any]) -> RolloutKey:

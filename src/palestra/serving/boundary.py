@@ -10,7 +10,6 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, final
 
 from itsdangerous import BadSignature, Signer
@@ -66,12 +65,11 @@ class SessionCookie:
         """What the cookie holds, or None when it is absent or was not signed by us."""
         if self.name not in cookie_header:
             return None
-        parsed: SimpleCookie = SimpleCookie()
+        # Not `SimpleCookie`: one odd cookie beside ours, and that drops them all.
+        given = parse_set_cookies(cookie_header.split(";"))
         try:
-            parsed.load(cookie_header)
-            raw = self._signer.unsign(parsed[self.name].value)
-            held = json.loads(b64decode(raw))
-        except (BadSignature, CookieError, KeyError, ValueError):
+            held = json.loads(b64decode(self._signer.unsign(given[self.name])))
+        except (BadSignature, KeyError, ValueError):
             return None
         return held if isinstance(held, dict) else None
 

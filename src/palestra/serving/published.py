@@ -1,18 +1,74 @@
 """The JSON Schema that a server publishes for a body, marked where it cannot tell the whole truth.
 
 A request model may look at its input before its fields do (validators of mode before, wrap or
-plain) or take a field under several names. Whoever holds a row against the schema must leave
-such fields out: the server takes more than the schema says.
+plain), take a field under several names, or take more spellings of a value than JSON Schema has
+words for: a number as a date, a list with duplicates as a set. Whoever holds a row against the
+schema must leave such fields out: the server takes more than the schema says.
+
+So a field is unmarked only if all it is made of is on a list of kinds that JSON Schema describes
+as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from palestra.schema import TRANSFORMS
 
-_TRANSFORMING = frozenset({"function-before", "function-wrap", "function-plain"})
+_PLAIN = frozenset(
+    {
+        "any",
+        "bool",
+        "default",
+        "definition-ref",
+        "dict",
+        "float",
+        "function-after",
+        "int",
+        "list",
+        "literal",
+        "model",
+        "model-field",
+        "model-fields",
+        "none",
+        "nullable",
+        "str",
+        "tagged-union",
+        "tuple",
+        "typed-dict",
+        "typed-dict-field",
+        "union",
+    }
+)
+"""Kinds of pydantic's core schema whose JSON Schema refuses nothing that they take."""
+_AROUND_FIELDS = frozenset({"definition-ref", "definitions", "function-after", "model"})
+_BELOW = (
+    "schema",
+    "items_schema",
+    "keys_schema",
+    "values_schema",
+    "choices",
+    "fields",
+    "extras_schema",
+    "extras_keys_schema",
+)
+"""Where a core schema holds further ones."""
+_RENAMING = ("validate_by_name", "validate_by_alias")
+_CHANGING_TEXT = (
+    "str_strip_whitespace",
+    "str_to_lower",
+    "str_to_upper",
+    "coerce_numbers_to_str",
+)
+"""Of a model's config: what is done to every string in it."""
+_UNLIKE_JSON_SCHEMA = {
+    # Patterns are of another dialect there.
+    "str": ("strip_whitespace", "to_lower", "to_upper", "coerce_numbers_to_str", "pattern"),
+    "float": ("multiple_of",),  # rounds
+    "model": ("custom_init",),
+}
+"""Constraints after which a plain kind is none."""
 
 
 def published_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -23,39 +79,89 @@ def published_schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema()
     core: Any = model.__pydantic_core_schema__
     named = {item["ref"]: item for item in core.get("definitions", ())}
-    fields = _fields(core, named)
-    if fields is None:
+    found = _fields(core, named)
+    if found is None:
         return {**schema, TRANSFORMS: True}
+    fields, text_changes = found
     properties = schema.get("properties", {})
     for name, field in fields.items():
-        if _transforms(field, named, frozenset()) and name in properties:
-            properties[name] = {**properties[name], TRANSFORMS: True}
+        if _transforms(field, named, frozenset(), text_changes=text_changes):
+            for given in _names(name, field) & properties.keys():
+                properties[given] = {**properties[given], TRANSFORMS: True}
     return schema
 
 
-def _fields(node: Any, named: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The fields of a model; None when something looks at the input before they do."""
+def _fields(node: Any, named: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | None:
+    """The fields of a model, and whether it changes every string.
+
+    None when something looks at the input before the fields do.
+    """
+    text_changes = False
     while node["type"] != "model-fields":
-        if node["type"] in _TRANSFORMING or node.get("config", {}).get("validate_by_name"):
+        if node["type"] not in _AROUND_FIELDS or _renames(node) or node.get("custom_init"):
             return None
-        node = named[node["schema_ref"]] if node["type"] == "definition-ref" else node.get("schema")
-        if node is None:
-            return None
-    fields: dict[str, Any] = node["fields"]
-    return fields
+        text_changes = text_changes or _changes_text(node)
+        node = named[node["schema_ref"]] if node["type"] == "definition-ref" else node["schema"]
+    around = {**node, "fields": {}}
+    if _transforms(around, named, frozenset(), text_changes=text_changes):
+        return None
+    return node["fields"], text_changes
 
 
-def _transforms(node: Any, named: Mapping[str, Any], seen: frozenset[str]) -> bool:
-    if isinstance(node, list | tuple):
-        return any(_transforms(item, named, seen) for item in node)
-    if not isinstance(node, dict):
-        return False
-    kind = node.get("type")
-    if not isinstance(kind, str):  # a map of fields, one of which is called so
-        kind = ""
-    if kind in _TRANSFORMING or isinstance(node.get("validation_alias"), list):
-        return True
+def _names(name: str, field: Mapping[str, Any]) -> set[str]:
+    """Every name under which a field may stand in the JSON Schema."""
+    alias = field.get("validation_alias", name)
+    paths = alias if isinstance(alias, list) else [alias]
+    return {name, *(str(path[0] if isinstance(path, list) else path) for path in paths)}
+
+
+def _transforms(
+    node: Any, named: Mapping[str, Any], seen: frozenset[str], *, text_changes: bool
+) -> bool:
+    """Whether the JSON Schema of `node` may refuse what `node` takes."""
+    kind: str = node["type"]
     if kind == "definition-ref":
-        ref = node["schema_ref"]
-        return ref not in seen and _transforms(named[ref], named, seen | {ref})
-    return any(_transforms(value, named, seen) for value in node.values())
+        ref: str = node["schema_ref"]
+        return ref not in seen and (
+            ref not in named
+            or _transforms(named[ref], named, seen | {ref}, text_changes=text_changes)
+        )
+    text_changes = text_changes or _changes_text(node)
+    return (
+        kind not in _PLAIN
+        or (kind == "str" and text_changes)
+        or any(node.get(constraint) for constraint in _UNLIKE_JSON_SCHEMA.get(kind, ()))
+        or _takes_more(node)
+        or any(_transforms(below, named, seen, text_changes=text_changes) for below in _below(node))
+    )
+
+
+def _takes_more(node: Mapping[str, Any]) -> bool:
+    kind: str = node["type"]
+    if kind == "literal":  # True is 1, members of an enum have values
+        return not all(type(item) is str or item is None for item in node["expected"])
+    if kind == "default":
+        return bool(node.get("on_error", "raise") != "raise")
+    if kind == "tuple":
+        return "variadic_item_index" in node and len(node["items_schema"]) > 1
+    if kind == "dict":  # other keys change, and may become one
+        keys: str = node.get("keys_schema", {"type": "any"})["type"]
+        return keys not in {"any", "str"}
+    return isinstance(node.get("validation_alias"), list) or _renames(node)
+
+
+def _renames(node: Mapping[str, Any]) -> bool:
+    return any(name in node.get("config", {}) for name in _RENAMING)
+
+
+def _changes_text(node: Mapping[str, Any]) -> bool:
+    return any(node.get("config", {}).get(name) for name in _CHANGING_TEXT)
+
+
+def _below(node: Mapping[str, Any]) -> Iterator[Any]:
+    for key in _BELOW:
+        held = node.get(key, ())
+        if isinstance(held, Mapping):
+            held = [held] if isinstance(held.get("type"), str) else list(held.values())
+        for item in held:
+            yield item[0] if isinstance(item, tuple) else item  # a choice may have a label

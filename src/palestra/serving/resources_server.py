@@ -86,7 +86,10 @@ class ResourcesServer(Server):
     def compute_metrics(self, tasks: Any) -> dict[str, Any]:
         """Metrics of your own; none by default.
 
-        `tasks`: for each task the verify responses of its rollouts, as dicts without bodies.
+        `tasks`: for each task the verify responses of its rollouts, as dicts, to be read only.
+        A collection sends them without `responses_create_params`, with nothing of `response` but
+        its usage, and without fields that in any of them are a text or container of more than
+        2,000 bytes as JSON; `extracted_answer` it sends always.
         """
         del tasks
         return {}

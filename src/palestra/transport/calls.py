@@ -30,6 +30,9 @@ from palestra.transport.untouched import changes
 
 logger = logging.getLogger("palestra.transport")
 
+_NOT_THE_SERVERS_OWN = frozenset({408, 429, 502, 503, 504})
+"""Statuses with which a proxy, or a server too busy to begin, refuses what it never ran."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -167,7 +170,7 @@ def _foreign_failure(target: Target, status: int, text: str, evidence: Evidence)
         return RowError(message, evidence=evidence, status=status)
     if target.server_type == "responses_api_models":
         return ModelError(message, evidence=evidence, status=status)
-    if status in {502, 503, 504}:
+    if status in _NOT_THE_SERVERS_OWN:
         return InfraError(message, evidence=evidence, status=status)
     return VerifierError(message, evidence=evidence, status=status)
 

@@ -95,7 +95,8 @@ async def with_retries(
         if (left is not None and left <= pause) or spent + pause > policy.give_up_after_s:
             if failure is not None:
                 raise failure
-            if left is not None:
+            # An endpoint that asks for more patience than anybody has is busy, which is no timeout.
+            if left is not None and left <= pause:
                 raise DeadlineExceeded(f"{reason}; the deadline leaves no time for another try")
             return reply
         _notice(count, reason, pause)

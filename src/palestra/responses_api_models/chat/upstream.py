@@ -10,6 +10,7 @@ from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excer
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow, classify
 from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
+    ConnectionFailed,
     HttpReply,
     HttpRequest,
     HttpTransport,
@@ -73,11 +74,15 @@ class Upstream:
 
         async def send(remaining_s: float | None) -> HttpReply:
             nonlocal last
-            last = None
             request = HttpRequest(
                 "POST", url, self._headers, encoded, timeout_s=remaining_s, repeatable=True
             )
-            last = await self._http.send(request)
+            try:
+                last = await self._http.send(request)
+            except ConnectionFailed:
+                # What it said before is not why. (It is, when only the time ran out.)
+                last = None
+                raise
             return last
 
         try:

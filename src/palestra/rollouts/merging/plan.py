@@ -203,16 +203,17 @@ class _Merging:
         """Count rollouts that were given up; their keys."""
         table: FailureColumns = self._scanned.failures
         keys = self._failed[failures]
-        final = (numbers(table.terminal)[failures] == 1) & ~np.isin(keys, has_score)
-        # In order of attempts, so a key's last terminal failure is the one before the next key.
-        given_up, from_end = np.unique(keys[final][::-1], return_index=True)
-        classes = numbers(table.outcome)[failures][final][::-1][from_end]
+        # In order of attempts, so a key's last one, which decides, is before the next key.
+        last = np.flatnonzero(np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), bool)))
+        last = last[~np.isin(keys[last], has_score)]
+        final = last[numbers(table.terminal)[failures][last] == 1]
+        classes = numbers(table.outcome)[failures][final]
         for code, count in enumerate(np.bincount(classes, minlength=len(OUTCOMES)).tolist()):
             if count:
                 accounting.ended[OUTCOMES[code]] += count
         # The last failure of a rollout without a score was not followed by another attempt.
-        without_score = np.unique(keys[~np.isin(keys, has_score)])
-        accounting.retried_attempts = len(failures) - len(without_score)
+        accounting.retried_attempts = len(failures) - len(last)
+        given_up: IntArray = keys[final]
         return given_up
 
     def _completeness(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from palestra.errors import InputDataError, Layer, RunFailed
-from palestra.rollouts.journal import check_free
+from palestra.rollouts.journal import check_free, is_at
 from palestra.rollouts.materialize import remove_empty
 from palestra.rollouts.merging.plan import Rows
 from palestra.rollouts.merging.sources import BUFFER_BYTES, Place, Sources
@@ -165,7 +165,7 @@ def _only_merge(output: Target) -> Iterator[BinaryIO]:
         yield file
     finally:
         # Renamed when all went well: then there is nothing under this name, or another's.
-        if _is_at(file, output.beside):
+        if is_at(file, output.beside):
             output.beside.unlink()
         file.close()
 
@@ -181,16 +181,10 @@ def _held(path: Path) -> BinaryIO:
                 f"another merge is writing {path.with_suffix('')}",
                 hint="wait for that one, or choose another output",
             ) from None
-        if _is_at(file, path):
+        if is_at(file, path):
             return file
         # Its last holder renamed or removed it between our opening and our locking it.
         file.close()
-
-
-def _is_at(file: BinaryIO, path: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    return False
 
 
 def _stage(target: Target, staging: BinaryIO | None) -> None:

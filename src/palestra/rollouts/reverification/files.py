@@ -5,17 +5,17 @@ input: its new result row, or its failure. One file with one writer, so whatever
 a beginning of it. The last step makes the output of it, and the failures file beside.
 """
 
+import contextlib
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import orjson
 
 from palestra.errors import InputDataError
-from palestra.rollouts.journal import JournalFailed, hold, repair, write_whole
+from palestra.rollouts.journal import JournalFailed, hold, is_at, repair, write_whole
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.prepare import StaleRun
 from palestra.schema import FAILURE_CLASS
@@ -75,8 +75,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """How a re-verification starts."""
+    """How a re-verification starts. `partial`: held by this one alone."""
 
+    partial: "Partial"
     notices: tuple[str, ...] = ()
     finished: Mapping[str, Any] | None = None
     """The result, when an earlier session has reached the end already."""
@@ -108,15 +109,34 @@ def check_places(
             raise InputDataError(f"{path} exists already", hint=_OVERWRITE)
 
 
-def begin(paths: ReverifyPaths, origin: Origin, *, resume: bool, version: str) -> Begun:
-    """Start afresh, moving aside what is there, or go on with it.
+@contextlib.contextmanager
+def begin(paths: ReverifyPaths, origin: Origin, *, resume: bool, version: str) -> Iterator[Begun]:
+    """Start afresh, moving aside what is there, or go on with it; nobody else does meanwhile.
 
-    Raises StaleRun when what is there was made from something else.
+    Raises StaleRun when what is there was made from something else, and InputDataError when
+    another writes it: then nothing has been touched.
     """
+    partial = Partial(paths)
+    try:
+        begun = _begun(partial, origin, resume=resume, version=version)
+    except BaseException:
+        partial.leave_as_found()
+        raise
+    try:
+        yield begun
+    except BaseException:
+        with contextlib.suppress(OSError):  # what could not be flushed is verified again
+            partial.close()
+        raise
+    partial.close()
+
+
+def _begun(partial: "Partial", origin: Origin, *, resume: bool, version: str) -> Begun:
+    paths = partial.paths
     if not (resume and paths.manifest.exists()):
-        notices = _set_aside(paths)
+        notices = _set_aside(partial)
         _write_manifest(paths, origin, None, version)
-        return Begun(notices)
+        return Begun(partial, notices)
     manifest = _read_manifest(paths.manifest)
     changed = differences(manifest["made_from"], origin.as_json())
     if changed:
@@ -126,26 +146,28 @@ def begin(paths: ReverifyPaths, origin: Origin, *, resume: bool, version: str) -
         )
     if manifest["result"] is not None and paths.output.exists():
         paths.partial.unlink(missing_ok=True)
-        return Begun(finished=manifest["result"])
+        return Begun(partial, finished=manifest["result"])
     dropped = repair(paths.partial)
     notice = f"{paths.partial}: dropped a torn last line of {dropped} bytes"
-    return Begun((notice,) if dropped else ())
+    return Begun(partial, (notice,) if dropped else ())
 
 
-def _set_aside(paths: ReverifyPaths) -> tuple[str, ...]:
-    existing = [path for path in paths.all() if path.exists()]
+def _set_aside(partial: "Partial") -> tuple[str, ...]:
+    paths = partial.paths
+    existing = [path for path in paths.all() if path.exists() and path != paths.partial]
+    moved = len(existing) + partial.set_aside()
     for path in existing:
-        path.replace(path.with_name(path.name + ".bak"))
-    return (f"moved {len(existing)} files to <name>.bak",) if existing else ()
+        path.replace(_kept_as(path))
+    return (f"moved {moved} files to <name>.bak",) if moved else ()
+
+
+def _kept_as(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")
 
 
 def _write_manifest(
     paths: ReverifyPaths, origin: Origin, result: Mapping[str, Any] | None, version: str
 ) -> None:
-    try:
-        paths.manifest.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputDataError(f"{paths.manifest.parent}: {error.strerror}") from error
     write_whole(
         paths.manifest,
         {
@@ -174,41 +196,40 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 class Partial:
-    """The rows that are done, and their one writer. Use as a context manager."""
+    """The rows that are done, and their one writer until it is closed.
+
+    Raises InputDataError when it cannot be opened, or another writes to it.
+    """
 
     def __init__(self, paths: ReverifyPaths) -> None:
-        self._paths = paths
-        self._file: IO[bytes] | None = None
+        self.paths = paths
+        self._file, self._made = _held(paths.partial)
 
-    def __enter__(self) -> Self:
-        try:
-            self._file = self._paths.partial.open("ab")
-        except OSError as error:
-            raise InputDataError(f"{self._paths.partial}: {error.strerror}") from error
-        try:
-            hold(self._file, self._paths.partial)
-        except InputDataError:
-            self._file.close()
-            raise
-        return self
+    def close(self) -> None:
+        """Let others have it. Raises OSError when the disk does not take the last rows."""
+        self._file.close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # A disk that is full says so once; what could not be flushed is verified again.
-        if self._file is not None:
-            try:
-                self._file.close()
-            except OSError:
-                if error is None:
-                    raise
+    def leave_as_found(self) -> None:
+        """Close it; when there was none before, there is none after."""
+        if self._made and is_at(self._file, self.paths.partial):
+            self.paths.partial.unlink()
+        self.close()
+
+    def set_aside(self) -> bool:
+        """Keep as `.bak` what earlier sessions have done, if there is any, and begin an empty one.
+
+        Nobody gets between: who comes first to the new one has it, and the other is refused.
+        """
+        if self._made:
+            return False
+        with self._file:
+            self.paths.partial.replace(_kept_as(self.paths.partial))
+            self._file, self._made = _held(self.paths.partial)
+        return True
 
     def done(self) -> Iterator[bytes]:
         """The lines of earlier sessions, in order."""
-        with self._paths.partial.open("rb") as file:
+        with self.paths.partial.open("rb") as file:
             yield from file
 
     def append(self, line: bytes) -> None:
@@ -220,7 +241,12 @@ class Partial:
     ) -> None:
         """Make the output of it. Raises JournalFailed when the disk will not take it."""
         self._try(_sync)
-        paths = self._paths
+        paths = self.paths
+        if not is_at(self._file, paths.partial):
+            raise JournalFailed(
+                f"{paths.partial} was moved or replaced by another while it was written",
+                hint="nothing was put in place; verify again, to an output of its own",
+            )
         try:
             if failures:
                 _split(paths)
@@ -232,12 +258,30 @@ class Partial:
         paths.partial.unlink(missing_ok=True)
 
     def _try(self, write: Any) -> None:
-        if self._file is None:
-            raise JournalFailed("the partial output is not open")
         try:
             write(self._file)
         except OSError as error:
-            raise JournalFailed(f"{self._paths.partial}: {error.strerror}", hint=_ROOM) from error
+            raise JournalFailed(f"{self.paths.partial}: {error.strerror}", hint=_ROOM) from error
+
+
+def _held(path: Path) -> tuple[IO[bytes], bool]:
+    """The file at `path`, locked, and whether there was nothing in its place before."""
+    while True:
+        made = not path.exists()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("ab")
+        except OSError as error:
+            raise InputDataError(f"{error.filename}: {error.strerror}") from error
+        try:
+            hold(file, path)
+        except BaseException:
+            file.close()
+            raise
+        if is_at(file, path):
+            return file, made
+        # Its last holder renamed or removed it between our opening and our locking it.
+        file.close()
 
 
 _ROOM = "make room, then --resume: what is written is intact"

@@ -187,7 +187,7 @@ def agent_of(row: Mapping[str, Any]) -> str | None:
 def _problems(line: Line) -> Iterator[str]:
     row = line.row
     if line.error:
-        yield f"not JSON ({line.error})"
+        yield line.error
         return
     if not isinstance(row, dict):
         yield "not a JSON object"

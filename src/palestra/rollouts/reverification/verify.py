@@ -25,10 +25,10 @@ from palestra.errors import (
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.results import described, line_of, outcome_of, reward_in
 from palestra.rollouts.reverification.changes import Changes
-from palestra.rollouts.reverification.files import Origin, Partial, ReverifyPaths, is_failure
+from palestra.rollouts.reverification.files import Origin, Partial, is_failure
 from palestra.rollouts.reverification.stored import PREVIOUS, RESPONSE, StoredRow
 from palestra.rollouts.reverification.task_rows import IDENTITY
-from palestra.rollouts.run import first_cause
+from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import (
     CREATE_PARAMS,
     FAILURE_CLASS,
@@ -97,7 +97,8 @@ async def in_order(
     """Work on rows, at most `concurrency` at once; write them in their order.
 
     At most `window` rows are read and not yet written, so that memory stays flat behind a slow
-    one. Whatever is raised ends it; what was written before is a beginning of the rows.
+    one. Whatever is raised ends it, in bounded time even when some `work` swallows its
+    cancellation; what was written before is a beginning of the rows.
     """
     pending = enumerate(rows)
     done: dict[int, tuple[Row, Done]] = {}
@@ -113,7 +114,10 @@ async def in_order(
                 room.release()
                 return
             number, row = taken
-            done[number] = row, await work(row)
+            made = await work(row)
+            if _cancelled():
+                return  # it was swallowed: nobody waits for this row, and its file may be closed
+            done[number] = row, made
             while written in done:
                 write(*done.pop(written))
                 written += 1
@@ -121,9 +125,15 @@ async def in_order(
             # A verifier that never waits would keep signals and timers waiting.
             await asyncio.sleep(0)
 
-    async with asyncio.TaskGroup() as workers:
+    async with BoundedTasks() as workers:
         for _ in range(concurrency):
-            workers.create_task(worker())
+            workers.start(worker())
+
+
+def _cancelled() -> bool:
+    """Whether this task was asked to end, even if what it called has not passed that on."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def check_modes(
@@ -261,11 +271,11 @@ def _unverified(stored: StoredRow, error: CallError) -> Unverified:
 
 @dataclass(frozen=True, slots=True)
 class Reverification:
-    """One re-verification: of which rows, from what, into which files."""
+    """One re-verification: of which rows, from what, into which file."""
 
     rows: Callable[[], Iterator[StoredRow]]
     origin: Origin
-    paths: ReverifyPaths
+    partial: Partial
     version: str
     limits: ReverifyLimits = ReverifyLimits()
 
@@ -282,35 +292,32 @@ class Reverification:
         """
         progress = ReverifyProgress(Accounting(self.origin.rows))
         tally = _Tally(progress.accounting, Changes())
-        with Partial(self.paths) as partial:
-            rows = self.rows()
-            tally.take_done(rows, partial)
-            progress.done_before = progress.accounting.scored + progress.accounting.failed
-            if on_start is not None:
-                on_start(progress)
+        partial = self.partial
+        rows = self.rows()
+        tally.take_done(rows, partial)
+        progress.done_before = progress.accounting.scored + progress.accounting.failed
+        if on_start is not None:
+            on_start(progress)
 
-            def write(row: StoredRow, done: Verified | Unverified) -> None:
-                partial.append(done.line)
-                tally.add(row, done)
+        def write(row: StoredRow, done: Verified | Unverified) -> None:
+            partial.append(done.line)
+            tally.add(row, done)
 
-            try:
-                await in_order(
-                    rows,
-                    verifier.verify,
-                    write,
-                    concurrency=self.limits.concurrency,
-                    window=self.limits.concurrency * WINDOW,
-                )
-            except ExceptionGroup as group:
-                raise first_cause(group) from None
-            progress.accounting.check()
-            result = tally.result()
-            partial.finish(
-                self.origin,
-                result,
-                failures=progress.accounting.failed > 0,
-                version=self.version,
-            )
+        await in_order(
+            rows,
+            verifier.verify,
+            write,
+            concurrency=self.limits.concurrency,
+            window=self.limits.concurrency * WINDOW,
+        )
+        progress.accounting.check()
+        result = tally.result()
+        partial.finish(
+            self.origin,
+            result,
+            failures=progress.accounting.failed > 0,
+            version=self.version,
+        )
         return result
 
 

@@ -132,13 +132,26 @@ class AnswerReader:
             )
             for name, value in self._fields
         }
-        if "transfer-encoding" in headers and headers["transfer-encoding"].lower() != "chunked":
-            raise Malformed(f"its transfer-encoding is {headers['transfer-encoding']!r}")
+        if "transfer-encoding" in headers:
+            self._check_transfer_encoding()
         if "content-length" in headers and int(headers["content-length"]) > MOST_BODY_BYTES:
             raise Malformed(f"its body is longer than {MOST_BODY_BYTES} bytes")
         if self._bodiless and self._status >= 200:
             # The parser goes on to wait for a body: this connection is done for.
             self._complete = True
+
+    def _check_transfer_encoding(self) -> None:
+        # In several lines or in one, it is one list.
+        coding = ", ".join(
+            value.decode("utf-8", "surrogateescape").strip(" \t").lower()
+            for name, value in self._fields
+            if name.lower() == b"transfer-encoding"
+        )
+        if coding == "identity":
+            # None at all: the peer's end is the body's.
+            del self._headers["transfer-encoding"]
+        elif coding != "chunked":
+            raise Malformed(f"its transfer-encoding is {coding!r}")
 
     def on_body(self, chunk: bytes) -> None:
         """The next part of the body."""

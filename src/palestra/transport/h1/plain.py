@@ -48,6 +48,7 @@ class PlainTransport:
         host = self._hosts.get(route.address) or self._new_host(route.address)
         if not host.try_enter():
             await _wait_for(host, deadline, request)
+            now = loop.time()
         try:
             connection = host.take(now)
             while True:
