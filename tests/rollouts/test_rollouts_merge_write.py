@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -139,20 +140,24 @@ def test_an_output_that_a_collection_writes_is_left_alone(folder: Path) -> None:
     assert contents(folder / "all") == before
 
 
-@pytest.fixture
+@contextmanager
 def small_files() -> Iterator[None]:
-    """A disk that takes no file of more than two kilobytes."""
+    """A disk that takes no file of more than two kilobytes.
+
+    For the shortest time: the test program's own output may be a file, too.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-@pytest.mark.usefixtures("small_files")
 def test_a_full_disk_leaves_nothing_behind(folder: Path) -> None:
-    with pytest.raises(MergeFailed, match="File too large") as caught:
+    with small_files(), pytest.raises(MergeFailed, match="File too large") as caught:
         merged(folder)
 
     assert caught.value.exit_code == 1
