@@ -5,6 +5,7 @@ A server is an object with typed async methods and an ASGI app over them; where 
 """
 
 from palestra.serving.agent import Agent, AgentConfig, ServerReference
+from palestra.serving.aside import Aside
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
@@ -32,6 +33,7 @@ __all__ = [
     "SESSION_ID_KEY",
     "Agent",
     "AgentConfig",
+    "Aside",
     "AttachedFleet",
     "Environment",
     "Fleet",
