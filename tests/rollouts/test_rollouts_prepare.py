@@ -404,6 +404,15 @@ def test_a_run_that_recorded_nothing_does_not_take_the_place_of_a_backup(folder:
     assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
 
 
+def test_a_parameter_that_looks_misspelt_is_named_with_what_it_may_mean(folder: Path) -> None:
+    params = {"input": "2 + 2 = ?", "temprature": 0.1, "top_k": 4, "min_p": 0.1}
+    write_rows(folder / "tasks.jsonl", [task(1), {"responses_create_params": params}])
+    [notice] = planned(folder).notices
+
+    assert "tasks.jsonl line 2: /responses_create_params/temprature" in notice
+    assert "did you mean 'temperature'?" in notice
+
+
 def test_a_second_overwriting_keeps_both_earlier_runs(folder: Path) -> None:
     for number in range(3):
         prepared(folder, overwrite=True)

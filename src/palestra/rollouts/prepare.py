@@ -142,6 +142,7 @@ def plan(
         places=made.places,
         new_inputs=made.path,
         found=found,
+        notices=made.notices,
     )
     if old is None:
         return fresh
@@ -156,7 +157,7 @@ def plan(
             )
         if changed:
             told = ("the run was made from something else, so it starts again:", *changed)
-            return replace(fresh, notices=("\n  ".join(told),))
+            return replace(fresh, notices=(*made.notices, "\n  ".join(told)))
         ended = _ended(paths, made, settings.max_attempts)
     except BaseException:
         made.path.unlink(missing_ok=True)
@@ -168,7 +169,7 @@ def plan(
         accounting=ended.accounting,
         done=ended.done,
         attempts=ended.attempts,
-        notices=(count,),
+        notices=(*made.notices, count),
         resumes=True,
     )
 
