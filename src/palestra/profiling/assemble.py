@@ -52,6 +52,8 @@ def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
         ),
         families=families,
         notices=scanned.notices + unmatched,
+        rollouts_path=scanned.rollouts.path,
+        rollout_offset=integers(scanned.rollouts.offset)[by_key],
     )
 
 

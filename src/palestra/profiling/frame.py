@@ -153,6 +153,9 @@ class RunFrame:
     """Per request, the value of the field that `load_run` was told to group by."""
     notices: Sequence[str]
     """What a reader should know about the files, one sentence each."""
+    rollouts_path: Path
+    rollout_offset: IntArray
+    """Per rollout, where its row begins in the file at `rollouts_path`, once unpacked."""
 
     @property
     def profiled(self) -> IntArray:
