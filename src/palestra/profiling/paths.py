@@ -19,6 +19,7 @@ class ProfilePaths:
     failures: Path
     reward_profiling: Path
     agent_metrics: Path
+    report: Path
 
     @classmethod
     def for_rollouts(cls, rollouts: Path | str) -> "ProfilePaths":
@@ -34,6 +35,7 @@ class ProfilePaths:
             failures=beside("_failures.jsonl"),
             reward_profiling=beside("_reward_profiling.jsonl"),
             agent_metrics=beside("_agent_metrics.json"),
+            report=beside("_report.html"),
         )
 
 
