@@ -42,19 +42,18 @@ def frame_of(folder: Path, rewards: list[list[float]], **fields: Any) -> RunFram
 def test_the_curve_is_the_mean_over_all_draws(tasks: list[list[bool]]) -> None:
     with TemporaryDirectory() as folder:
         frame = frame_of(Path(folder), [[float(x) for x in row] for row in tasks])
-    ks = [at.k for at in summarize(frame).total.scores.pass_at]
-    for point in pass_curve(frame.rollouts, ks):
+    for point in pass_curve(frame.rollouts, summarize(frame).total.scores):
         draws = [list(combinations(row, point.k)) for row in tasks if len(row) >= point.k]
         assert point.tasks == len(draws)
-        for share, how in ((point.best.mean, any), (point.all_solved, all)):
+        for share, how in ((point.best.mean, any), (point.worst, all)):
             expected = np.mean([np.mean([how(draw) for draw in of_task]) for of_task in draws])
             assert share == pytest.approx(expected)
 
 
 def test_the_curve_says_what_the_summary_says(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, [[0.3, 0.7, 1.0], [0.1], [0.5, 0.5, 0.5, 2.0]])
-    pass_at = summarize(frame).total.scores.pass_at
-    points = pass_curve(frame.rollouts, [at.k for at in pass_at])
+    scores = summarize(frame).total.scores
+    pass_at, points = scores.pass_at, pass_curve(frame.rollouts, scores)
 
     assert [point.best.mean for point in points] == pytest.approx([at.value for at in pass_at])
     assert [point.tasks for point in points] == [at.tasks for at in pass_at]

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,7 +12,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from profiled_runs import Run, failed, materialized, scored
+import zstandard
+from profiled_runs import Run, failed, lines, materialized, scored
 
 from palestra.cli.profiling_commands import profile_files
 from palestra.errors import InputDataError
@@ -140,13 +142,16 @@ def test_names_and_notices_of_a_run_are_escaped(tmp_path: Path) -> None:
     assert b"&lt;img src=x onerror=alert(1)&gt;" in page
 
 
-def test_compressed_files_give_the_same_tables_and_transcripts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_compressed_files_give_the_same_tables_and_transcripts(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
     plain = blocks(report(tmp_path))
     run = Run.write(tmp_path, ROLLOUTS, inputs=INPUTS)
     packed = []
     for path in (run.paths.materialized_inputs, run.paths.rollouts):
-        packed.append(path.with_name(path.name + ".gz"))
-        packed[-1].write_bytes(gzip.compress(path.read_bytes()))
+        packed.append(path.with_name(path.name + ".packed"))
+        packed[-1].write_bytes(pack(path.read_bytes()))
     write_report(load_run(*packed, allow_partial=True), tmp_path / "packed.html")
 
     assert blocks((tmp_path / "packed.html").read_bytes()) == plain
@@ -165,12 +170,24 @@ def test_rollouts_that_changed_meanwhile_leave_the_old_report(tmp_path: Path) ->
 
 
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
-    run = Run.write(tmp_path, [scored(0, 0, 1.0, note="caf?")])
+    response = {"output": [{"role": "assistant", "content": "caf?"}]}
+    run = Run.write(tmp_path, [scored(0, 0, 1.0) | {"response": response}])
     run.paths.rollouts.write_bytes(run.paths.rollouts.read_bytes().replace(b"caf?", b"caf\xe9"))
     write_report(run.load(), run.paths.report)
 
     found = blocks(run.paths.report.read_bytes())["rollouts-0"]["rollouts"][0]
-    assert ["note", "caf\ufffd"] in found["fields"]
+    assert found["said"] == [["assistant", "", "caf\ufffd"]]
+
+
+def test_shards_are_one_report(tmp_path: Path) -> None:
+    whole = blocks(report(tmp_path))
+    shards = [tmp_path / f"part{number}.jsonl" for number in range(2)]
+    for number, path in enumerate(shards):
+        path.write_text(lines(ROLLOUTS[number::2]))
+    inputs = tmp_path / "rollouts_materialized_inputs.jsonl"
+    write_report(load_run(inputs, shards, allow_partial=True), tmp_path / "shards.html")
+
+    assert blocks((tmp_path / "shards.html").read_bytes()) == whole
 
 
 @pytest.mark.parametrize("rewards", [[0.0], [-3.5, -3.5], [2.0, 1.0, 0.25], [1e9, -1e9]])

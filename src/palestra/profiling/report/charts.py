@@ -72,7 +72,7 @@ def curve_chart(points: Sequence[CurvePoint], *, label: str, binary: bool) -> Ma
     best = [point.best for point in points]
     scale = _curve_scale(best, binary=binary)
     ticks = [(tick, _tick(tick, binary=binary)) for tick in span_ticks(scale.low, scale.high)]
-    together_line = [point.all_solved for point in points]
+    together_line = [point.worst for point in points]
     parts = [_grid(scale, ticks)]
     if binary:
         parts.append(_line(xs, together_line, scale, "line second"))

@@ -18,7 +18,7 @@ from palestra.profiling.statistics import (
     group_of_rows,
     starts_of_sorted,
 )
-from palestra.profiling.summary import CONFIDENCE
+from palestra.profiling.summary import CONFIDENCE, Scores
 from palestra.profiling.task_rows import LENGTH_FIELD, solved_by_task
 
 REWARD_BINS = 20
@@ -57,12 +57,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """What k rollouts of a task are worth: the best of them, and all of them together."""
+    """What k rollouts of a task are worth: the best of them, and the worst."""
 
     k: int
     best: Spread
-    all_solved: float
-    """pass^k: the probability that all k are solved."""
+    worst: float
+    """pass^k: for 0/1 rewards the probability that all k are solved."""
     tasks: int
     """Tasks that have k rollouts; both means are over these."""
 
@@ -137,17 +137,15 @@ def pass_rate_bars(solved: IntArray, trials: IntArray) -> list[Bar]:
     return [_rate_bar(rates[bar == at], *names) for at, names in named]
 
 
-def pass_curve(rollouts: Rollouts, ks: Sequence[int]) -> list[CurvePoint]:
-    """For each k, over the tasks that have k rollouts; the interval is that of a mean of tasks."""
+def pass_curve(rollouts: Rollouts, scores: Scores) -> list[CurvePoint]:
+    """The scores' pass@k and pass^k, with the intervals of means over tasks."""
     sizes = np.unique(rollouts.per_task).tolist()
     rewards = {size: _ascending(rollouts, size) for size in sizes}
-    solved = solved_by_task(rollouts)
     points = []
-    for k in ks:
-        held = [matrix for size, matrix in rewards.items() if size >= k]
-        best = np.concatenate([expected_max_of_sorted(matrix, k) for matrix in held])
-        all_solved = _pass_hat(rollouts.per_task, solved, k)
-        points.append(CurvePoint(k, spread(best), float(all_solved.mean()), len(best)))
+    for at, hat in zip(scores.pass_at, scores.pass_hat, strict=True):
+        held = [matrix for size, matrix in rewards.items() if size >= at.k]
+        best = np.concatenate([expected_max_of_sorted(matrix, at.k) for matrix in held])
+        points.append(CurvePoint(at.k, spread(best), hat.value, at.tasks))
     return points
 
 
@@ -189,14 +187,6 @@ def _rate_bar(rates: FloatArray, label: str, tick: str) -> Bar:
     """Its bounds are those of the tasks in it, so that they pick out just these."""
     bounds = (float(rates.min()), float(rates.max())) if len(rates) else (math.nan, math.nan)
     return Bar(label, tick, len(rates), *bounds)
-
-
-def _pass_hat(trials: IntArray, solved: IntArray, k: int) -> FloatArray:
-    """Probability that k rollouts of a task are all solved: C(c, k) / C(n, k), where n >= k."""
-    enough = trials >= k
-    n, c = trials[enough], solved[enough]
-    factors = [np.maximum(c - drawn, 0) / (n - drawn) for drawn in range(k)]
-    return np.asarray(np.prod(factors, axis=0), dtype=np.float64)
 
 
 def _ascending(rollouts: Rollouts, size: int) -> FloatArray:

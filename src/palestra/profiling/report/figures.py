@@ -37,10 +37,9 @@ FEW_ROLLOUTS = 4
 def figures(frame: RunFrame, summary: RunSummary) -> list[Markup]:
     """The charts in reading order; one that the rows hold nothing for says so instead."""
     binary = is_binary(frame.rollouts.reward)
-    ks = [at.k for at in scores_of(summary).pass_at]
     return [
         _pass_rates(frame),
-        _curve(pass_curve(frame.rollouts, ks), binary=binary),
+        _curve(pass_curve(frame.rollouts, scores_of(summary)), binary=binary),
         _rewards(frame, binary=binary),
         _lengths(lengths(frame.rollouts), binary=binary),
     ]
@@ -125,7 +124,7 @@ def _curve(points: Sequence[CurvePoint], *, binary: bool) -> Markup:
         f"The best of {last.k} rollouts reaches {_value(last.best, binary=binary)}, one alone "
         f"{_value(first.best, binary=binary)}. ",
         "That gap is what training, or choosing among answers, can win. " if binary else None,
-        f"All {last.k} are right with probability {percent(last.all_solved)} (pass^k). "
+        f"All {last.k} are right with probability {percent(last.worst)} (pass^k). "
         if binary
         else "With rewards that are not just 0 and 1 this is the expected maximum of k. ",
         f"Whiskers: 95 %.{_fewer(points)}",
@@ -136,7 +135,7 @@ def _curve(points: Sequence[CurvePoint], *, binary: bool) -> Markup:
             str(point.k),
             _value(point.best, binary=binary),
             _interval(point.best, binary=binary),
-            *([percent(point.all_solved)] * binary),
+            *([percent(point.worst)] * binary),
             f"{point.tasks:,}",
         )
         for point in points

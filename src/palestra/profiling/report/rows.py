@@ -1,61 +1,111 @@
 """Reads chosen rows of a run's files again: the one way from the report back to text.
 
-A frame keeps where each row began, not what it said. Rows are read in the order of the file, so
+A frame keeps where each row began, not what it said. Rows are read in the order of their files, so
 that a compressed one is unpacked once, forwards, and nothing is held but the row at hand.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
 
 from palestra.errors import InputDataError
 from palestra.profiling.columns import TASK_INDEX
-from palestra.profiling.frame import RunFrame, TaskIndex
-from palestra.profiling.paths import COMPRESSED_SUFFIXES
-from palestra.profiling.scan import RawRow, decode_value, open_lines, split_row
+from palestra.profiling.compression import is_compressed, open_rows
+from palestra.profiling.frame import Places, RunFrame, TaskIndex
+from palestra.profiling.scan import decode_value, split_row
 from palestra.profiling.statistics import group_of_rows
 
-BUFFER_BYTES = 1 << 16
+PLAIN_BUFFER_BYTES = 1 << 16
 """Chosen rows lie far apart: a large buffer would mostly read what is then thrown away."""
+SKIPPED_BYTES = 1 << 20
 
 Row = dict[str, Any]
-Place = tuple[int, int, TaskIndex]
-"""Where a row begins, the number it is asked for by, and the task it must be of."""
+RawRow = dict[str, msgspec.Raw]
+LineAt = Callable[[int], bytes]
+"""The line that begins at a byte; asked for in ascending order."""
+
+
+class _Wanted(NamedTuple):
+    """A row: its place, the number it is asked for by, the task it must be of."""
+
+    file: int
+    offset: int
+    number: int
+    task: TaskIndex
 
 
 def materialized_rows(
     frame: RunFrame, positions: Iterable[int], fields: frozenset[str]
 ) -> Iterator[tuple[int, Row]]:
     """The first materialized row of each profiled task at `positions`; only `fields` of it."""
+    places = frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
     tasks = frame.rollouts.tasks
-    offsets = frame.requests.offset[frame.requests.starts[:-1]][frame.profiled]
-    places = [(int(offsets[at]), at, tasks[at]) for at in positions]
-    for at, row in _read(frame.inputs_path, places):
+    wanted = [_wanted(places, at, tasks[at]) for at in positions]
+    for at, row in _read(places.files, wanted):
         yield at, {name: _decoded(row[name]) for name in row.keys() & fields}
 
 
 def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int, Row]]:
     """The scored rows of `rollouts`, given by their numbers in the frame, whole."""
-    tasks, offsets = frame.rollouts.tasks, frame.rollout_offset
+    places, tasks = frame.rollout_places, frame.rollouts.tasks
     task_of = group_of_rows(frame.rollouts.starts)[np.array(rollouts, dtype=np.int64)].tolist()
     pairs = zip(rollouts, task_of, strict=True)
-    places = [(int(offsets[number]), number, tasks[task]) for number, task in pairs]
-    for number, row in _read(frame.rollouts_path, places):
+    wanted = [_wanted(places, number, tasks[task]) for number, task in pairs]
+    for number, row in _read(places.files, wanted):
         yield number, {name: _decoded(raw) for name, raw in row.items()}
 
 
-def _read(path: Path, places: Sequence[Place]) -> Iterator[tuple[int, RawRow]]:
-    with _open(path) as file:
-        for offset, number, task in sorted(places, key=lambda place: place[:2]):
-            file.seek(offset)
-            row = split_row(file.readline())
-            if row is None or TASK_INDEX not in row or decode_value(row[TASK_INDEX]) != task:
-                raise _changed(path, task, offset)
-            yield number, row
+def _wanted(places: Places, number: int, task: TaskIndex) -> _Wanted:
+    return _Wanted(int(places.file[number]), int(places.offset[number]), number, task)
+
+
+def _read(files: Sequence[Path], wanted: Sequence[_Wanted]) -> Iterator[tuple[int, RawRow]]:
+    in_order = sorted(wanted, key=lambda one: one[:3])
+    for file, rows in groupby(in_order, key=lambda one: one.file):
+        path = files[file]
+        with _lines(path) as line_at:
+            for one in rows:
+                row = split_row(line_at(one.offset))
+                if row is None or TASK_INDEX not in row:
+                    raise _changed(path, one)
+                if decode_value(row[TASK_INDEX]) != one.task:
+                    raise _changed(path, one)
+                yield one.number, row
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[LineAt]:
+    try:
+        if is_compressed(path):
+            with open_rows(path) as file:
+                yield _forwards(file)
+        else:
+            with path.open("rb", buffering=PLAIN_BUFFER_BYTES) as file:
+                yield lambda offset: (file.seek(offset), file.readline())[1]
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputDataError(f"cannot read {path} again: {error}") from error
+
+
+def _forwards(file: BinaryIO) -> LineAt:
+    """For a file that cannot be entered in the middle."""
+    at = 0
+
+    def line_at(offset: int) -> bytes:
+        nonlocal at
+        while at < offset and (skipped := len(file.read(min(offset - at, SKIPPED_BYTES)))):
+            at += skipped
+        line = file.readline()
+        at += len(line)
+        return line
+
+    return line_at
 
 
 def _decoded(raw: msgspec.Raw) -> Any:
@@ -66,17 +116,9 @@ def _decoded(raw: msgspec.Raw) -> Any:
         return json.loads(bytes(raw).decode(errors="replace"))
 
 
-def _open(path: Path) -> BinaryIO:
-    if path.suffix in COMPRESSED_SUFFIXES:
-        return open_lines(path)
-    try:
-        return path.open("rb", buffering=BUFFER_BYTES)
-    except OSError as error:
-        raise InputDataError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _changed(path: Path, task: TaskIndex, offset: int) -> InputDataError:
+def _changed(path: Path, one: _Wanted) -> InputDataError:
     return InputDataError(
-        f"{path} changed while it was being profiled: task {task} is no longer at byte {offset}",
+        f"{path} changed while it was being profiled: task {one.task} is no longer at byte "
+        f"{one.offset}",
         hint="run the profile again when nothing writes to the file",
     )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from palestra.profiling.frame import RunFrame
+from palestra.profiling.paths import ProfilePaths
 from palestra.profiling.report import overview
 from palestra.profiling.report.facts import is_binary
 from palestra.profiling.report.figures import figures
@@ -64,7 +65,7 @@ def write_report(
     summary = summary or summarize(frame)
     binary = is_binary(frame.rollouts.reward)
     contents = Contents(
-        name=visible_line(frame.rollouts_path.name, NAME_CHARACTERS),
+        name=visible_line(_name(frame), NAME_CHARACTERS),
         lead=_lead(frame, summary),
         key_figures=overview.key_figures(summary, binary=binary),
         solved_split=overview.solved_split(frame),
@@ -132,6 +133,11 @@ def _read_rollouts(frame: RunFrame, numbers: Sequence[int]) -> dict[int, dict[st
         }
         for number, row in rollout_rows(frame, numbers)
     }
+
+
+def _name(frame: RunFrame) -> str:
+    """The rollouts file, or what shards of one have in common."""
+    return ProfilePaths.for_files(frame.rollout_places.files).rollouts.name
 
 
 def _lead(frame: RunFrame, summary: RunSummary) -> str:
