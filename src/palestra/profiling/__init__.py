@@ -7,9 +7,10 @@ metrics that environments report over repeated attempts (`compute_pass_majority_
 
 from palestra.profiling.agent_rows import agent_metrics, write_agent_metrics
 from palestra.profiling.aggregate import aggregate_metrics, default_key_metrics
-from palestra.profiling.frame import Completeness, RunFrame
+from palestra.profiling.frame import Completeness, Places, RunFrame
 from palestra.profiling.load import load_run
 from palestra.profiling.majority import majority_at_k
+from palestra.profiling.manifests import MixedRuns
 from palestra.profiling.pass_metrics import (
     compute_pass_majority_metrics,
     compute_subset_metrics,
@@ -20,19 +21,24 @@ from palestra.profiling.paths import ProfilePaths
 from palestra.profiling.summary import (
     Estimate,
     GroupSummary,
-    PassAtK,
     RunSummary,
     Scores,
     summarize,
 )
 from palestra.profiling.task_rows import profile_tasks, write_reward_profiling
+from palestra.profiling.views import OverRequested, PassAtK, Range, RangeAtK
 
 __all__ = [
     "Completeness",
     "Estimate",
     "GroupSummary",
+    "MixedRuns",
+    "OverRequested",
     "PassAtK",
+    "Places",
     "ProfilePaths",
+    "Range",
+    "RangeAtK",
     "RunFrame",
     "RunSummary",
     "Scores",

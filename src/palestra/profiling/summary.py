@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from palestra.profiling.columns import BoolArray, FloatArray, IntArray
+from palestra.profiling.columns import BoolArray, IntArray
 from palestra.profiling.frame import (
     NO_OUTCOME,
     SCORED,
@@ -17,9 +17,16 @@ from palestra.profiling.frame import (
     RunFrame,
     counts_by_name,
 )
-from palestra.profiling.passk import expected_max_of_sorted
-from palestra.profiling.statistics import clustered_standard_error, describe
+from palestra.profiling.statistics import clustered_standard_error, describe, starts_of_sorted
 from palestra.profiling.task_rows import solved_by_task
+from palestra.profiling.views import (
+    OverRequested,
+    PassAtK,
+    over_requested,
+    pass_at_powers,
+    pass_hat_powers,
+    reward_range,
+)
 
 CONFIDENCE = 0.95
 UNLABELLED = "(none)"
@@ -36,15 +43,6 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class PassAtK:
-    """Expected best reward among k rollouts of a task, averaged over tasks that have k."""
-
-    k: int
-    value: float
-    tasks: int
-
-
-@dataclass(frozen=True, slots=True)
 class Scores:
     """What the scored rollouts of a group say."""
 
@@ -53,6 +51,8 @@ class Scores:
     mean_reward: Estimate
     pass_at: Sequence[PassAtK]
     """For k = 1, 2, 4, … up to the most rollouts a task has."""
+    pass_hat: Sequence[PassAtK]
+    """As `pass_at`, of the worst of k: for 0/1 rewards the chance that all k are solved."""
     never_solved: float
     sometimes_solved: float
     always_solved: float
@@ -74,6 +74,8 @@ class GroupSummary:
     """Requests that no file says anything about."""
     scores: Scores | None
     """None when nothing was scored."""
+    over_requested: OverRequested
+    """The other view: what the scores can be over all that was requested."""
 
     @property
     def coverage(self) -> float:
@@ -113,7 +115,7 @@ def _by_label(frame: RunFrame, labels: Labels[Any], names: Sequence[str]) -> Ite
 
 
 def _summary(name: str, frame: RunFrame, chosen: BoolArray) -> GroupSummary:
-    requests = frame.requests
+    requests, reward = frame.requests, frame.rollouts.reward
     outcome: IntArray = requests.outcome[chosen]
     counts = dict(counts_by_name(requests.outcome_names, outcome))
     scored = counts.pop(SCORED, 0)
@@ -126,6 +128,12 @@ def _summary(name: str, frame: RunFrame, chosen: BoolArray) -> GroupSummary:
         failures=counts,
         unaccounted=int(np.sum(outcome == NO_OUTCOME)),
         scores=_scores(frame.rollouts.select(rows)) if scored else None,
+        over_requested=over_requested(
+            reward[rows],
+            requests.scored[chosen],
+            starts_of_sorted(requests.keys.task[chosen]),
+            reward_range(reward),
+        ),
     )
 
 
@@ -136,7 +144,8 @@ def _scores(rollouts: Rollouts) -> Scores:
     return Scores(
         tasks=tasks,
         mean_reward=_mean_reward(rollouts),
-        pass_at=list(_pass_at(rollouts)),
+        pass_at=pass_at_powers(rollouts.reward, rollouts.starts),
+        pass_hat=pass_hat_powers(rollouts.reward, rollouts.starts),
         never_solved=never / tasks,
         sometimes_solved=(tasks - never - always) / tasks,
         always_solved=always / tasks,
@@ -153,23 +162,6 @@ def _mean_reward(rollouts: Rollouts) -> Estimate:
         return Estimate(mean, None, None, None)
     half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
     return Estimate(mean, error, mean - half, mean + half)
-
-
-def _pass_at(rollouts: Rollouts) -> Iterator[PassAtK]:
-    sizes = rollouts.per_task
-    matrices = [_sorted_rewards(rollouts, size) for size in np.unique(sizes).tolist()]
-    k = 1
-    while k <= int(sizes.max()):
-        held = [expected_max_of_sorted(rows, k) for rows in matrices if rows.shape[1] >= k]
-        values = np.concatenate(held)
-        yield PassAtK(k, float(values.mean()), len(values))
-        k *= 2
-
-
-def _sorted_rewards(rollouts: Rollouts, size: int) -> FloatArray:
-    """One ascending row of rewards for each task that has `size` rollouts."""
-    first = rollouts.starts[:-1][rollouts.per_task == size]
-    return np.sort(rollouts.reward[first[:, np.newaxis] + np.arange(size)], axis=1)
 
 
 def _mean(rollouts: Rollouts, field: str) -> float | None:
