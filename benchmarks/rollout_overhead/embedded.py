@@ -60,24 +60,23 @@ def _collecting(client: ServerClient, folder: Path) -> RunChunk:
 @asynccontextmanager
 async def contender(upstream: str) -> AsyncIterator[Contender]:
     """Ways: `run`, `collect`, `collect nothing`."""
-    with rare_collections():
-        async with Fleet(config(upstream), default_placement=EMBEDDED) as fleet:
-            client = fleet.client
+    async with rare_collections(), Fleet(config(upstream), default_placement=EMBEDDED) as fleet:
+        client = fleet.client
 
-            async def rollout(task: int) -> float:
-                result = await client.peer(AGENT).call("/run", row(task), VerifyResponse)
-                return result.reward
+        async def rollout(task: int) -> float:
+            result = await client.peer(AGENT).call("/run", row(task), VerifyResponse)
+            return result.reward
 
-            with tempfile.TemporaryDirectory() as folder:
-                collect = _collecting(client, Path(folder))
+        with tempfile.TemporaryDirectory() as folder:
+            collect = _collecting(client, Path(folder))
 
-                async def collect_nothing(_count: int) -> float:
-                    return await collect(0)
+            async def collect_nothing(_count: int) -> float:
+                return await collect(0)
 
-                yield Contender(
-                    {
-                        "run": chunk_of(rollout),
-                        "collect": collect,
-                        "collect nothing": collect_nothing,
-                    }
-                )
+            yield Contender(
+                {
+                    "run": chunk_of(rollout),
+                    "collect": collect,
+                    "collect nothing": collect_nothing,
+                }
+            )

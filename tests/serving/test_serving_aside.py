@@ -1,8 +1,9 @@
 """Authors' plain functions, run where none of them can hold the others up."""
 
 import asyncio
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 import pytest
@@ -59,3 +60,16 @@ def test_what_a_function_raises_is_raised_here() -> None:
 
     with pytest.raises(LookupError, match="no key"):
         asyncio.run(Aside().run(fails))
+
+
+def stops() -> None:
+    next(iter(()))
+
+
+@pytest.mark.parametrize(
+    ("function", "says"), [(lambda: sys.exit(3), "raised SystemExit: 3"), (stops, "StopIteration")]
+)
+def test_what_is_no_ordinary_exception_becomes_one(function: Callable[[], None], says: str) -> None:
+    with pytest.raises(RuntimeError, match=says) as caught:
+        asyncio.run(Aside().run(function))
+    assert isinstance(caught.value.__cause__, SystemExit | StopIteration)

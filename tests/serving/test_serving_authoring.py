@@ -1,6 +1,7 @@
 """The smallest environment: a function with its data."""
 
 import asyncio
+import functools
 import threading
 from typing import Any
 
@@ -57,6 +58,20 @@ def test_an_async_function_is_awaited() -> None:
         return float(answer == expected_answer)
 
     env = environment(data=DATA, prompt="{question}")(slow)
+
+    assert orjson.loads(verified(env, "4", expected_answer="4").body)["reward"] == 1.0
+
+
+def test_an_async_function_behind_a_plain_one_is_awaited() -> None:
+    async def slow(answer: str, expected_answer: str) -> float:
+        await asyncio.sleep(0)
+        return float(answer == expected_answer)
+
+    @functools.wraps(slow)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        return slow(*args, **kwargs)
+
+    env = environment(data=DATA, prompt="{question}")(decorated)
 
     assert orjson.loads(verified(env, "4", expected_answer="4").body)["reward"] == 1.0
 

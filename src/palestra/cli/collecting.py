@@ -26,7 +26,7 @@ from palestra.rollouts import (
     discard,
     plan,
 )
-from palestra.schema import FAILURE_CLASS, read_jsonl
+from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, read_jsonl
 from palestra.serving import raise_descriptor_limit
 
 
@@ -192,6 +192,8 @@ class _Failures:
         first: dict[str, str] = {}
         may_succeed: set[bool] = set()
         for line in read_jsonl(path) if path.exists() else ():
+            if not line.row.get(FAILURE_TERMINAL):
+                continue  # another attempt followed, and has the last word
             first.setdefault(str(line.row[FAILURE_CLASS]), str(line.row["message"]))
             may_succeed.add(bool(line.row.get("retriable")))
         return cls(first, True in may_succeed, False in may_succeed)

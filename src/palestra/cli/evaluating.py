@@ -60,6 +60,7 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     target = find_target(args)
     config = _config(target, args, overrides)
     warn_all(config.warnings)
+    _refuse_settings_of_its_own(config)
     output = args.output or _new_run(target.name)
     collecting = _collect_args(args, target, config, output)
     settings = collecting.settings(config)
@@ -171,8 +172,7 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
 
 def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
     paths, extra = model_config(args.model, overrides)
-    given = {**args.collecting, **({} if args.limit is None else {"limit": args.limit})}
-    merged = {**target.extra, **extra, **given, "config_paths": [*target.configs, *paths]}
+    merged = {**target.extra, **extra, **args.collecting, "config_paths": [*target.configs, *paths]}
     return load(overrides, ng=False, extra=merged)
 
 
@@ -270,18 +270,33 @@ def _collect_args(
 ) -> CollectArgs:
     """As `palestra collect` would be given them: what overrides say of them holds here too."""
     agents = [i for i in config.instances.values() if i.type == "responses_api_agents"]
-    params: dict[str, Any] = dict(config.tree.get("responses_create_params") or {})
-    if args.max_output_tokens is not None:
-        params["max_output_tokens"] = args.max_output_tokens
-    if args.temperature is not None:
-        params["temperature"] = args.temperature
     own = {
+        "limit": args.limit,
         "input_jsonl_fpath": str(_input(target, agents, output)),
         "output_jsonl_fpath": str(output),
         "agent_name": agents[0].name if agents else None,
-        "responses_create_params": params,
     }
-    return args_from(CollectArgs, {**config.tree, **own})
+    collecting = args_from(CollectArgs, {**config.tree, **own})
+    for name in ("max_output_tokens", "temperature"):
+        if (value := getattr(args, name)) is not None:
+            collecting.responses_create_params[name] = value
+    return collecting
+
+
+OWN_SETTINGS = {
+    "limit": "--limit",
+    "output_jsonl_fpath": "--output",
+    "input_jsonl_fpath": "palestra collect, which takes rows of yours",
+    "split": "palestra collect, which takes the datasets of a configuration",
+    "agent_name": "palestra collect, where the agent is yours to choose",
+}
+"""Settings of a collection that an evaluation decides itself, and what to use for them."""
+
+
+def _refuse_settings_of_its_own(config: ResolvedConfig) -> None:
+    for name, use in OWN_SETTINGS.items():
+        if config.tree.get(name) is not None:
+            raise ConfigError(f"palestra eval takes no {name} setting", hint=f"use {use}")
 
 
 def _input(target: Target, agents: list[Any], output: Path) -> Path:

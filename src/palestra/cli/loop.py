@@ -68,8 +68,7 @@ def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = N
     loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="aside"))
     try:
         asyncio.set_event_loop(loop)
-        with rare_collections():
-            return loop.run_until_complete(_stoppable(main, last_words))
+        return loop.run_until_complete(_stoppable(main, last_words))
     finally:
         _tidy(loop)
         asyncio.set_event_loop(None)
@@ -82,7 +81,8 @@ async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None)
     stop = _Stop(asyncio.get_running_loop(), task, last_words)
     with _handling((signal.SIGINT, signal.SIGTERM), stop):
         try:
-            return await task
+            async with rare_collections():
+                return await task
         except asyncio.CancelledError:
             if stop.received is not None:
                 stop.orderly = True

@@ -8,8 +8,9 @@ processes the attempts alone tell.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar, final
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, TypeVar, final
 
 from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.progress import InFlight
@@ -56,23 +57,27 @@ class Admission:
 
         A row is read when it can run. What is running when the limit falls runs on.
         """
-
-        async def one(row: Row) -> None:
-            try:
-                await work(row)
-            finally:
-                if asyncio.current_task() not in self._left:
-                    self._ended()
-
         while not tasks.broken:
             while self._running < self.limit.limit:
                 row = next(rows, None)
                 if row is None:
                     return
                 self._running += 1
-                tasks.start(one(row))
+                tasks.start(self._one(partial(work, row)))
             await self._wait()
             self._look()
+
+    def counted(self, work: Callable[[], Awaitable[object]]) -> Coroutine[Any, Any, None]:
+        """`work`, which does not wait for room, as one of those that take it."""
+        self._running += 1
+        return self._one(work)
+
+    async def _one(self, work: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await work()
+        finally:
+            if asyncio.current_task() not in self._left:
+                self._ended()
 
     def leave(self, task: asyncio.Task[None]) -> None:
         """Count `task` as ended: it holds a rollout's place for ever otherwise."""

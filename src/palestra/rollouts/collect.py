@@ -41,9 +41,6 @@ logger = logging.getLogger("palestra.rollouts")
 
 SYNC_EVERY_S = 2.0
 
-PAUSING = "waiting"
-"""The phase of a rollout between two attempts."""
-
 LONGEST_GRACE_S = 0.5
 SHARE_OF_GRACE = 0.25
 """After its deadline an attempt gets a moment more, a share of it: the servers that gave up at the
@@ -165,16 +162,21 @@ class Collector:
     ) -> None:
         """Record an attempt as failed while it goes on, and run what comes after it elsewhere."""
 
+        async def again() -> bool:
+            return over or await self._rollout(flight.row, key, first=flight.attempt + 1, of=flight)
+
         async def instead() -> None:
-            if not over:
-                await self._rollout(flight.row, key, first=flight.attempt + 1)
-            if self._admission is None:
+            if await again():  # else this one has been left behind, too
                 await worker()
 
-        flight.left_behind = True
-        del self.progress.in_flight[key]
+        flight.left_behind, flight.attempting = True, False
         over = self._settle(self._went_on(key, flight), flight)
-        running.start(instead())
+        if over:
+            del self.progress.in_flight[key]
+        if self._admission is None:
+            running.start(instead())
+        else:
+            running.start(self._admission.counted(again))
         if flight.task is not None:
             running.leave(flight.task)
             if self._admission is not None:
@@ -187,7 +189,7 @@ class Collector:
         return [
             (key, flight)
             for key, flight in old
-            if flight.attempt_started < latest and flight.phase != PAUSING
+            if flight.attempting and flight.attempt_started < latest
         ]
 
     def _went_on(self, key: RolloutKey, flight: InFlight) -> Failed:
@@ -212,28 +214,36 @@ class Collector:
                 pass
             await self._journal.sync_aside()
 
-    async def _rollout(self, row: Mapping[str, Any], key: RolloutKey, *, first: int) -> bool:
-        """All attempts of one rollout, from its `first` on; False when it was left behind."""
+    async def _rollout(
+        self, row: Mapping[str, Any], key: RolloutKey, *, first: int, of: InFlight | None = None
+    ) -> bool:
+        """All attempts of one rollout, from its `first` on; False when it was left behind.
+
+        `of`: the earlier attempts, when these were left behind.
+        """
         now = time.monotonic()
         flight = InFlight(
             since=now,
-            started=now,
-            attempt_started=now,
+            started=of.started if of is not None else now,
             agent=str(row[AGENT_REF]["name"]),
             row=row,
             task=asyncio.current_task(),
         )
+        # In the place of those: the oldest rollouts stay first.
         self.progress.in_flight[key] = flight
-        for observer in self._observers:
-            observer.rollout_started(key, flight)
+        if of is None:
+            for observer in self._observers:
+                observer.rollout_started(key, flight)
         try:
             for attempt in range(first, self._limits.max_attempts + 1):
+                flight.attempting = True
                 result = await self._attempt(row, key, attempt, flight)
                 if flight.left_behind:
                     return False
+                flight.attempting = False
                 if self._settle(result, flight):
                     return True
-                flight.now(PAUSING, "the next attempt")
+                flight.now("waiting", "the next attempt")
                 await asyncio.sleep(self._limits.attempt_pause_s * attempt)
         finally:
             if not flight.left_behind:

@@ -71,11 +71,15 @@ class Expansion:
     def notices(self) -> tuple[str, ...]:
         """What may be a mistake and is passed on all the same."""
         return tuple(
-            f"warning: {place}: /{CREATE_PARAMS}/{name} is no parameter that we know, so the "
+            f"warning: {self._said_by(name, place)}: /{CREATE_PARAMS}/{name} is no parameter that we know, so the "
             f"endpoint gets it as it is; did you mean {near!r}?"
             for name, place in self._unknown_params.items()
             if (near := nearest(name, _KNOWN_PARAMS, cutoff=_MISSPELT_FROM))
         )
+
+    def _said_by(self, name: str, place: Place) -> str:
+        given = name in self._settings.responses_create_params
+        return "the command's settings" if given else str(place)
 
     @property
     def tasks(self) -> int:

@@ -210,7 +210,11 @@ def _replace_earlier(planned: PreparedRun) -> tuple[str, ...]:
     """Move an earlier run aside and put the manifest of the new one in its place."""
     paths = planned.paths
     # A disk that will not even take this must not cost the earlier run its names.
-    planned.manifest.write(paths.new_manifest)
+    try:
+        planned.manifest.write(paths.new_manifest)
+    except BaseException:
+        paths.new_manifest.unlink(missing_ok=True)
+        raise
     notices = _move_aside(paths)
     paths.new_manifest.replace(paths.manifest)
     return notices
@@ -231,8 +235,7 @@ def discard(prepared: PreparedRun) -> bool:
     journal may say so: its files may be somebody else's by now.
     """
     if prepared.new_inputs is not None:
-        for path in (prepared.new_inputs, prepared.paths.new_manifest):
-            path.unlink(missing_ok=True)
+        prepared.new_inputs.unlink(missing_ok=True)
         remove_empty(prepared.made_folders)
         return True
     if _recorded(prepared.paths):
@@ -257,7 +260,9 @@ def _found(paths: RunPaths) -> dict[Path, tuple[int, int]]:
 
 def _forget_others(paths: RunPaths) -> None:
     """Remove what commands that were killed while they planned have left here."""
-    paths.new_manifest.unlink(missing_ok=True)
+    for name in (paths.new_manifest.name, paths.new_manifest.name + ".tmp"):
+        with contextlib.suppress(OSError):
+            paths.output.with_name(name).unlink()
     # Not by a pattern: an output's name may look like one.
     prefix = paths.new_inputs("").name
     for path in paths.output.parent.iterdir():

@@ -26,6 +26,8 @@ class InFlight(Activity):
     row: Mapping[str, Any] = field(default_factory=dict, repr=False)
     task: asyncio.Task[None] | None = field(default=None, repr=False)
     """What runs it."""
+    attempting: bool = False
+    """Whether an attempt runs, and no pause between two."""
     left_behind: bool = False
     """Its attempt was given up while it went on: whatever it still brings counts no more."""
 

@@ -1,6 +1,7 @@
 """`Aside`: an author's plain functions, run where one that never returns holds nobody else up."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -24,5 +25,26 @@ class Aside:
         self._places = CapacityLimiter(at_once)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """What `function` returns or raises, called on a thread with the caller's context."""
-        return await to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._places)
+        """What `function` returns or raises, called on a thread with the caller's context.
+
+        What is no ordinary exception (`sys.exit()`, StopIteration, …) would mean something else
+        out here, to the loop or to the command: it is raised as a RuntimeError from the original.
+        """
+        return await to_thread.run_sync(
+            partial(_contained, function), abandon_on_cancel=True, limiter=self._places
+        )
+
+
+def _contained(function: Callable[[], T]) -> T:
+    try:
+        return function()
+    except StopIteration as error:
+        raise RuntimeError(_told(error)) from error
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(_told(error)) from error
+
+
+def _told(error: BaseException) -> str:
+    return f"raised {type(error).__name__}" + (f": {error}" if str(error) else "")

@@ -89,8 +89,8 @@ def environment(
     `data`: one mapping per task. `prompt`: the user message, with `{field}` placeholders.
     The function gets `answer`, the text of the model's last message, and any fields of the row
     it names; `response` gives it the whole trajectory. It returns the reward. A plain function
-    is called on one of a few threads, so it should keep no state between calls; an `async` one
-    is awaited, and must not block.
+    is called on one of a few threads, so it should keep no state between calls and cannot use
+    signals (SIGALRM timeouts); an `async` one is awaited, and must not block.
     """
 
     def decorate(function: Callable[..., Any]) -> Environment:
@@ -116,6 +116,8 @@ class FunctionServer(ResourcesServer):
             reward: Any = await call()
         else:
             reward = await self._aside.run(call)
+            if inspect.isawaitable(reward):  # of a decorated function, or a callable object
+                reward = await reward
         # NumPy's numbers are rewards too; anything else is reported as what it is.
         given = float(reward) if isinstance(reward, Real) else reward
         return self.reply(body, given, extracted_answer=offered[ANSWER])

@@ -42,7 +42,11 @@ async def serve(order: WorkOrder) -> None:
     server.secure(secret=order.secret, token=order.token, worker=order.worker)
     await server.start()
     try:
-        async with _watched(order), serving(server.asgi_app(), socket.socket(fileno=order.fd)):
+        async with (
+            rare_collections(),
+            _watched(order),
+            serving(server.asgi_app(), socket.socket(fileno=order.fd)),
+        ):
             await stop.wait()
     finally:
         await server.stop()
@@ -88,8 +92,7 @@ def main() -> int:
     try:
         import uvloop
 
-        with rare_collections():
-            uvloop.run(serve(order))
+        uvloop.run(serve(order))
     except PalestraError as error:
         sys.stderr.write(refusal_line(error) + "\n")
         return error.exit_code
