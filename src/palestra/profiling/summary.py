@@ -22,6 +22,7 @@ from palestra.profiling.task_rows import solved_by_task
 from palestra.profiling.views import (
     OverRequested,
     PassAtK,
+    RangeAtK,
     over_requested,
     pass_at_powers,
     pass_hat_powers,
@@ -81,6 +82,39 @@ class GroupSummary:
     def coverage(self) -> float:
         return self.scored / self.requested
 
+    def as_json(self) -> dict[str, Any]:
+        """Both views of every metric, rewards as they are and not in percent.
+
+        Per metric `scored` is the value over scored rollouts, and `requested` the lowest and the
+        highest that it can be over all requested ones.
+        """
+        scores, over = self.scores, self.over_requested
+        mean = scores.mean_reward if scores else Estimate(0, None, None, None)
+        return {
+            "tasks": self.tasks,
+            "requested": self.requested,
+            "scored": self.scored,
+            "failures": dict(self.failures),
+            "unaccounted": self.unaccounted,
+            "mean_reward": {
+                "scored": mean.value if scores else None,
+                "standard_error": mean.standard_error,
+                "interval": None if mean.low is None else [mean.low, mean.high],
+                "requested": over.mean_reward.as_json(),
+            },
+            "pass@k": _views_at_k(scores.pass_at if scores else (), over.pass_at),
+            "pass^k": _views_at_k(scores.pass_hat if scores else (), over.pass_hat),
+            **{
+                share: {
+                    "scored": getattr(scores, share, None),
+                    "requested": getattr(over, share).as_json(),
+                }
+                for share in ("never_solved", "sometimes_solved", "always_solved")
+            },
+            "mean_input_tokens": scores.mean_input_tokens if scores else None,
+            "mean_output_tokens": scores.mean_output_tokens if scores else None,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -92,12 +126,27 @@ class RunSummary:
     notices: Sequence[str]
 
 
+def _views_at_k(scored: Sequence[PassAtK], over: Sequence[RangeAtK]) -> list[dict[str, Any]]:
+    """By k; a k that no task has scored rollouts for has `scored` null."""
+    values = {at.k: at for at in scored}
+    return [
+        {
+            "k": at.k,
+            "scored": values[at.k].value if at.k in values else None,
+            "requested": at.value.as_json(),
+            "tasks_scored": values[at.k].tasks if at.k in values else 0,
+            "tasks_requested": at.tasks,
+        }
+        for at in over
+    ]
+
+
 def summarize(frame: RunFrame) -> RunSummary:
     """The summary of a run, in all, by agent, and by the field it was loaded to group by."""
     everything = np.ones(len(frame.requests), dtype=np.bool_)
     families = frame.families
     return RunSummary(
-        total=_summary("all", frame, everything),
+        total=summarize_group(frame, everything, "all"),
         by_agent=list(_by_label(frame, frame.agents, [ref.name for ref in frame.agents.names])),
         by_family=[] if families is None else list(_by_label(frame, families, families.names)),
         completeness=frame.completeness,
@@ -109,12 +158,13 @@ def _by_label(frame: RunFrame, labels: Labels[Any], names: Sequence[str]) -> Ite
     """By name; requests without a label come last."""
     present = set(np.unique(labels.codes).tolist())
     for code in sorted(present - {-1}, key=lambda code: (names[code], labels.names[code])):
-        yield _summary(names[code], frame, labels.codes == code)
+        yield summarize_group(frame, labels.codes == code, names[code])
     if -1 in present:
-        yield _summary(UNLABELLED, frame, labels.codes == -1)
+        yield summarize_group(frame, labels.codes == -1, UNLABELLED)
 
 
-def _summary(name: str, frame: RunFrame, chosen: BoolArray) -> GroupSummary:
+def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> GroupSummary:
+    """The summary of some of the requests, at least one."""
     requests, reward = frame.requests, frame.rollouts.reward
     outcome: IntArray = requests.outcome[chosen]
     counts = dict(counts_by_name(requests.outcome_names, outcome))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from palestra.profiling.statistics import (
     Interval,
     correlation_by_group,
     describe,
+    group_of_rows,
     histogram_by_group,
     histogram_edges,
     learnability_interval,
@@ -40,7 +41,7 @@ LENGTH_FIELD = "output_tokens"
 def write_reward_profiling(frame: RunFrame, path: Path | str) -> None:
     """Write `profile_tasks`, one row per line."""
     with sample_reader(_first_places(frame)) as samples:
-        write_jsonl(Path(path), _task_rows(frame, samples.fragment))
+        write_jsonl(Path(path), _task_rows(frame, samples.fragments))
 
 
 def profile_tasks(frame: RunFrame) -> Iterator[dict[str, Any]]:
@@ -100,18 +101,20 @@ def statistics_rows(columns: Columns, starts: IntArray) -> Iterator[dict[str, fl
 def rollout_infos(rollouts: Rollouts) -> Iterator[list[dict[str, Any]]]:
     """Per task, its rollouts by index with every number they have."""
     columns = rollouts.columns
-    fields = list(columns.values)
-    rows = zip(*(_plain(columns, field) for field in fields), strict=True)
+    names = ("rollout_id", TASK_INDEX, ROLLOUT_INDEX, *columns.values)
+    tasks = [rollouts.tasks[group] for group in group_of_rows(rollouts.starts).tolist()]
+    indices: list[int] = rollouts.rollout_index.tolist()
+    ids = [f"{task}:{index}" for task, index in zip(tasks, indices, strict=True)]
+    numbers = (_plain(columns, field) for field in columns.values)
+    rows = zip(ids, tasks, indices, *numbers, strict=True)
     sparse = any(np.isnan(column).any() for column in columns.values.values())
-    indices = rollouts.rollout_index.tolist()
-    for task, (start, end) in zip(rollouts.tasks, pairwise(rollouts.starts.tolist()), strict=True):
-        infos = []
-        for index, row in zip(indices[start:end], rows, strict=False):
-            numbers = zip(fields, row, strict=True)
-            info = {"rollout_id": f"{task}:{index}", TASK_INDEX: task, ROLLOUT_INDEX: index}
-            info.update((pair for pair in numbers if pair[1] is not None) if sparse else numbers)
-            infos.append(info)
-        yield infos
+    for count in rollouts.per_task.tolist():
+        infos = [dict(zip(names, row, strict=True)) for row in islice(rows, count)]
+        yield [_without_nulls(info) for info in infos] if sparse else infos
+
+
+def _without_nulls(info: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in info.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,9 @@ class Range:
         """Whether nothing is missing that matters to it."""
         return self.low == self.high
 
+    def as_json(self) -> list[float]:
+        return [self.low, self.high]
+
 
 @dataclass(frozen=True, slots=True)
 class PassAtK:
