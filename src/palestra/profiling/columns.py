@@ -1,6 +1,7 @@
 """Gathers the numbers of rows into numpy columns, one per field, as the rows stream by."""
 
 import math
+import re
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX})
 LARGEST_EXACT = 2.0**53
 """Up to here a double holds every integer, so a column can be given back as integers."""
 
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _values, _usage = methodcaller("values"), attrgetter("usage")
 _NUMERIC = frozenset({float, int, bool})
 _NOT_FROM_USAGE = INDICES | {REWARD}
@@ -153,6 +155,11 @@ class ColumnBuilder:
         if absent:
             column.extend([math.nan] * absent)
         return column
+
+
+def can_name_a_field(name: str) -> bool:
+    """Whether a struct of msgspec can have a field of that name: one that JSON writes as it is."""
+    return not _ESCAPED.search(name)
 
 
 def fields_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:

@@ -17,15 +17,14 @@ from palestra.profiling.frame import (
     RunFrame,
     counts_by_name,
 )
-from palestra.profiling.statistics import clustered_standard_error, describe, starts_of_sorted
+from palestra.profiling.statistics import clustered_standard_error, mean_by_group, starts_of_sorted
 from palestra.profiling.task_rows import solved_by_task
 from palestra.profiling.views import (
     OverRequested,
     PassAtK,
     RangeAtK,
     over_requested,
-    pass_at_powers,
-    pass_hat_powers,
+    pass_powers,
     reward_range,
 )
 
@@ -190,12 +189,13 @@ def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> Group
 def _scores(rollouts: Rollouts) -> Scores:
     tasks = len(rollouts.tasks)
     solved, trials = solved_by_task(rollouts), rollouts.per_task
+    pass_at, pass_hat = pass_powers(rollouts.reward, rollouts.starts)
     never, always = int(np.sum(solved == 0)), int(np.sum(solved == trials))
     return Scores(
         tasks=tasks,
         mean_reward=_mean_reward(rollouts),
-        pass_at=pass_at_powers(rollouts.reward, rollouts.starts),
-        pass_hat=pass_hat_powers(rollouts.reward, rollouts.starts),
+        pass_at=pass_at,
+        pass_hat=pass_hat,
         never_solved=never / tasks,
         sometimes_solved=(tasks - never - always) / tasks,
         always_solved=always / tasks,
@@ -218,5 +218,5 @@ def _mean(rollouts: Rollouts, field: str) -> float | None:
     column = rollouts.columns.values.get(field)
     if column is None or np.isnan(column).all():
         return None
-    everything = np.array([0, len(column)])
-    return float(describe(column, everything).mean[0])
+    present = column[~np.isnan(column)]
+    return float(mean_by_group(present, np.array([0, len(present)]))[0])
