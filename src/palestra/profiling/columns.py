@@ -60,14 +60,6 @@ def as_number(value: object) -> Number | None:
     return None
 
 
-def shallow(row: Mapping[str, Any]) -> Row:
-    """A row already decoded, as a scan gives it."""
-    return {
-        name: Nested(usage=value.get("usage")) if isinstance(value, Mapping) else value
-        for name, value in row.items()
-    }
-
-
 def is_finite_number(value: object) -> bool:
     """Whether it is a number that arithmetic can be done with; booleans are."""
     number = as_number(value)
@@ -179,12 +171,18 @@ def _usages(responses: Sequence[object]) -> dict[str, Sequence[Any]]:
     """The fields of `response.usage`, as `fields_of`."""
     try:
         held: list[Any] = list(map(_usage, responses))
-    except AttributeError:  # a row without a response
-        held = [getattr(response, "usage", None) for response in responses]
+    except AttributeError:  # a row without a response, or one that is wholly decoded
+        held = list(map(_usage_of, responses))
     if set(map(type, held)) != {dict}:
         held = [usage if isinstance(usage, dict) else {} for usage in held]
     fields = fields_of(held)
     return {name: values for name, values in fields.items() if name not in _NOT_FROM_USAGE}
+
+
+def _usage_of(response: object) -> object:
+    if isinstance(response, Mapping):
+        return response.get("usage")
+    return getattr(response, "usage", None)
 
 
 def finite(values: Sequence[Any]) -> "array[float] | None":
