@@ -7,6 +7,7 @@ metrics that environments report over repeated attempts (`compute_pass_majority_
 
 from palestra.profiling.agent_rows import agent_metrics, write_agent_metrics
 from palestra.profiling.aggregate import aggregate_metrics, default_key_metrics
+from palestra.profiling.compression import is_compressed
 from palestra.profiling.frame import Completeness, Places, RunFrame
 from palestra.profiling.load import load_run
 from palestra.profiling.majority import majority_at_k
@@ -18,6 +19,7 @@ from palestra.profiling.pass_metrics import (
 )
 from palestra.profiling.passk import expected_max_at_k, pass_at_k, pass_hat_k
 from palestra.profiling.paths import ProfilePaths
+from palestra.profiling.sources import Files
 from palestra.profiling.summary import (
     Estimate,
     GroupSummary,
@@ -31,6 +33,7 @@ from palestra.profiling.views import OverRequested, PassAtK, Range, RangeAtK
 __all__ = [
     "Completeness",
     "Estimate",
+    "Files",
     "GroupSummary",
     "MixedRuns",
     "OverRequested",
@@ -49,6 +52,7 @@ __all__ = [
     "default_key_metrics",
     "expected_max_at_k",
     "highest_k_metrics",
+    "is_compressed",
     "load_run",
     "majority_at_k",
     "pass_at_k",

@@ -29,16 +29,37 @@ class SampleReader:
         self._files = files
         self._at = list(zip(places.file.tolist(), offset.tolist(), strict=True))
 
-    def text(self, row: int) -> bytes:
-        """The line of one of the rows that the reader was opened for, by its position there."""
+    def read(self, row: int, task: TaskIndex) -> dict[str, Any]:
+        """A row that the reader was opened for, by its position there, without its indices.
+
+        Raises InputDataError when it is not one of `task`'s: then the file has changed.
+        """
+        try:
+            fields = self._fields(self._text(row), row, task)
+            return {name: decode_value(raw) for name, raw in fields.items()}
+        except UnicodeDecodeError as error:
+            raise self._no_text(row, task, error) from error
+
+    def fragments(self, row: int, task: TaskIndex) -> dict[str, Any]:
+        """As `read`, for `writing.encode`: the very bytes of the row where they can be kept."""
+        text = self._text(row)
+        if b"NaN" in text or b"Infinity" in text:
+            return self.read(row, task)  # Python's own json may have written what is no JSON
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            raise self._no_text(row, task, error) from error
+        fields = self._fields(text, row, task)
+        return {name: orjson.Fragment(bytes(raw)) for name, raw in fields.items()}
+
+    def _text(self, row: int) -> bytes:
         file, offset = self._at[row]
         lines = self._files[file]
         lines.seek(offset)
         return lines.readline()
 
-    def raw(self, row: int, task: TaskIndex) -> dict[str, msgspec.Raw]:
-        """The fields of the row without its indices, undecoded; it must be one of `task`'s."""
-        fields = split_row(self.text(row))
+    def _fields(self, text: bytes, row: int, task: TaskIndex) -> dict[str, msgspec.Raw]:
+        fields = split_row(text)
         if fields is None or TASK_INDEX not in fields or decode_value(fields[TASK_INDEX]) != task:
             raise InputDataError(
                 f"{self._places.files[self._at[row][0]]} changed while it was being profiled: "
@@ -46,24 +67,6 @@ class SampleReader:
                 hint="run the profile again when nothing writes to the file",
             )
         return {name: raw for name, raw in fields.items() if name not in INDICES}
-
-    def read(self, row: int, task: TaskIndex) -> dict[str, Any]:
-        """As `raw`, decoded."""
-        try:
-            return {name: decode_value(raw) for name, raw in self.raw(row, task).items()}
-        except UnicodeDecodeError as error:
-            raise self._no_text(row, task, error) from error
-
-    def fragment(self, row: int, task: TaskIndex) -> Any:
-        """As `read`, for `writing.encode`: the very bytes of the row where they can be kept."""
-        fields = self.raw(row, task)
-        try:
-            texts = {name: bytes(raw).decode() for name, raw in fields.items()}
-        except UnicodeDecodeError as error:
-            raise self._no_text(row, task, error) from error
-        if any("NaN" in text or "Infinity" in text for text in texts.values()):
-            return self.read(row, task)  # Python's own json may have written what is no JSON
-        return {name: orjson.Fragment(text) for name, text in texts.items()}
 
     def _no_text(self, row: int, task: TaskIndex, error: UnicodeDecodeError) -> InputDataError:
         return InputDataError(

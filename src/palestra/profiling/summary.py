@@ -17,14 +17,14 @@ from palestra.profiling.frame import (
     RunFrame,
     counts_by_name,
 )
-from palestra.profiling.statistics import clustered_standard_error, describe, starts_of_sorted
+from palestra.profiling.statistics import clustered_standard_error, mean_by_group, starts_of_sorted
 from palestra.profiling.task_rows import solved_by_task
 from palestra.profiling.views import (
     OverRequested,
     PassAtK,
+    RangeAtK,
     over_requested,
-    pass_at_powers,
-    pass_hat_powers,
+    pass_powers,
     reward_range,
 )
 
@@ -81,6 +81,39 @@ class GroupSummary:
     def coverage(self) -> float:
         return self.scored / self.requested
 
+    def as_json(self) -> dict[str, Any]:
+        """Both views of every metric, rewards as they are and not in percent.
+
+        Per metric `scored` is the value over scored rollouts, and `requested` the lowest and the
+        highest that it can be over all requested ones.
+        """
+        scores, over = self.scores, self.over_requested
+        mean = scores.mean_reward if scores else Estimate(0, None, None, None)
+        return {
+            "tasks": self.tasks,
+            "requested": self.requested,
+            "scored": self.scored,
+            "failures": dict(self.failures),
+            "unaccounted": self.unaccounted,
+            "mean_reward": {
+                "scored": mean.value if scores else None,
+                "standard_error": mean.standard_error,
+                "interval": None if mean.low is None else [mean.low, mean.high],
+                "requested": over.mean_reward.as_json(),
+            },
+            "pass@k": _views_at_k(scores.pass_at if scores else (), over.pass_at),
+            "pass^k": _views_at_k(scores.pass_hat if scores else (), over.pass_hat),
+            **{
+                share: {
+                    "scored": getattr(scores, share, None),
+                    "requested": getattr(over, share).as_json(),
+                }
+                for share in ("never_solved", "sometimes_solved", "always_solved")
+            },
+            "mean_input_tokens": scores.mean_input_tokens if scores else None,
+            "mean_output_tokens": scores.mean_output_tokens if scores else None,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -92,12 +125,27 @@ class RunSummary:
     notices: Sequence[str]
 
 
+def _views_at_k(scored: Sequence[PassAtK], over: Sequence[RangeAtK]) -> list[dict[str, Any]]:
+    """By k; a k that no task has scored rollouts for has `scored` null."""
+    values = {at.k: at for at in scored}
+    return [
+        {
+            "k": at.k,
+            "scored": values[at.k].value if at.k in values else None,
+            "requested": at.value.as_json(),
+            "tasks_scored": values[at.k].tasks if at.k in values else 0,
+            "tasks_requested": at.tasks,
+        }
+        for at in over
+    ]
+
+
 def summarize(frame: RunFrame) -> RunSummary:
     """The summary of a run, in all, by agent, and by the field it was loaded to group by."""
     everything = np.ones(len(frame.requests), dtype=np.bool_)
     families = frame.families
     return RunSummary(
-        total=_summary("all", frame, everything),
+        total=summarize_group(frame, everything, "all"),
         by_agent=list(_by_label(frame, frame.agents, [ref.name for ref in frame.agents.names])),
         by_family=[] if families is None else list(_by_label(frame, families, families.names)),
         completeness=frame.completeness,
@@ -109,12 +157,13 @@ def _by_label(frame: RunFrame, labels: Labels[Any], names: Sequence[str]) -> Ite
     """By name; requests without a label come last."""
     present = set(np.unique(labels.codes).tolist())
     for code in sorted(present - {-1}, key=lambda code: (names[code], labels.names[code])):
-        yield _summary(names[code], frame, labels.codes == code)
+        yield summarize_group(frame, labels.codes == code, names[code])
     if -1 in present:
-        yield _summary(UNLABELLED, frame, labels.codes == -1)
+        yield summarize_group(frame, labels.codes == -1, UNLABELLED)
 
 
-def _summary(name: str, frame: RunFrame, chosen: BoolArray) -> GroupSummary:
+def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> GroupSummary:
+    """The summary of some of the requests, at least one."""
     requests, reward = frame.requests, frame.rollouts.reward
     outcome: IntArray = requests.outcome[chosen]
     counts = dict(counts_by_name(requests.outcome_names, outcome))
@@ -140,12 +189,13 @@ def _summary(name: str, frame: RunFrame, chosen: BoolArray) -> GroupSummary:
 def _scores(rollouts: Rollouts) -> Scores:
     tasks = len(rollouts.tasks)
     solved, trials = solved_by_task(rollouts), rollouts.per_task
+    pass_at, pass_hat = pass_powers(rollouts.reward, rollouts.starts)
     never, always = int(np.sum(solved == 0)), int(np.sum(solved == trials))
     return Scores(
         tasks=tasks,
         mean_reward=_mean_reward(rollouts),
-        pass_at=pass_at_powers(rollouts.reward, rollouts.starts),
-        pass_hat=pass_hat_powers(rollouts.reward, rollouts.starts),
+        pass_at=pass_at,
+        pass_hat=pass_hat,
         never_solved=never / tasks,
         sometimes_solved=(tasks - never - always) / tasks,
         always_solved=always / tasks,
@@ -168,5 +218,5 @@ def _mean(rollouts: Rollouts, field: str) -> float | None:
     column = rollouts.columns.values.get(field)
     if column is None or np.isnan(column).all():
         return None
-    everything = np.array([0, len(column)])
-    return float(describe(column, everything).mean[0])
+    present = column[~np.isnan(column)]
+    return float(mean_by_group(present, np.array([0, len(present)]))[0])
