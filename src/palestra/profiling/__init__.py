@@ -8,6 +8,7 @@ metrics that environments report over repeated attempts (`compute_pass_majority_
 from palestra.profiling.agent_rows import agent_metrics, write_agent_metrics
 from palestra.profiling.aggregate import aggregate_metrics, default_key_metrics
 from palestra.profiling.frame import Completeness, RunFrame
+from palestra.profiling.intervals import Estimate, estimate_difference, estimate_level
 from palestra.profiling.load import load_run
 from palestra.profiling.majority import majority_at_k
 from palestra.profiling.pass_metrics import (
@@ -18,7 +19,6 @@ from palestra.profiling.pass_metrics import (
 from palestra.profiling.passk import expected_max_at_k, pass_at_k, pass_hat_k
 from palestra.profiling.paths import ProfilePaths
 from palestra.profiling.summary import (
-    Estimate,
     GroupSummary,
     PassAtK,
     RunSummary,
@@ -41,6 +41,8 @@ __all__ = [
     "compute_pass_majority_metrics",
     "compute_subset_metrics",
     "default_key_metrics",
+    "estimate_difference",
+    "estimate_level",
     "expected_max_at_k",
     "highest_k_metrics",
     "load_run",

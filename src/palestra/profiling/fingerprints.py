@@ -1,0 +1,127 @@
+"""What a task asks, as a digest: the same rows in two runs have the same one.
+
+A digest covers the prompt (`input`, `instructions`, `tools`, `text` of `responses_create_params`)
+and every other field of the row that the verifier may read. It leaves out what differs between
+runs of one task: the indices, `agent_ref`, and sampling (model, temperature, token limits, seeds).
+Order of keys and spaces do not count.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from palestra.errors import InputDataError
+from palestra.profiling.columns import TASK_INDEX
+from palestra.profiling.frame import TaskIndex
+from palestra.profiling.scan import RawRow, decode_value, scan_rows, split_row
+
+CREATE_PARAMS: Final = "responses_create_params"
+AGENT_REF: Final = "agent_ref"
+OF_THE_RUN: Final = "_ng_"
+"""Fields whose names begin so are the run's, not the task's."""
+PROMPT: Final = ("input", "instructions", "tools", "text")
+SHOWN = 10
+
+Fingerprints = Mapping[TaskIndex, bytes]
+
+
+def fingerprints(inputs: Path) -> Fingerprints:
+    """The digest of every task of a file of materialized inputs, in order of appearance.
+
+    Raises InputDataError, with the first ten, when rows of one task ask different things: then
+    two runs or two datasets were mixed.
+    """
+    seen: dict[TaskIndex, tuple[bytes, bytes]] = {}
+    """Per task, the digest of its first row's bytes, and of what they mean."""
+    mixed: dict[TaskIndex, int] = {}
+    for line, row in scan_rows(inputs, notices=[]):
+        if TASK_INDEX not in row:
+            raise InputDataError(f"{inputs} line {line.number} has no {TASK_INDEX}")
+        task = decode_value(row[TASK_INDEX])
+        written = _digest(_as_written(row))
+        first = seen.get(task)
+        if first is None:
+            seen[task] = written, _digest(_canonical(row))
+        elif first[0] != written and first[1] != _digest(_canonical(row)):
+            mixed.setdefault(task, line.number)
+    if mixed:
+        raise _mixed(inputs, mixed)
+    return {task: meaning for task, (_, meaning) in seen.items()}
+
+
+def task_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a digest covers, flat: `responses_create_params.input`, `expected_answer`, …"""
+    params = row.get(CREATE_PARAMS)
+    prompt = {} if not isinstance(params, Mapping) else params
+    fields = {f"{CREATE_PARAMS}.{name}": prompt[name] for name in PROMPT if name in prompt}
+    return fields | {name: row[name] for name in row if _of_task(name)}
+
+
+def sampling(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a digest leaves out of `responses_create_params`, seeds of single rollouts excepted."""
+    params = row.get(CREATE_PARAMS)
+    if not isinstance(params, Mapping):
+        return {}
+    found = {name: params[name] for name in params if name not in {*PROMPT, "metadata"}}
+    metadata = params.get("metadata")
+    raw = metadata.get("extra_body") if isinstance(metadata, Mapping) else None
+    try:
+        extra = orjson.loads(raw) if isinstance(raw, str) else raw
+    except orjson.JSONDecodeError:
+        extra = None
+    if isinstance(extra, Mapping):
+        found |= {name: extra[name] for name in extra if name != "seed"}
+    return found
+
+
+def _of_task(name: str) -> bool:
+    return name not in {CREATE_PARAMS, AGENT_REF} and not name.startswith(OF_THE_RUN)
+
+
+def _as_written(row: RawRow) -> Iterator[bytes | memoryview]:
+    """The bytes of every covered field, without decoding one."""
+    for name, raw in row.items():
+        if _of_task(name):
+            yield from (name.encode("utf-8", "surrogatepass"), b"=", memoryview(raw), b";")
+    for name, raw in _params(row).items():
+        if name in PROMPT:
+            yield from (name.encode(), b"=", memoryview(raw), b";")
+
+
+def _canonical(row: RawRow) -> Iterator[bytes]:
+    """The same fields in one spelling."""
+    fields = {name: decode_value(raw) for name, raw in row.items() if _of_task(name)}
+    prompt = {name: decode_value(raw) for name, raw in _params(row).items() if name in PROMPT}
+    try:
+        yield orjson.dumps([prompt, fields], option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        # integers beyond 64 bits and lone surrogates
+        yield json.dumps([prompt, fields], sort_keys=True).encode()
+
+
+def _params(row: RawRow) -> RawRow:
+    if CREATE_PARAMS not in row:
+        return {}
+    return split_row(bytes(row[CREATE_PARAMS])) or {}
+
+
+def _digest(parts: Iterable[bytes | memoryview]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+def _mixed(inputs: Path, mixed: Mapping[TaskIndex, int]) -> InputDataError:
+    first = [f"{task} (line {line})" for task, line in list(mixed.items())[:SHOWN]]
+    more = ", …" if len(mixed) > SHOWN else ""
+    return InputDataError(
+        f"{inputs} mixes different rows under one task index, in {len(mixed)} tasks: "
+        f"{', '.join(first)}{more}",
+        hint="each task of a run has one prompt; files of several runs must not be put together "
+        "without new indices",
+    )
