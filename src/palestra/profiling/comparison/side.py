@@ -27,7 +27,11 @@ def load_side(rollouts: Path, *, name: str) -> Side:
     when a file is not what it should be.
     """
     paths = ProfilePaths.for_rollouts(rollouts)
-    if rollouts.exists() and not paths.materialized_inputs.exists():
+    if not rollouts.exists():
+        raise InputDataError(
+            f"there are no rollouts at {rollouts}", hint="give the scored rows of a run (.jsonl)"
+        )
+    if not paths.materialized_inputs.exists():
         raise InputDataError(
             f"the materialized inputs of {rollouts} are not there: {paths.materialized_inputs}",
             hint="a run's files stay together; the inputs say what was asked and how often",
