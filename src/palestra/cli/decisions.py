@@ -18,6 +18,7 @@ AllowUnmatched = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to `palestra`."""
     app.command()(compare)
+    app.command()(select)
 
 
 def compare(
@@ -70,6 +71,70 @@ def compare(
                 scored_only=scored_only,
                 as_json=as_json,
                 as_markdown=as_markdown,
+            )
+        )
+
+    guarded(command)
+
+
+def select(
+    rollouts: Annotated[Path, typer.Argument(metavar="ROLLOUTS", help="Scored rows of a run.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Where the kept tasks go (.jsonl); without it, a preview."
+        ),
+    ] = None,
+    band: Annotated[
+        str | None, typer.Option(help="Pass rates to keep, both ends included: 0.1..0.9.")
+    ] = None,
+    min_rollouts: Annotated[
+        int, typer.Option(min=1, help="Scored rollouts that a task must have.")
+    ] = 1,
+    max_tokens: Annotated[
+        float | None, typer.Option(min=0, help="Mean output tokens that its rollouts may take.")
+    ] = None,
+    learnability: Annotated[
+        bool,
+        typer.Option("--learnability", help="Most learnable first: p(1 - p), p the pass rate."),
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Keep at most so many.")] = None,
+    decided_only: Annotated[
+        bool,
+        typer.Option(
+            "--decided-only", help="Only where the interval of the pass rate is inside the band."
+        ),
+    ] = False,
+    solved_at: Annotated[
+        float, typer.Option(help="From this reward on a rollout solved its task.")
+    ] = 1.0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what is at --out.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Export tasks that are neither too easy nor too hard, as a dataset to collect again.
+
+    Rollouts without a reward never count as difficulty. Beside the output, a provenance file says
+    for every row where it comes from and how sure its pass rate is.
+    """
+
+    def command() -> int:
+        from palestra.cli.selecting import SelectArgs, select_tasks
+
+        return select_tasks(
+            SelectArgs(
+                rollouts=rollouts,
+                out=out,
+                band=band,
+                min_rollouts=min_rollouts,
+                max_tokens=max_tokens,
+                solved_at=solved_at,
+                learnability=learnability,
+                decided_only=decided_only,
+                limit=limit,
+                overwrite=overwrite,
+                as_json=as_json,
             )
         )
 

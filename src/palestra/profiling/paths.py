@@ -1,6 +1,6 @@
 """The names of a run's files: every one of them follows from the rollouts file's stem."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 COMPRESSED_SUFFIXES = (".gz", ".zst")
@@ -17,6 +17,7 @@ class ProfilePaths:
     rollouts: Path
     materialized_inputs: Path
     failures: Path
+    manifest: Path
     reward_profiling: Path
     agent_metrics: Path
 
@@ -32,9 +33,14 @@ class ProfilePaths:
             rollouts=rollouts,
             materialized_inputs=beside("_materialized_inputs.jsonl"),
             failures=beside("_failures.jsonl"),
+            manifest=beside("_manifest.json"),
             reward_profiling=beside("_reward_profiling.jsonl"),
             agent_metrics=beside("_agent_metrics.json"),
         )
+
+    def all(self) -> tuple[Path, ...]:
+        """Every file, whether it is there or not."""
+        return astuple(self)
 
 
 def _stem(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 from palestra.errors import InputDataError
 from palestra.profiling.columns import INDICES, TASK_INDEX
 from palestra.profiling.frame import TaskIndex
-from palestra.profiling.scan import BUFFER_BYTES, decode_value, open_lines, split_row
+from palestra.profiling.scan import BUFFER_BYTES, RawRow, decode_value, open_lines, split_row
 
 
 class SampleReader:
@@ -22,6 +22,11 @@ class SampleReader:
 
     def read(self, offset: int, task: TaskIndex) -> dict[str, Any]:
         """The row at `offset`, without its indices; it must be one of `task`'s."""
+        row = self.read_raw(offset, task)
+        return {name: decode_value(raw) for name, raw in row.items() if name not in INDICES}
+
+    def read_raw(self, offset: int, task: TaskIndex) -> RawRow:
+        """As `read`, undecoded and with its indices."""
         self._file.seek(offset)
         row = split_row(self._file.readline())
         if row is None or TASK_INDEX not in row or decode_value(row[TASK_INDEX]) != task:
@@ -30,7 +35,7 @@ class SampleReader:
                 f"at byte {offset}",
                 hint="run the profile again when nothing writes to the file",
             )
-        return {name: decode_value(raw) for name, raw in row.items() if name not in INDICES}
+        return row
 
 
 @contextmanager
