@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to `palestra`."""
     app.command()(compare)
     app.command()(select)
+    app.command()(scores)
 
 
 def compare(
@@ -135,6 +136,38 @@ def select(
                 limit=limit,
                 overwrite=overwrite,
                 as_json=as_json,
+            )
+        )
+
+    guarded(command)
+
+
+def scores(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]RUN...",
+            help="Rollouts of runs over the same tasks; runs of one name are its seeds. Without a "
+            "name: the model that the rollouts name.",
+        ),
+    ],
+    k: Annotated[int, typer.Option("--k", min=1, help="Attempts of pass@k and majority@k.")] = 4,
+    allow_unmatched: AllowUnmatched = False,
+    as_json: AsJson = False,
+    as_markdown: AsMarkdown = False,
+) -> None:
+    """The table of the field: pass@1, majority@k, pass@k in percent, mean ± error over seeds."""
+
+    def command() -> int:
+        from palestra.cli.scoring import ScoresArgs, show_scores
+
+        return show_scores(
+            ScoresArgs(
+                runs=tuple(runs),
+                k=k,
+                allow_unmatched=allow_unmatched,
+                as_json=as_json,
+                as_markdown=as_markdown,
             )
         )
 
