@@ -11,7 +11,6 @@ from math import inf, isfinite
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
 from palestra.errors import ConfigError
 from palestra.profiling.columns import BoolArray, FloatArray, IntArray
@@ -34,6 +33,9 @@ class Verdict(StrEnum):
     NO_ROLLOUTS = "no rollouts"
     """Nothing was scored, whatever was requested."""
     OVER_LIMIT = "over the limit"
+
+
+_CODES = {verdict: code for code, verdict in enumerate(Verdict)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +132,16 @@ def select(frame: RunFrame, criteria: Criteria) -> Selection:
     tokens = _tokens(frame, criteria)
     more = rollouts_to_decide(rate, trials, criteria.band.edges if criteria.band else [])
     verdicts = _verdicts(criteria, rate, trials, more, tokens)
-    kept = np.flatnonzero(verdicts == Verdict.KEPT)
+    kept = np.flatnonzero(verdicts == _CODES[Verdict.KEPT])
     if criteria.by_learnability:
         kept = kept[np.argsort(-(rate * (1 - rate))[kept], kind="stable")]
     if criteria.limit is not None:
-        verdicts[kept[criteria.limit :]] = Verdict.OVER_LIMIT
+        verdicts[kept[criteria.limit :]] = _CODES[Verdict.OVER_LIMIT]
         kept = kept[: criteria.limit]
     profiled = frame.profiled
-    judged = _judged(frame, verdicts.tolist(), rate, solved, tokens, more)
+    names = tuple(Verdict)
+    named = [names[code] for code in verdicts.tolist()]
+    judged = _judged(frame, named, rate, solved, tokens, more)
     return Selection(judged, profiled[kept].tolist())
 
 
@@ -185,17 +189,17 @@ def _tokens(frame: RunFrame, criteria: Criteria) -> FloatArray:
 
 def _verdicts(
     criteria: Criteria, rate: FloatArray, trials: IntArray, more: FloatArray, tokens: FloatArray
-) -> npt.NDArray[np.object_]:
-    """By precedence: what comes later overrules what came before."""
-    verdicts = np.full(len(rate), Verdict.KEPT, dtype=object)
+) -> IntArray:
+    """Positions in `Verdict`. By precedence: what comes later overrules what came before."""
+    verdicts = np.full(len(rate), _CODES[Verdict.KEPT])
     if criteria.max_tokens is not None:
-        verdicts[~(tokens <= criteria.max_tokens)] = Verdict.TOO_LONG
+        verdicts[~(tokens <= criteria.max_tokens)] = _CODES[Verdict.TOO_LONG]
     hard, easy = _outside(criteria.band, rate)
-    verdicts[hard] = Verdict.TOO_HARD
-    verdicts[easy] = Verdict.TOO_EASY
+    verdicts[hard] = _CODES[Verdict.TOO_HARD]
+    verdicts[easy] = _CODES[Verdict.TOO_EASY]
     if criteria.decided_only:
-        verdicts[more > 0] = Verdict.UNDECIDED
-    verdicts[trials < criteria.min_rollouts] = Verdict.UNDECIDED
+        verdicts[more > 0] = _CODES[Verdict.UNDECIDED]
+    verdicts[trials < criteria.min_rollouts] = _CODES[Verdict.UNDECIDED]
     return verdicts
 
 
