@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from palestra.profiling.significance import (
+    _every_total,
     _random_totals,
     holm,
     mcnemar_p,
@@ -50,12 +51,11 @@ def test_with_one_binary_rollout_it_is_mcnemars_mid_p() -> None:
     assert sign_flip_p(differences, flips=200_000) == pytest.approx(mid_p, abs=0.001)
 
 
-def test_patterns_drawn_by_kind_are_drawn_as_one_by_one() -> None:
-    random = np.random.default_rng(3)
-    by_kind = _random_totals(random, np.repeat([0.25, 0.5], 300), 20_000)
-    one_by_one = _random_totals(random, np.repeat([0.25, 0.5], 300) + np.arange(600) * 1e-9, 20_000)
+def test_random_patterns_estimate_what_all_patterns_give() -> None:
+    sizes = np.arange(1, 15) / 16
+    found = _random_totals(np.random.default_rng(3), sizes, 20_000)
 
-    assert stats.ks_2samp(by_kind, np.round(one_by_one, 2)).pvalue > 0.01
+    assert stats.ks_2samp(found, _every_total(sizes)).pvalue > 0.01
 
 
 @given(st.integers(0, 200), st.integers(0, 200))

@@ -27,7 +27,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 2_000
 SEED = 20_260_101
 FEW_TASKS = 10
-MOST_KINDS = 512
+MOST_KINDS = 256
 """Up to here tasks are drawn by how many of each kind there are."""
 CELLS_AT_ONCE = 2_000_000
 """Drawn tasks held in memory at a time: 16 MB of indices."""

@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 
 from palestra.profiling.columns import FloatArray
-from palestra.profiling.intervals import CELLS_AT_ONCE, MOST_KINDS, SEED
+from palestra.profiling.intervals import CELLS_AT_ONCE, SEED
 
 FLIPS = 9_999
 ENUMERATED = 14
@@ -89,14 +89,12 @@ def _every_total(sizes: FloatArray) -> FloatArray:
 
 
 def _random_totals(random: np.random.Generator, sizes: FloatArray, flips: int) -> FloatArray:
-    """Totals under random signs. Of equal sizes only the number of plus signs matters."""
-    kinds, numbers = np.unique(sizes, return_counts=True)
-    if len(kinds) <= MOST_KINDS:
-        plus = random.binomial(numbers, 0.5, size=(flips, len(kinds)))
-        return np.asarray((2 * plus - numbers) @ kinds)
+    """Totals under random signs, one bit each."""
     at_once = max(1, CELLS_AT_ONCE // len(sizes))
     parts = []
     for first in range(0, flips, at_once):
-        plus = random.integers(0, 2, (min(at_once, flips - first), len(sizes)), dtype=np.int8)
-        parts.append(2 * (plus @ sizes) - sizes.sum())
+        shape = (min(at_once, flips - first), len(sizes))
+        packed = np.frombuffer(random.bytes(-(-shape[0] * shape[1] // 8)), dtype=np.uint8)
+        plus = np.unpackbits(packed, count=shape[0] * shape[1]).reshape(shape)
+        parts.append(2 * (plus.astype(np.float64) @ sizes) - sizes.sum())
     return np.concatenate(parts)
