@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 
 from palestra.cli.console import notice, say
+from palestra.cli.escaping import one_line
 from palestra.cli.markdown import markdown_table
 from palestra.cli.tables import print_table
 from palestra.errors import ConfigError, InputDataError
@@ -163,7 +164,7 @@ def _metric_row(metric: MetricComparison) -> list[str]:
     places = _places(metric)
     least = metric.minimum_detectable
     return [
-        metric.name,
+        one_line(metric.name),
         str(metric.tasks),
         f"{metric.a:.{places}f}",
         f"{metric.b:.{places}f}",
@@ -178,18 +179,18 @@ def _metric_row(metric: MetricComparison) -> list[str]:
 def _bounds_row(metric: MetricComparison) -> list[str]:
     places, requested = _places(metric), metric.requested
     if requested is None:
-        return [metric.name, str(metric.tasks), *["nothing missing"] * 2, "-", "-"]
+        return [one_line(metric.name), str(metric.tasks), *["nothing missing"] * 2, "-", "-"]
     runs = [f"{low:.{places}f} .. {high:.{places}f}" for low, high in (requested.a, requested.b)]
     ends = [
         f"{end.value:+.{places}f} {_interval(end, places)}"
         for end in (requested.lowest, requested.highest)
     ]
-    return [metric.name, str(requested.tasks), *runs, *ends]
+    return [one_line(metric.name), str(requested.tasks), *runs, *ends]
 
 
 def _regression_row(task: Regression) -> list[str]:
     return [
-        str(task.task),
+        one_line(str(task.task)),
         f"{task.a:.3f}",
         f"{task.b:.3f}",
         f"{task.change:+.3f}",

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from palestra.cli.console import notice, say
+from palestra.cli.escaping import one_line
 from palestra.cli.markdown import markdown_table
 from palestra.cli.tables import print_table
 from palestra.errors import ConfigError, InputDataError
@@ -116,7 +117,7 @@ def _row(model: ModelScores, votes: bool) -> list[str]:
     majority = [_cell(model.majority)] if votes else []
     unread = "-" if model.no_answer is None else f"{model.no_answer:.1f}"
     return [
-        model.name,
+        one_line(model.name),
         str(model.tasks),
         f"{model.scored}/{model.requested}",
         str(model.pass_k.seeds),
