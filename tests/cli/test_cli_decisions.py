@@ -111,7 +111,10 @@ def test_runs_that_cannot_be_compared_are_refused(world: World, runs: tuple[str,
     shorter = write_run(world, "c", lambda _: 2, tasks=11)
     other = write_run(world, "d", lambda _: 2, expected_answer="5")
 
-    assert "are the same file" in world.run("palestra", "compare", runs[0], runs[0]).refused()
+    assert (
+        "is given twice: these are not two runs"
+        in world.run("palestra", "compare", runs[0], runs[0]).refused()
+    )
     assert "1 only in A (11)" in world.run("palestra", "compare", runs[0], shorter).refused()
     assert "0 (expected_answer)" in world.run("palestra", "compare", runs[0], other).refused()
     assert (
@@ -147,7 +150,7 @@ def test_two_runs_mixed_into_one_are_refused(world: World, runs: tuple[str, str]
     )
 
     assert (
-        "mixes different rows under one task index, in 1 tasks: 3 (line 15)"
+        "different rows are mixed under one task index, in 1 tasks: 3 (b/"
         in world.run("palestra", "compare", *runs).refused()
     )
 

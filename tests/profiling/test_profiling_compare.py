@@ -209,7 +209,9 @@ def test_a_run_that_mixes_prompts_under_one_index_is_refused(tmp_path: Path) -> 
     path = write_run(tmp_path / "a", SOLVED)
     edit(inputs_of(path), "question 3", "question 33", line=7)
 
-    with pytest.raises(InputDataError, match=r"mixes different rows .* in 1 tasks: 3 \(line 8\)"):
+    with pytest.raises(
+        InputDataError, match=r"different rows are mixed .* in 1 tasks: 3 \(.* line 8\)"
+    ):
         load_side(path, name="A")
 
 

@@ -46,7 +46,7 @@ def test_a_repeated_key_is_refused_with_both_lines(tmp_path: Path, field: str) -
     with path.open("a") as file:
         file.write(path.read_text().splitlines()[1] + "\n")
 
-    with pytest.raises(InputDataError, match="task 3, rollout 1 occurs twice, on lines 2 and 4"):
+    with pytest.raises(InputDataError, match="task 3, rollout 1 on lines 2 and 4"):
         run.load(allow_partial=True)
 
 
@@ -104,7 +104,9 @@ def test_a_reward_must_be_a_finite_number(tmp_path: Path, value: str, shown: str
     text = run.paths.rollouts.read_text().replace("0.25", value)
     run.paths.rollouts.write_text(text)
 
-    with pytest.raises(InputDataError, match=f"line 2: the reward is {shown}, not a finite"):
+    with pytest.raises(
+        InputDataError, match=rf"line 2 \(task 0, rollout 1\): the reward is {shown}, not"
+    ):
         run.load()
 
 
@@ -113,7 +115,9 @@ def test_a_row_without_a_reward_among_scored_ones_is_named(tmp_path: Path) -> No
     with run.paths.rollouts.open("a") as file:
         file.write("\n" + lines([key(0, 1)]))
 
-    with pytest.raises(InputDataError, match="line 3: the row has no reward"):
+    with pytest.raises(
+        InputDataError, match=r"line 3 \(task 0, rollout 1\): the row has no reward"
+    ):
         run.load(allow_partial=True)
 
 
@@ -125,8 +129,14 @@ def test_a_row_without_a_reward_among_scored_ones_is_named(tmp_path: Path) -> No
         ("{}\n", "line 1 has no _ng_task_index"),
         ("[1]\n", "line 1 is JSON, but not an object"),
         ("{]\n", "is not JSONL: line 1 is not JSON"),
-        ('{"_ng_task_index": 1.5, "_ng_rollout_index": 0}\n', "_ng_task_index is no integer"),
-        ('{"_ng_task_index": 1, "_ng_rollout_index": true}\n', "_ng_rollout_index is no integer"),
+        (
+            '{"_ng_task_index": 1.5, "_ng_rollout_index": 0}\n',
+            "_ng_task_index is 1.5, not an integer or a name",
+        ),
+        (
+            '{"_ng_task_index": 1, "_ng_rollout_index": true}\n',
+            "_ng_rollout_index is True, not an integer",
+        ),
     ],
 )
 def test_a_file_that_is_not_what_it_should_be_is_refused(
@@ -199,13 +209,6 @@ def test_a_gzip_file_cut_short_is_refused(tmp_path: Path) -> None:
         load_run(run.paths.materialized_inputs, packed)
 
 
-def test_zstd_is_refused_with_the_command_that_helps(tmp_path: Path) -> None:
-    with pytest.raises(InputDataError, match="zstd") as caught:
-        load_run(tmp_path / "inputs.jsonl.zst", tmp_path / "rollouts.jsonl.zst")
-
-    assert "zstd -d" in caught.value.hint
-
-
 def test_failures_count_once_by_their_last_attempt_and_only_without_a_score(tmp_path: Path) -> None:
     failures = [
         failed(0, 1, "timeout", attempt=2),
@@ -230,7 +233,7 @@ def test_failures_of_unknown_keys_are_mentioned(tmp_path: Path) -> None:
 def test_a_file_without_failure_classes_is_no_failures_file(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
 
-    with pytest.raises(InputDataError, match="line 1 has no _ng_failure_class"):
+    with pytest.raises(InputDataError, match=r"line 1 .* has no _ng_failure_class"):
         run.load(failures_path=run.paths.rollouts)
 
 

@@ -10,8 +10,8 @@ from profiled_runs import Run, materialized, scored
 
 from palestra.errors import ConfigError
 from palestra.profiling import majority_at_k
-from palestra.profiling.answers import NO_ANSWER, majority_of_rows, read_answers
-from palestra.profiling.seeds import SeedRun, score_model
+from palestra.profiling.seeds import SeedRun, read_answers, score_model
+from palestra.profiling.seeds.answers import NO_ANSWER, majority_of_rows
 
 BALLOTS = st.lists(
     st.lists(
@@ -32,7 +32,7 @@ def seed_run(folder: Path, *tasks: list[Rollout | None], name: str = "m") -> See
     rows = [scored(t, r, x[0], extracted_answer=x[1]) for t, r, x in keys if x is not None]
     run = Run.write(folder, rows, inputs=[materialized(t, r) for t, r, _ in keys])
     frame = run.load(allow_partial=True)
-    return SeedRun(name, str(folder), frame, read_answers(run.paths.rollouts, frame))
+    return SeedRun(name, str(folder), frame, read_answers(frame))
 
 
 @given(BALLOTS)
@@ -55,7 +55,7 @@ def test_answers_are_compared_as_text_whatever_the_order_of_rows(tmp_path: Path)
         scored(2, 0, 1.0, extracted_answer={"x": 1}),
     ]
     run = Run.write(tmp_path, rows)
-    answers = read_answers(run.paths.rollouts, run.load())
+    answers = read_answers(run.load())
 
     assert answers.codes[0] == answers.codes[2] != NO_ANSWER
     assert (answers.codes[1], answers.codes[3] in {-1, answers.codes[0]}) == (NO_ANSWER, False)
@@ -111,7 +111,7 @@ def test_missing_rollouts_are_bounded_not_zero(tmp_path: Path) -> None:
 def test_without_extracted_answers_there_is_no_vote(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, r, 1.0) for r in range(2)])
     frame = run.load()
-    found = score_model([SeedRun("m", "", frame, read_answers(run.paths.rollouts, frame))], [0], 2)
+    found = score_model([SeedRun("m", "", frame, read_answers(frame))], [0], 2)
 
     assert (found.majority, found.no_answer) == (None, None)
 
@@ -126,4 +126,4 @@ def test_the_model_is_the_one_that_responses_name(tmp_path: Path) -> None:
     row["response"]["model"] = "qwen"
     run = Run.write(tmp_path, [row])
 
-    assert read_answers(run.paths.rollouts, run.load()).model == "qwen"
+    assert read_answers(run.load()).model == "qwen"

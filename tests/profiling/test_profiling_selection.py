@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 from profiled_runs import Run, materialized, scored
 
 from palestra.errors import ConfigError, InputDataError
-from palestra.profiling import ProfilePaths, RunFrame
+from palestra.profiling import RunFrame
 from palestra.profiling.comparison import load_side
-from palestra.profiling.export import check_destination, export, origin, provenance_path
 from palestra.profiling.selection import (
     Band,
     Criteria,
     Selection,
     Verdict,
+    check_destination,
+    export,
+    origin,
+    provenance_path,
     rollouts_to_decide,
     select,
 )
@@ -151,7 +154,7 @@ def test_the_ends_of_all_pass_rates_are_no_edges(tmp_path: Path) -> None:
 def exported(run: Run, out: Path) -> list[bytes]:
     frame = run.load(allow_partial=True)
     selection = select(frame, Criteria(MIDDLE))
-    export(frame, selection, out, provenance={"run": origin(frame, run.paths)})
+    export(frame, selection, out, provenance={"run": origin(frame)})
     return out.read_bytes().splitlines()
 
 
@@ -184,7 +187,9 @@ def test_seeds_that_the_run_added_are_taken_out(tmp_path: Path) -> None:
 
 def test_every_row_has_its_provenance(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(t, r, float(r)) for t in (7, 9) for r in range(2)])
-    run.paths.manifest.write_text('{"digest": "d", "input_digest": "i", "palestra_version": "1"}')
+    run.paths.manifest.write_text(
+        '{"digest": "d", "input_digest": "i", "palestra_version": "1", "requested": 4}'
+    )
     out = tmp_path / "tasks.jsonl"
     exported(run, out)
     told = json.loads(provenance_path(out).read_text())
@@ -212,15 +217,15 @@ def test_nothing_is_left_of_an_export_that_failed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["tasks.jsonl", "tasks_provenance.json"])
 def test_what_is_there_is_not_overwritten_unasked(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("precious")
-    paths = ProfilePaths.for_rollouts(tmp_path / "rollouts.jsonl")
+    run = [tmp_path / "rollouts.jsonl"]
 
     with pytest.raises(InputDataError, match="exists already"):
-        check_destination(tmp_path / "tasks.jsonl", paths, overwrite=False)
-    check_destination(tmp_path / "tasks.jsonl", paths, overwrite=True)
+        check_destination(tmp_path / "tasks.jsonl", run, overwrite=False)
+    check_destination(tmp_path / "tasks.jsonl", run, overwrite=True)
 
 
 def test_the_run_itself_is_never_overwritten(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
 
     with pytest.raises(InputDataError, match="is a file of the run itself"):
-        check_destination(run.paths.materialized_inputs, run.paths, overwrite=True)
+        check_destination(run.paths.materialized_inputs, [run.paths.rollouts], overwrite=True)

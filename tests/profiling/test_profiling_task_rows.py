@@ -14,6 +14,7 @@ from profiled_runs import AGENT, Run, failed, lines, materialized, scored
 
 from palestra.errors import InputDataError
 from palestra.profiling import (
+    ProfilePaths,
     agent_metrics,
     load_run,
     profile_tasks,
@@ -165,6 +166,27 @@ def test_the_order_of_rows_never_changes_a_byte(
     with TemporaryDirectory() as folder:
         in_order = written(Path(folder), rows, inputs, failures)
         assert written(Path(folder), *shuffled) == in_order
+
+
+@given(ROWS, st.data())
+@settings(max_examples=20, deadline=None)
+def test_cutting_a_run_into_shards_never_changes_a_byte(
+    rows: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    inputs = [materialized(task, rollout) for task in range(5) for rollout in range(4)]
+    shard_of = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
+    with TemporaryDirectory() as folder:
+        whole = written(Path(folder), rows, inputs, [])
+        asked = Path(folder, "rollouts_materialized_inputs.jsonl").rename(Path(folder, "asked"))
+        Path(folder, "rollouts.jsonl").unlink()
+        for shard in range(3):
+            own = [row for row, of in zip(rows, shard_of, strict=True) if of == shard]
+            Path(folder, f"rollouts{shard}.jsonl").write_text(lines(own))
+        frame = load_run(asked, f"{folder}/rollouts*.jsonl", allow_partial=True)
+        paths = ProfilePaths.for_files(frame.rollout_places.files)
+        write_reward_profiling(frame, paths.reward_profiling)
+        write_agent_metrics(frame, paths.agent_metrics)
+        assert [paths.reward_profiling.read_bytes(), paths.agent_metrics.read_bytes()] == whole
 
 
 def test_only_the_profile_is_left_beside_the_run(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import orjson
 
@@ -10,7 +9,7 @@ from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.markdown import markdown_table
 from palestra.cli.tables import print_table
-from palestra.errors import ConfigError, InputDataError
+from palestra.errors import ConfigError
 from palestra.profiling import Estimate
 from palestra.profiling.comparison import (
     Comparison,
@@ -22,6 +21,7 @@ from palestra.profiling.comparison import (
     judge,
     load_side,
     pair,
+    refuse_shared_files,
 )
 
 SIGNIFICANT = 0.05
@@ -35,8 +35,8 @@ _REGRESSIONS = ("task", "A", "B", "change", "rollouts A", "rollouts B")
 class CompareArgs:
     """What `compare` takes. `metrics`: besides the reward."""
 
-    a: Path
-    b: Path
+    a: str
+    b: str
     metrics: tuple[str, ...] = ()
     allow_unmatched: bool = False
     allow_different_rows: bool = False
@@ -93,10 +93,7 @@ def _check(args: CompareArgs) -> None:
         raise ConfigError("--tolerance and --scored-only say when --gate fails: add --gate")
     if args.tolerance is not None and not args.tolerance >= 0:
         raise ConfigError(f"--tolerance {args.tolerance} is not a difference of rewards from 0 on")
-    if args.a.exists() and args.b.exists() and args.a.samefile(args.b):
-        raise InputDataError(
-            f"{args.a} and {args.b} are the same file", hint="give the rollouts of two runs"
-        )
+    refuse_shared_files([args.a, args.b])
 
 
 def _plain(found: Comparison) -> dict[str, object]:

@@ -23,8 +23,8 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Rollouts of the run to beat.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Rollouts of the other run.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="Rollouts of the run to beat.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Rollouts of the other run.")],
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,7 +79,7 @@ def compare(
 
 
 def select(
-    rollouts: Annotated[Path, typer.Argument(metavar="ROLLOUTS", help="Scored rows of a run.")],
+    rollouts: Annotated[str, typer.Argument(metavar="ROLLOUTS", help="Scored rows of a run.")],
     out: Annotated[
         Path | None,
         typer.Option(

@@ -163,11 +163,20 @@ def collect(
 @app.command()
 def profile(
     materialized_inputs: Annotated[
-        str | None,
-        typer.Option("--inputs", "--materialized-inputs-jsonl-fpath", help="Materialized inputs."),
+        list[str] | None,
+        typer.Option(
+            "--inputs",
+            "--materialized-inputs-jsonl-fpath",
+            help="Materialized inputs; default those beside the rollouts.",
+        ),
     ] = None,
     rollouts: Annotated[
-        str | None, typer.Option("--rollouts", "--rollouts-jsonl-fpath", help="Scored rows.")
+        list[str] | None,
+        typer.Option(
+            "--rollouts",
+            "--rollouts-jsonl-fpath",
+            help="Scored rows: a file, plain, .gz or .zst, or a quoted glob of shards.",
+        ),
     ] = None,
     allow_partial: Annotated[
         bool | None,
@@ -176,6 +185,11 @@ def profile(
     group_by: Annotated[
         str | None, typer.Option(help="A field of the rollout rows to group the table by.")
     ] = None,
+    aggregate: Annotated[
+        bool | None,
+        typer.Option("--aggregate", help="Ask the agents for the environments' own metrics too."),
+    ] = None,
+    configs: Configs = None,
     overrides: Overrides = None,
 ) -> None:
     """Reward statistics per task and per agent, and the table. Same as ng_reward_profile."""
@@ -186,8 +200,9 @@ def profile(
         rollouts_jsonl_fpath=rollouts,
         allow_partial_rollouts=allow_partial,
         group_by=group_by,
+        aggregate=aggregate,
     )
-    guarded(lambda: profile_run(overrides or [], ng=False, extra=extra))
+    guarded(lambda: profile_run(_with_configs(configs, overrides), ng=False, extra=extra))
 
 
 @app.command()

@@ -4,17 +4,12 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from palestra.cli.agents_metrics import ask_agents
 from palestra.cli.console import notice, say, shown, warn_all
-from palestra.cli.loop import Stopped, run_to_end
-from palestra.cli.reaching import find
 from palestra.cli.settings import AggregateArgs, args_from, load
-from palestra.cli.tables import print_key_metrics
-from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
 from palestra.rollouts import MergePlan, RunPaths, plan_merge
-from palestra.rollouts.aggregate import aggregate
 
 _OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")
 
@@ -37,7 +32,7 @@ def merge(
     plan = _merged(output, shards, allow_partial=allow_partial, overwrite=overwrite)
     if plan.accounting.scored:
         try:
-            _aggregate(config, plan.paths.output, plan.paths.aggregate_metrics)
+            ask_agents(config, plan.paths.output, plan.paths.aggregate_metrics)
         except PalestraError as error:
             notice(f"no aggregate metrics: {error.message}")
             notice(
@@ -60,7 +55,7 @@ def aggregate_rollouts(overrides: list[str]) -> int:
         plan = _merged(
             output, args.shards, allow_partial=args.allow_partial_rollouts, overwrite=True
         )
-        _aggregate(config, output, metrics)
+        ask_agents(config, output, metrics)
         _report(plan)
         return 0
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +64,7 @@ def aggregate_rollouts(overrides: list[str]) -> int:
         plan = _merged(
             whole, args.shards, allow_partial=args.allow_partial_rollouts, overwrite=False
         )
-        _aggregate(config, whole, metrics)
+        ask_agents(config, whole, metrics)
     say(plan.accounting.line())
     say(f"  {shown(metrics)}")
     return 0
@@ -87,22 +82,6 @@ def _merged(
         for text in (*plan.completeness.gaps(), *plan.write(overwrite=overwrite)):
             notice(text)
         return plan
-
-
-def _aggregate(config: ResolvedConfig, output: Path, destination: Path) -> None:
-    """Metrics of the rollouts in `output`, from their agents, in a file and as a table."""
-
-    async def ask() -> list[dict[str, Any]]:
-        # Metrics are of answers that are there already: no model is needed, it may be gone.
-        async with find(config) as choice, choice.open(models=False) as fleet:
-            return await aggregate(fleet.client, output, destination)
-
-    try:
-        found = run_to_end(ask())
-    except Stopped as stopped:
-        notice(f"stopped by {stopped.signal.name}; the merged files are in place")
-        raise SystemExit(stopped.exit_code) from None
-    print_key_metrics(found)
 
 
 def _report(plan: MergePlan) -> None:

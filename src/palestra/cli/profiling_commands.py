@@ -1,16 +1,21 @@
 """`profile`: from a run's files to the table, and the rows behind it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.cli.console import notice, say, warn_all
+from palestra.cli.console import notice, say, shown, warn_all
 from palestra.cli.settings import ProfileArgs, args_from, load
 from palestra.cli.tables import print_table
+from palestra.errors import InputDataError
 from palestra.profiling import (
+    Files,
     GroupSummary,
+    PassAtK,
     ProfilePaths,
+    Range,
     RunSummary,
+    is_compressed,
     load_run,
     summarize,
     write_agent_metrics,
@@ -23,26 +28,30 @@ def profile(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None =
     config = load(overrides, ng=ng, extra=extra, require_all=False)
     warn_all(config.warnings)
     args = args_from(ProfileArgs, config.tree)
-    return profile_files(
-        Path(args.materialized_inputs_jsonl_fpath),
-        Path(args.rollouts_jsonl_fpath),
+    files = profile_files(
+        args.materialized_inputs_jsonl_fpath,
+        args.rollouts_jsonl_fpath,
         allow_partial=args.allow_partial_rollouts,
         group_by=args.group_by,
     )
+    if args.aggregate:
+        # only then are agents needed, and what starts them
+        from palestra.cli.agents_metrics import ask_agents
+
+        rollouts = _one_plain_file(files)
+        destination = ProfilePaths.for_rollouts(rollouts).aggregate_metrics
+        ask_agents(config, rollouts, destination)
+        say(f"  {shown(destination)}")
+    return 0
 
 
 def profile_files(
-    inputs: Path, rollouts: Path, *, allow_partial: bool, group_by: str | None
-) -> int:
-    """Write the profile beside `rollouts` and print its table."""
-    paths = ProfilePaths.for_rollouts(rollouts)
-    frame = load_run(
-        inputs,
-        rollouts,
-        failures_path=paths.failures if paths.failures.exists() else None,
-        allow_partial=allow_partial,
-        group_by=group_by,
-    )
+    inputs: Files | None, rollouts: Files, *, allow_partial: bool, group_by: str | None
+) -> Sequence[Path]:
+    """Write the profile beside the rollouts and print its table; the rollouts files."""
+    frame = load_run(inputs, rollouts, allow_partial=allow_partial, group_by=group_by)
+    files = frame.rollout_places.files
+    paths = ProfilePaths.for_files(files)
     write_reward_profiling(frame, paths.reward_profiling)
     write_agent_metrics(frame, paths.agent_metrics)
     summary = summarize(frame)
@@ -51,38 +60,37 @@ def profile_files(
     if allow_partial:
         say(str(summary.completeness))
     show_summary(summary, by_family=group_by is not None)
-    say(f"  {paths.reward_profiling}")
-    say(f"  {paths.agent_metrics}")
-    return 0
+    say(f"  {shown(paths.reward_profiling)}")
+    say(f"  {shown(paths.agent_metrics)}")
+    return files
 
 
 def show_summary(summary: RunSummary, *, by_family: bool) -> None:
-    """The table: one line per family or agent, then all."""
+    """The table: one line per family or agent, then all.
+
+    Where something is missing, a line below says what each number can be over all requested.
+    """
     groups = list(summary.by_family if by_family else summary.by_agent)
     if len(groups) != 1:
         groups.append(summary.total)
-    ks = _columns_of(groups)
+    ks = sorted({at.k for group in groups if group.scores for at in group.scores.pass_at})
     columns = ("group", "tasks", "scored", "mean reward", *(f"pass@{k}" for k in ks))
     tail = ("never", "sometimes", "always", "tokens out", "failures")
-    print_table(
-        (*columns, *tail),
-        [_row(group, ks) for group in groups],
-        right=",".join((*columns[1:], *tail[:-1])),
-    )
+    rows = []
+    for group in groups:
+        rows.append(_row(group, ks))
+        if group.scored < group.requested:
+            rows.append(_requested_row(group, ks))
+    print_table((*columns, *tail), rows, right=",".join((*columns[1:], *tail[:-1])))
 
 
-def _columns_of(groups: list[GroupSummary]) -> list[int]:
-    found = {at.k for group in groups if group.scores for at in group.scores.pass_at}
-    return sorted(found)
-
-
-def _row(group: GroupSummary, ks: list[int]) -> list[str]:
+def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
+    """Over what was scored."""
     scores = group.scores
-    failures = ", ".join(f"{name} {count}" for name, count in sorted(group.failures.items()))
     head = [group.name, str(group.tasks), f"{group.scored}/{group.requested}"]
     if scores is None:
-        return [*head, *["-"] * (len(ks) + 5), failures or "-"]
-    passed = {at.k: f"{at.value:.3f}" for at in scores.pass_at}
+        return [*head, *["-"] * (len(ks) + 5), _failures(group)]
+    passed = {at.k: _of_tasks(at, scores.tasks) for at in scores.pass_at}
     mean = scores.mean_reward
     interval = "" if mean.low is None else f" ± {mean.value - mean.low:.3f}"
     tokens = scores.mean_output_tokens
@@ -94,5 +102,50 @@ def _row(group: GroupSummary, ks: list[int]) -> list[str]:
         f"{scores.sometimes_solved:.0%}",
         f"{scores.always_solved:.0%}",
         "-" if tokens is None else f"{tokens:.0f}",
-        failures or "-",
+        _failures(group),
     ]
+
+
+def _requested_row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
+    """The range of each number over all that was requested."""
+    over = group.over_requested
+    passed = {at.k: _range(at.value) for at in over.pass_at}
+    return [
+        "  of requested",
+        str(over.tasks),
+        str(group.requested),
+        _range(over.mean_reward),
+        *(passed.get(k, "-") for k in ks),
+        *(_range(x, ".0%") for x in (over.never_solved, over.sometimes_solved, over.always_solved)),
+        "",
+        "",
+    ]
+
+
+def _range(of: Range, digits: str = ".3f") -> str:
+    if of.known:
+        return f"{of.low:{digits}}"
+    return f"{of.low:{digits}}–{of.high:{digits}}"  # noqa: RUF001  # a range takes an en dash
+
+
+def _of_tasks(at: PassAtK, tasks: int) -> str:
+    """The value, and of how many tasks, when some have fewer than k rollouts."""
+    return f"{at.value:.3f}" + (f" ({at.tasks} tasks)" if at.tasks != tasks else "")
+
+
+def _failures(group: GroupSummary) -> str:
+    parts = [f"{name} {count}" for name, count in sorted(group.failures.items())]
+    if group.unaccounted:
+        parts.append(f"not ended {group.unaccounted}")
+    return ", ".join(parts) or "-"
+
+
+def _one_plain_file(files: Sequence[Path]) -> Path:
+    """Agents are sent the rows of one file, read as they lie there."""
+    if len(files) > 1 or is_compressed(files[0]):
+        raise InputDataError(
+            "aggregate metrics are made from one plain rollouts file",
+            hint="`palestra merge OUT SHARD…` puts shards together and makes the metrics too; "
+            "unpack a compressed file first",
+        )
+    return files[0]

@@ -12,10 +12,9 @@ from palestra.cli.escaping import one_line
 from palestra.cli.markdown import markdown_table
 from palestra.cli.tables import print_table
 from palestra.errors import ConfigError, InputDataError
-from palestra.profiling.answers import read_answers
-from palestra.profiling.comparison import Side, load_side, pair
-from palestra.profiling.frame import TaskIndex
-from palestra.profiling.seeds import ModelScores, SeedRun, SeedScore, score_model
+from palestra.profiling import TaskIndex
+from palestra.profiling.comparison import Side, load_side, pair, refuse_shared_files
+from palestra.profiling.seeds import ModelScores, SeedRun, SeedScore, read_answers, score_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,8 @@ def show_scores(args: ScoresArgs) -> int:
     if args.as_json and args.as_markdown:
         raise ConfigError("--json and --markdown exclude each other")
     given = [_named(run) for run in args.runs]
-    _refuse_repeats([path for _, path in given])
-    sides = [load_side(path, name=str(path)) for _, path in given]
+    refuse_shared_files([path for _, path in given])
+    sides = [load_side(path, name=path) for _, path in given]
     tasks, notices = _shared_tasks(sides, allow_unmatched=args.allow_unmatched)
     for text in (*notices, *(f"{side.name}: {n}" for side in sides for n in side.frame.notices)):
         notice(text)
@@ -56,20 +55,10 @@ def show_scores(args: ScoresArgs) -> int:
     return 0
 
 
-def _named(run: str) -> tuple[str, Path]:
-    """`NAME=PATH`, or a path alone; a file of that name is never cut at its `=`."""
+def _named(run: str) -> tuple[str, str]:
+    """`NAME=RUN`, or a run alone; a file of that name is never cut at its `=`."""
     name, equals, path = run.partition("=")
-    if not equals or Path(run).exists():
-        return "", Path(run)
-    return name, Path(path)
-
-
-def _refuse_repeats(paths: Sequence[Path]) -> None:
-    seen: set[Path] = set()
-    for path in paths:
-        if path.resolve() in seen:
-            raise InputDataError(f"{path} is given twice", hint="each seed is a run of its own")
-        seen.add(path.resolve())
+    return (name, path) if equals and not Path(run).exists() else ("", run)
 
 
 def _shared_tasks(
@@ -90,9 +79,9 @@ def _shared_tasks(
 
 
 def _seed_run(name: str, side: Side) -> SeedRun:
-    answers = read_answers(side.rollouts, side.frame)
-    label = name or answers.model or side.rollouts.parent.name or side.rollouts.stem
-    return SeedRun(label, str(side.rollouts), side.frame, answers)
+    answers = read_answers(side.frame)
+    label = name or answers.model or side.frame.rollouts_path.parent.name or side.rollouts
+    return SeedRun(label, side.rollouts, side.frame, answers)
 
 
 def _by_name(runs: Sequence[SeedRun]) -> list[list[SeedRun]]:

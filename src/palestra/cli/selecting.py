@@ -13,17 +13,27 @@ import palestra
 from palestra.cli.console import notice, say, shown
 from palestra.cli.tables import print_table
 from palestra.errors import ConfigError, RunFailed
-from palestra.profiling import ProfilePaths, RunFrame
+from palestra.profiling import RunFrame, rollout_files
 from palestra.profiling.comparison import load_side
-from palestra.profiling.export import check_destination, export, origin, provenance_path
-from palestra.profiling.selection import Band, Criteria, JudgedTask, Selection, Verdict, select
+from palestra.profiling.selection import (
+    Band,
+    Criteria,
+    JudgedTask,
+    Selection,
+    Verdict,
+    check_destination,
+    export,
+    origin,
+    provenance_path,
+    select,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SelectArgs:
     """What `select` takes. Without `out` it only shows what would be selected."""
 
-    rollouts: Path
+    rollouts: str
     out: Path | None = None
     band: str | None = None
     min_rollouts: int = 1
@@ -55,15 +65,15 @@ class SelectArgs:
 
 def select_tasks(args: SelectArgs) -> int:
     """Select, export, and print what became of every task."""
-    criteria, paths = args.criteria(), ProfilePaths.for_rollouts(args.rollouts)
+    criteria = args.criteria()
     if args.out is not None:
-        check_destination(args.out, paths, overwrite=args.overwrite)
+        check_destination(args.out, rollout_files(args.rollouts), overwrite=args.overwrite)
     frame = load_side(args.rollouts, name="the run").frame
     for text in frame.notices:
         notice(text)
     selection = select(frame, criteria)
     if args.out is not None and selection.kept:
-        export(frame, selection, args.out, provenance=_provenance(frame, paths, criteria))
+        export(frame, selection, args.out, provenance=_provenance(frame, criteria))
     if args.as_json:
         say(orjson.dumps(_as_json(selection, args), option=orjson.OPT_INDENT_2).decode())
     else:
@@ -76,12 +86,12 @@ def select_tasks(args: SelectArgs) -> int:
     return 0
 
 
-def _provenance(frame: RunFrame, paths: ProfilePaths, criteria: Criteria) -> dict[str, Any]:
+def _provenance(frame: RunFrame, criteria: Criteria) -> dict[str, Any]:
     return {
         "palestra_version": palestra.__version__,
         "command": shlex.join(["palestra", *sys.argv[1:]]),
         "criteria": asdict(criteria),
-        "run": origin(frame, paths),
+        "run": origin(frame),
     }
 
 

@@ -126,14 +126,15 @@ def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:
 
 
 class ProfileArgs(BaseModel):
-    """What `profile` and `ng_reward_profile` take."""
+    """What `profile` and `ng_reward_profile` take: files, globs of shards, or lists of them."""
 
     model_config = ConfigDict(extra="ignore")
 
-    materialized_inputs_jsonl_fpath: str
-    rollouts_jsonl_fpath: str
+    materialized_inputs_jsonl_fpath: str | list[str] | None = None
+    rollouts_jsonl_fpath: str | list[str]
     allow_partial_rollouts: bool = False
     group_by: str | None = None
+    aggregate: bool = False
 
 
 class AggregateArgs(BaseModel):

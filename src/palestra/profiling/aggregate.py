@@ -12,10 +12,12 @@ from palestra.profiling.columns import (
     ROLLOUT_INDEX,
     TASK_INDEX,
     ColumnBuilder,
-    numbers_of_row,
+    fields_of,
+    is_finite_number,
+    shallow,
 )
 from palestra.profiling.frame import Rollouts, TaskIndex, task_order
-from palestra.profiling.join import Keys, first_duplicate
+from palestra.profiling.join import Keys, duplicates
 from palestra.profiling.pass_metrics import Task, VerifyResponse
 from palestra.profiling.task_rows import rollout_infos, statistics_rows
 
@@ -77,15 +79,14 @@ def _grouped(responses: Sequence[VerifyResponse]) -> tuple[list[VerifyResponse],
     coded = Keys(
         np.array([rank[task] for task, _ in keys]), np.array([rollout for _, rollout in keys])
     )
-    repeated = first_duplicate(coded)
-    if repeated is not None:
-        task, rollout = keys[repeated[0]]
+    repeated = duplicates(coded)
+    if repeated:
+        task, rollout = keys[repeated[0][0]]
         raise InputDataError(f"task {task}, rollout {rollout} occurs twice")
     order = coded.order()
     rows = [responses[place] for place in order.tolist()]
     builder = ColumnBuilder()
-    for row in rows:
-        builder.add(numbers_of_row(row))
+    builder.add(fields_of([shallow(row) for row in rows]), len(rows))
     return rows, Rollouts.of_sorted(tasks, coded.take(order), builder.build())
 
 
@@ -100,8 +101,7 @@ def _key(row: VerifyResponse, place: int) -> tuple[TaskIndex, int]:
             f"verify response {place} lacks {TASK_INDEX} or {ROLLOUT_INDEX}",
             hint="send the rows as the collection wrote them",
         )
-    reward = numbers_of_row({REWARD: row.get(REWARD)}).get(REWARD)
-    if reward is None or not np.isfinite(reward.value):
+    if not is_finite_number(row.get(REWARD)):
         raise InputDataError(
             f"verify response {place} (task {task}, rollout {rollout}): the reward is "
             f"{row.get(REWARD)!r}, not a finite number"

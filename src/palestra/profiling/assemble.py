@@ -17,13 +17,14 @@ from palestra.profiling.frame import (
     Rollouts,
     RunFrame,
     TaskIndex,
+    counts_by_name,
     task_order,
 )
-from palestra.profiling.join import Keys, first_duplicate, positions
+from palestra.profiling.join import Keys, duplicates, positions
+from palestra.profiling.scan import PARTIAL
 from palestra.profiling.tables import KeyTable, Scanned, integers
 
 KEYS_SHOWN = 10
-PARTIAL = "++allow_partial_rollouts=True"
 
 
 def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
@@ -33,16 +34,15 @@ def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
         _refuse_duplicates(table, table.keys(rank), tasks)
     join = _Join.of(scanned, rank)
     _refuse_orphans(scanned, tasks, join)
-    if not allow_partial:
-        _refuse_missing(scanned, tasks, join)
     requests, unmatched = _requests(scanned, tasks, rank, join)
+    if not allow_partial:
+        _refuse_missing(scanned, requests, join, tasks)
     by_key = join.rollouts.order()
     families = None
     if scanned.families is not None:
         codes = join.labels(scanned.inputs.family, scanned.rollouts.family)
         families = Labels(scanned.families.names, codes)
     return RunFrame(
-        inputs_path=scanned.inputs.path,
         requests=requests,
         rollouts=Rollouts.of_sorted(
             tasks, join.rollouts.take(by_key), scanned.columns.take(by_key)
@@ -50,6 +50,7 @@ def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
         agents=Labels(
             scanned.agents.names, join.labels(scanned.inputs.agent, scanned.rollouts.agent)
         ),
+        rollout_places=scanned.rollouts.places(by_key),
         families=families,
         notices=scanned.notices + unmatched,
     )
@@ -116,19 +117,25 @@ def _requests(
         if unmatched
         else ()
     )
-    offset = integers(scanned.inputs.offset)[join.order]
-    return Requests(tasks, join.inputs, offset, outcome, names), notices
+    places = scanned.inputs.places(join.order)
+    return Requests(tasks, join.inputs, places, outcome, names), notices
 
 
 def _refuse_duplicates(table: KeyTable, keys: Keys, tasks: Sequence[TaskIndex]) -> None:
-    repeated = first_duplicate(keys)
-    if repeated is None:
+    repeated = duplicates(keys)
+    if not repeated:
         return
-    first, again = repeated
+    found = "; ".join(
+        f"task {tasks[keys.task[rows[0]]]}, rollout {keys.rollout[rows[0]]} on "
+        + table.lines_of(rows[:KEYS_SHOWN])
+        for rows in repeated[:KEYS_SHOWN]
+    )
+    more = "; …" if len(repeated) > KEYS_SHOWN else ""
+    keys_occur = "1 key occurs" if len(repeated) == 1 else f"{len(repeated)} keys occur"
     raise InputDataError(
-        f"{table.path}: task {tasks[keys.task[first]]}, rollout {keys.rollout[first]} occurs "
-        f"twice, on lines {table.line[first]} and {table.line[again]}",
-        hint="files of several runs must not be put together without new indices",
+        f"{table}: {keys_occur} more than once: {found}{more}",
+        hint="rows of several runs must not be put together without new indices; shards of one "
+        "run that overlap are put together by `palestra merge`",
     )
 
 
@@ -136,20 +143,26 @@ def _refuse_orphans(scanned: Scanned, tasks: Sequence[TaskIndex], join: _Join) -
     orphans = join.rollouts.take(np.flatnonzero(join.input_of < 0))
     if len(orphans):
         raise InputDataError(
-            f"{len(orphans)} of {len(join.rollouts)} rollouts in {scanned.rollouts.path} have no "
-            f"materialized row in {scanned.inputs.path}: {_shown(orphans, tasks)}",
+            f"{len(orphans)} of {len(join.rollouts)} rollouts in {scanned.rollouts} have no "
+            f"materialized row in {scanned.inputs}: {_shown(orphans, tasks)}",
             hint="give the materialized inputs of the same run",
         )
 
 
-def _refuse_missing(scanned: Scanned, tasks: Sequence[TaskIndex], join: _Join) -> None:
-    missing = join.inputs.take(np.flatnonzero(join.outcome() == NO_OUTCOME))
-    if len(missing):
-        raise InputDataError(
-            f"{len(missing)} of {len(join.inputs)} rollouts are missing from "
-            f"{scanned.rollouts.path}: {_shown(missing, tasks)}",
-            hint=f"resume the run to collect them, or profile what is there with {PARTIAL}",
-        )
+def _refuse_missing(
+    scanned: Scanned, requests: Requests, join: _Join, tasks: Sequence[TaskIndex]
+) -> None:
+    missing = np.flatnonzero(~requests.scored)
+    if not len(missing):
+        return
+    failed = counts_by_name(requests.outcome_names, requests.outcome[missing])
+    ended = ", ".join(f"{name} {count}" for name, count in failed.items())
+    how = f" (of these {sum(failed.values())} failed: {ended})" if failed else ""
+    raise InputDataError(
+        f"{len(missing)} of {len(requests)} rollouts are missing from {scanned.rollouts}{how}: "
+        + _shown(join.inputs.take(missing), tasks),
+        hint=f"resume the run to collect them, or profile what is there with {PARTIAL}",
+    )
 
 
 def _shown(keys: Keys, tasks: Sequence[TaskIndex]) -> str:

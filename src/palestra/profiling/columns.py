@@ -1,10 +1,11 @@
 """Gathers the numbers of rows into numpy columns, one per field, as the rows stream by."""
 
-import json
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,12 +19,27 @@ BoolArray = npt.NDArray[np.bool_]
 TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
 REWARD = "reward"
+RESPONSE = "response"
 INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX})
 
 LARGEST_EXACT = 2.0**53
 """Up to here a double holds every integer, so a column can be given back as integers."""
 
-_FIRST_BYTES = frozenset(b"-0123456789tfNI")
+_values, _usage = methodcaller("values"), attrgetter("usage")
+_NUMERIC = frozenset({float, int, bool})
+_NOT_FROM_USAGE = INDICES | {REWARD}
+
+
+class Nested(msgspec.Struct, gc=False):
+    """What is read of an object inside a row: a response's usage, an agent's name and type."""
+
+    usage: Any = None
+    name: Any = None
+    type: Any = None
+
+
+Value = bool | int | float | None | str | Nested | list[Any]
+Row = dict[str, Value]
 
 
 class Number(NamedTuple):
@@ -31,28 +47,6 @@ class Number(NamedTuple):
 
     value: float
     whole: bool
-
-
-class _Response(msgspec.Struct):
-    usage: Any = None
-
-
-_decode_response = msgspec.json.Decoder(_Response).decode
-
-
-def parse_number(raw: msgspec.Raw) -> Number | None:
-    """The JSON value as a number, or None when it is something else.
-
-    Python's NaN and Infinity are numbers here; whether one is acceptable is the caller's call.
-    """
-    if memoryview(raw)[0] not in _FIRST_BYTES:
-        return None
-    token = bytes(raw).strip()
-    if token == b"true":
-        return Number(1.0, whole=True)
-    if token == b"false":
-        return Number(0.0, whole=True)
-    return Number(float(token), whole=token.removeprefix(b"-").isdigit())
 
 
 def as_number(value: object) -> Number | None:
@@ -64,28 +58,18 @@ def as_number(value: object) -> Number | None:
     return None
 
 
-def numbers_of_raw(row: Mapping[str, msgspec.Raw]) -> dict[str, Number]:
-    """Numeric fields of an undecoded row, and of its `response.usage`; a field of the row wins."""
-    found: dict[str, Number] = {}
-    if "response" in row:
-        found.update(_numbers_of(_usage(row["response"])))
-        found.pop(REWARD, None)
-    for name, raw in row.items():
-        if name not in INDICES:
-            number = parse_number(raw)
-            if number is not None:
-                found[name] = number
-    return found
+def shallow(row: Mapping[str, Any]) -> Row:
+    """A row already decoded, as a scan gives it."""
+    return {
+        name: Nested(usage=value.get("usage")) if isinstance(value, Mapping) else value
+        for name, value in row.items()
+    }
 
 
-def numbers_of_row(row: Mapping[str, Any]) -> dict[str, Number]:
-    """As `numbers_of_raw`, for a row already decoded."""
-    response = row.get("response")
-    usage = response.get("usage") if isinstance(response, Mapping) else None
-    found = dict(_numbers_of(usage))
-    found.pop(REWARD, None)
-    found.update(_numbers_of({name: row[name] for name in row if name not in INDICES}))
-    return found
+def is_finite_number(value: object) -> bool:
+    """Whether it is a number that arithmetic can be done with; booleans are."""
+    number = as_number(value)
+    return number is not None and math.isfinite(number.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,32 +88,65 @@ class Columns:
 
 
 class ColumnBuilder:
-    """Grows columns row by row; a field first seen late is NaN for the rows before it."""
+    """Grows columns block by block; a field first seen late is NaN for the rows before it.
+
+    The numeric fields of a row are its own and those of its `response.usage`; where both have
+    one of the same name, the row's wins. Booleans count as 0 and 1. What is not finite counts as
+    absent.
+    """
 
     def __init__(self) -> None:
         self._rows = 0
         self._columns: dict[str, array[float]] = {}
         self._fractional: set[str] = {REWARD}
+        self.not_finite: dict[str, int] = {}
+        """How many values of a field were NaN or infinite."""
 
-    def add(self, numbers: Mapping[str, Number]) -> None:
-        """Append one row. Values that are not finite count as absent."""
-        for name, (value, whole) in numbers.items():
-            if not math.isfinite(value):
-                continue
-            self._column(name).append(value)
-            if not whole:
-                self._fractional.add(name)
-        self._rows += 1
+    def add(self, fields: Mapping[str, Sequence[Any]], rows: int) -> None:
+        """Append rows, as `fields_of` gives them."""
+        usages = _usages(fields.get(RESPONSE, ()))
+        for name, values in usages.items():
+            own = fields.get(name)
+            self._extend(name, values if own is None else list(map(_first_number, own, values)))
+        for name, values in fields.items():
+            if name not in usages and name not in INDICES:
+                self._extend(name, values)
+        self._rows += rows
 
     def build(self) -> Columns:
         names = sorted(self._columns, key=lambda name: (name != REWARD, name))
-        values = {name: np.array(self._column(name)) for name in names}
+        values = {name: np.array(self._filled(name)) for name in names}
         inexact = {
             name for name, column in values.items() if np.nanmax(np.abs(column)) > LARGEST_EXACT
         }
         return Columns(values, frozenset(values) - self._fractional - inexact)
 
-    def _column(self, name: str) -> "array[float]":
+    def _extend(self, name: str, values: Sequence[Any]) -> None:
+        column = finite(values)
+        if column is None:
+            if _NUMERIC.isdisjoint(map(type, values)):
+                return
+            column = self._one_by_one(name, values)
+        elif name not in self._fractional and float in set(map(type, values)):
+            self._fractional.add(name)
+        if name in self._columns or not np.isnan(column).all():
+            self._filled(name).extend(column)
+
+    def _one_by_one(self, name: str, values: Sequence[object]) -> "array[float]":
+        column = array("d")
+        for value in values:
+            number = as_number(value)
+            if number is None or not math.isfinite(number.value):
+                column.append(math.nan)
+                if number is not None:
+                    self.not_finite[name] = self.not_finite.get(name, 0) + 1
+                continue
+            column.append(number.value)
+            if not number.whole:
+                self._fractional.add(name)
+        return column
+
+    def _filled(self, name: str) -> "array[float]":
         """The column of a field, filled up to the current row."""
         column = self._columns.setdefault(name, array("d"))
         absent = self._rows - len(column)
@@ -138,22 +155,42 @@ class ColumnBuilder:
         return column
 
 
-def _usage(response: msgspec.Raw) -> object:
+def fields_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
+    """By field, its value in each row; None where a row lacks it."""
+    layouts = set(map(tuple, rows))
+    if len(layouts) == 1:
+        # rows of one environment mostly look alike, and then this is the fast way
+        (names,) = layouts
+        return dict(zip(names, zip(*map(_values, rows), strict=True), strict=True))
+    return {
+        name: [row.get(name) for row in rows]
+        for name in dict.fromkeys(chain.from_iterable(layouts))
+    }
+
+
+def _usages(responses: Sequence[object]) -> dict[str, Sequence[Any]]:
+    """The fields of `response.usage`, as `fields_of`."""
     try:
-        return _decode_response(response).usage
-    except msgspec.MsgspecError:
-        decoded = json.loads(bytes(response))
-        return decoded.get("usage") if isinstance(decoded, dict) else None
+        held: list[Any] = list(map(_usage, responses))
+    except AttributeError:  # a row without a response
+        held = [getattr(response, "usage", None) for response in responses]
+    if set(map(type, held)) != {dict}:
+        held = [usage if isinstance(usage, dict) else {} for usage in held]
+    fields = fields_of(held)
+    return {name: values for name, values in fields.items() if name not in _NOT_FROM_USAGE}
 
 
-def _numbers_of(fields: object) -> Iterator[tuple[str, Number]]:
-    if not isinstance(fields, Mapping):
-        return
-    items: Iterable[tuple[str, object]] = fields.items()
-    for name, value in items:
-        number = as_number(value)
-        if number is not None:
-            yield name, number
+def finite(values: Sequence[Any]) -> "array[float] | None":
+    """The values as doubles; None unless all of them are finite numbers."""
+    try:
+        column = array("d", values)
+    except (TypeError, OverflowError):
+        return None
+    return column if np.isfinite(column).all() else None
+
+
+def _first_number(own: object, of_usage: object) -> object:
+    return of_usage if as_number(own) is None else own
 
 
 def _float(value: int) -> float:

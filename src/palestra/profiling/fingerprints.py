@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import orjson
 
 from palestra.errors import InputDataError
 from palestra.profiling.columns import TASK_INDEX
+from palestra.profiling.compression import open_rows
 from palestra.profiling.frame import TaskIndex
-from palestra.profiling.scan import RawRow, decode_value, scan_rows, split_row
+from palestra.profiling.scan import decode_value, split_row
 
 CREATE_PARAMS: Final = "responses_create_params"
 AGENT_REF: Final = "agent_ref"
@@ -26,30 +28,29 @@ OF_THE_RUN: Final = "_ng_"
 PROMPT: Final = ("input", "instructions", "tools", "text")
 SHOWN = 10
 
+RawRow = Mapping[str, msgspec.Raw]
 Fingerprints = Mapping[TaskIndex, bytes]
 
 
-def fingerprints(inputs: Path) -> Fingerprints:
-    """The digest of every task of a file of materialized inputs, in order of appearance.
+def fingerprints(inputs: Iterable[Path]) -> Fingerprints:
+    """The digest of every task of a run's materialized inputs, in order of appearance.
 
     Raises InputDataError, with the first ten, when rows of one task ask different things: then
     two runs or two datasets were mixed.
     """
     seen: dict[TaskIndex, tuple[bytes, bytes]] = {}
     """Per task, the digest of its first row's bytes, and of what they mean."""
-    mixed: dict[TaskIndex, int] = {}
-    for line, row in scan_rows(inputs, notices=[]):
-        if TASK_INDEX not in row:
-            raise InputDataError(f"{inputs} line {line.number} has no {TASK_INDEX}")
+    mixed: dict[TaskIndex, str] = {}
+    for place, row in _rows(inputs):
         task = decode_value(row[TASK_INDEX])
         written = _digest(_as_written(row))
         first = seen.get(task)
         if first is None:
             seen[task] = written, _digest(_canonical(row))
         elif first[0] != written and first[1] != _digest(_canonical(row)):
-            mixed.setdefault(task, line.number)
+            mixed.setdefault(task, place)
     if mixed:
-        raise _mixed(inputs, mixed)
+        raise _mixed(mixed)
     return {task: meaning for task, (_, meaning) in seen.items()}
 
 
@@ -76,6 +77,16 @@ def sampling(row: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(extra, Mapping):
         found |= {name: extra[name] for name in extra if name != "seed"}
     return found
+
+
+def _rows(inputs: Iterable[Path]) -> Iterator[tuple[str, RawRow]]:
+    """Every row with its place; what is no row was refused or left out when the run was loaded."""
+    for path in inputs:
+        with open_rows(path) as file:
+            for number, text in enumerate(file, start=1):
+                row = None if text.isspace() else split_row(text)
+                if row is not None and TASK_INDEX in row:
+                    yield f"{path} line {number}", row
 
 
 def _of_task(name: str) -> bool:
@@ -116,11 +127,11 @@ def _digest(parts: Iterable[bytes | memoryview]) -> bytes:
     return digest.digest()
 
 
-def _mixed(inputs: Path, mixed: Mapping[TaskIndex, int]) -> InputDataError:
-    first = [f"{task} (line {line})" for task, line in list(mixed.items())[:SHOWN]]
+def _mixed(mixed: Mapping[TaskIndex, str]) -> InputDataError:
+    first = [f"{task} ({place})" for task, place in list(mixed.items())[:SHOWN]]
     more = ", …" if len(mixed) > SHOWN else ""
     return InputDataError(
-        f"{inputs} mixes different rows under one task index, in {len(mixed)} tasks: "
+        f"different rows are mixed under one task index, in {len(mixed)} tasks: "
         f"{', '.join(first)}{more}",
         hint="each task of a run has one prompt; files of several runs must not be put together "
         "without new indices",

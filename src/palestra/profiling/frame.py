@@ -44,6 +44,22 @@ class AgentName:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Where rows are: in which file, and at which byte of it, once unpacked."""
+
+    files: Sequence[Path]
+    file: IntArray
+    """Positions in `files`."""
+    offset: IntArray
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def take(self, rows: IntArray | BoolArray) -> "Places":
+        return Places(self.files, self.file[rows], self.offset[rows])
+
+
+@dataclass(frozen=True, slots=True)
 class Labels(Generic[T]):
     """One of a few values per request; `codes` number them, -1 where a request has none."""
 
@@ -92,7 +108,8 @@ class Requests:
     tasks: Sequence[TaskIndex]
     keys: Keys
     """`keys.task` are positions in `tasks`."""
-    offset: IntArray
+    places: Places
+    """Where the materialized rows are."""
     outcome: IntArray
     """Positions in `outcome_names`, or NO_OUTCOME."""
     outcome_names: Sequence[str]
@@ -100,6 +117,11 @@ class Requests:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def offset(self) -> IntArray:
+        """Where each row begins in its file, once unpacked."""
+        return self.places.offset
 
     @property
     def scored(self) -> BoolArray:
@@ -145,14 +167,30 @@ class Completeness:
 class RunFrame:
     """A run, loaded: everything profiling needs except the materialized rows themselves."""
 
-    inputs_path: Path
     requests: Requests
     rollouts: Rollouts
+    rollout_places: Places
+    """Per rollout, where its row is."""
     agents: Labels[AgentName]
     families: Labels[str] | None
     """Per request, the value of the field that `load_run` was told to group by."""
     notices: Sequence[str]
     """What a reader should know about the files, one sentence each."""
+
+    @property
+    def inputs_path(self) -> Path:
+        """The materialized inputs; of several shards the first."""
+        return self.requests.places.files[0]
+
+    @property
+    def rollouts_path(self) -> Path:
+        """The rollouts; of several shards the first."""
+        return self.rollout_places.files[0]
+
+    @property
+    def rollout_offset(self) -> IntArray:
+        """Per rollout, where its row begins in its file, once unpacked."""
+        return self.rollout_places.offset
 
     @property
     def profiled(self) -> IntArray:

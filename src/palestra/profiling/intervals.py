@@ -105,11 +105,6 @@ def estimate_difference(
     return _estimate(value, error, len(differences), ends, limits, confidence)
 
 
-def reward_limits(rewards: FloatArray) -> tuple[float, float]:
-    """The least and the largest reward there can be: 0 and 1, or beyond as far as any was seen."""
-    return min(0.0, float(rewards.min())), max(1.0, float(rewards.max()))
-
-
 def unvaried_interval(
     value: float, tasks: int, limits: tuple[float, float] | None, confidence: float = CONFIDENCE
 ) -> tuple[float | None, float | None]:

@@ -25,17 +25,20 @@ class Keys:
         return Keys(self.task[rows], self.rollout[rows])
 
 
-def first_duplicate(keys: Keys) -> tuple[int, int] | None:
-    """The earliest row that repeats a key, after the row it repeats; None when all differ."""
+def duplicates(keys: Keys) -> list[list[int]]:
+    """The rows of each key that occurs more than once, in key order."""
     order = keys.order()
     ordered = keys.take(order)
-    repeats = np.flatnonzero(
-        (ordered.task[1:] == ordered.task[:-1]) & (ordered.rollout[1:] == ordered.rollout[:-1])
-    )
-    if not len(repeats):
-        return None
-    at = repeats[np.argmin(order[repeats + 1])]
-    return int(order[at]), int(order[at + 1])
+    starts = starts_of_runs(ordered)
+    repeated = np.flatnonzero(np.diff(starts) > 1)
+    return [order[starts[run] : starts[run + 1]].tolist() for run in repeated.tolist()]
+
+
+def starts_of_runs(ordered: Keys) -> IntArray:
+    """Where each run of equal keys begins, and the number of rows at the end."""
+    changes = (np.diff(ordered.task) != 0) | (np.diff(ordered.rollout) != 0)
+    inner = np.flatnonzero(changes) + 1
+    return np.concatenate([[0], inner, [len(ordered)]]).astype(np.int64)
 
 
 def positions(wanted: Keys, among: Keys) -> IntArray:

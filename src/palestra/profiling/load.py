@@ -1,65 +1,95 @@
-"""Loads a run: scans its three files once each and hands what it kept to `assemble`.
+"""Loads a run: scans its files once each and hands what it kept to `assemble`.
 
 Memory grows with rollouts times numeric fields. A materialized row is kept as its place in the
 file; a response is never kept.
 """
 
-import math
-from collections.abc import Mapping
+import gc
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from palestra.errors import InputDataError
-from palestra.profiling.assemble import PARTIAL, assemble
+from palestra.profiling.assemble import assemble
 from palestra.profiling.columns import (
+    RESPONSE,
     REWARD,
     ROLLOUT_INDEX,
     TASK_INDEX,
     ColumnBuilder,
-    Columns,
-    Number,
-    numbers_of_raw,
+    Nested,
+    finite,
+    is_finite_number,
 )
 from palestra.profiling.frame import SCORED, AgentName, RunFrame, TaskIndex
-from palestra.profiling.paths import ProfilePaths
-from palestra.profiling.scan import Line, RawRow, decode_value, scan_rows
+from palestra.profiling.manifests import check_one_run, requested_beside
+from palestra.profiling.scan import PARTIAL, Block, RowReader
+from palestra.profiling.sources import Files, failure_files, input_files, rollout_files
 from palestra.profiling.tables import Codes, Failure, KeyTable, Scanned
 
+AGENT_REF = "agent_ref"
+CREATE_PARAMS = "responses_create_params"
 FAILURE_CLASS = "_ng_failure_class"
-LARGEST_INDEX = 2**63 - 1
+LONGEST_SHOWN = 60
+
+_name_and_type = attrgetter("name", "type")
 
 
 def load_run(
-    inputs_path: Path | str,
-    rollouts_path: Path | str,
+    inputs_path: Files | None,
+    rollouts_path: Files,
     *,
-    failures_path: Path | str | None = None,
+    failures_path: Files | None = None,
     allow_partial: bool = False,
     group_by: str | None = None,
 ) -> RunFrame:
     """Read the materialized rows, the rollouts and the failures of a run.
 
-    Without `failures_path` the failures file is looked for by name beside the rollouts.
-    `allow_partial` accepts requests without a rollout and a torn last line. `group_by` names a
-    string field of the rows (`task_name`, or inside an object `metadata.source_dataset`).
+    Each may be one file, a glob of shards, or several, plain or compressed (gzip, zstd). Without
+    `inputs_path` the materialized inputs are looked for by name beside the rollouts, and so is,
+    without `failures_path`, the failures file. `allow_partial` accepts requests without a rollout
+    and a torn last line. `group_by` names a string field of the rows (`task_name`, or inside an
+    object `metadata.source_dataset`).
+
     Raises InputDataError when a file is not what it should be, when a key occurs twice, when a
-    rollout has no materialized row, and, unless partial, when a request has no rollout.
+    rollout has no materialized row, and, unless partial, when a request has no rollout; MixedRuns
+    when manifests say that the files are of different runs.
     """
+    rollouts_from = rollout_files(rollouts_path)
+    inputs_from = input_files(inputs_path, rollouts_from)
+    unvouched = check_one_run(inputs_from, rollouts_from)
+    failures_from = failure_files(failures_path, rollouts_from)
     scan = _Scan(group_by)
-    inputs = scan.inputs(Path(inputs_path))
-    rollouts, columns = scan.rollouts(Path(rollouts_path), allow_partial=allow_partial)
-    failures = scan.failures(_failures_file(Path(rollouts_path), failures_path))
+    with _no_garbage():
+        inputs = scan.inputs(inputs_from)
+        rollouts, columns = scan.rollouts(rollouts_from, allow_partial=allow_partial)
+        failures = scan.failures(failures_from)
     scanned = Scanned(
         tasks=scan.tasks,
         agents=scan.agents,
         families=scan.families if group_by else None,
         inputs=inputs,
         rollouts=rollouts,
-        columns=columns,
+        columns=columns.build(),
         failures=failures,
-        notices=tuple(scan.notices),
+        notices=(*unvouched, *scan.notices, *_not_finite(columns.not_finite)),
     )
     return assemble(scanned, allow_partial=allow_partial)
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Rows refer to nothing that refers back: looking for such garbage is a fifth of a scan."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _Scan:
@@ -71,129 +101,209 @@ class _Scan:
         self.families: Codes[str] = Codes()
         self.notices: list[str] = []
         self._group_by = group_by.split(".") if group_by else []
-        self._agent_codes: dict[bytes, int] = {}
+        self._reader = RowReader(self._group_by)
 
-    def inputs(self, path: Path) -> KeyTable:
-        table = KeyTable(path)
-        for line, row in scan_rows(path):
-            if REWARD in row and ("response" in row or "responses_create_params" not in row):
+    def inputs(self, paths: Sequence[Path]) -> KeyTable:
+        table = KeyTable()
+        for path in paths:
+            before = len(table)
+            for block in self._reader.blocks(path):
+                _refuse_other_than_inputs(block)
+                self._keep(table, block)
+            requested = requested_beside(path)
+            if requested is not None and len(table) - before < requested:
                 raise InputDataError(
-                    f"{path} holds rollouts, not materialized inputs: line {line.number} "
-                    "has a reward",
-                    hint="give the run's <stem>_materialized_inputs.jsonl as the inputs",
+                    f"{path} holds {len(table) - before} of the {requested} rows that its "
+                    "manifest counts",
+                    hint="the file was cut short: copy it again, or resume the run",
                 )
-            self._keep(table, line, row)
         return table
 
-    def rollouts(self, path: Path, *, allow_partial: bool) -> tuple[KeyTable, Columns]:
-        table, columns = KeyTable(path), ColumnBuilder()
-        unscored = 0
-        for line, row in scan_rows(path, notices=self.notices if allow_partial else None):
-            if REWARD not in row:
-                unscored = unscored or line.number
-                continue
-            self._keep(table, line, row)
-            columns.add(_scored_numbers(path, line, row))
-        if not table.line:
-            raise _no_rollouts(path, unscored)
-        if unscored:
-            raise InputDataError(f"{path} line {unscored}: the row has no reward")
-        return table, columns.build()
+    def rollouts(
+        self, paths: Sequence[Path], *, allow_partial: bool
+    ) -> tuple[KeyTable, ColumnBuilder]:
+        table, columns = KeyTable(), ColumnBuilder()
+        torn = self.notices if allow_partial else None
+        # a shard in which nothing was scored is none of the others' fault
+        shards = len(paths) > 1
+        for path in paths:
+            for block in self._reader.blocks(path, torn=torn, may_be_empty=shards):
+                _refuse_other_than_rollouts(block)
+                self._keep(table, block)
+                columns.add(block.fields, len(block))
+        if not len(table):
+            raise InputDataError(f"{paths[0]} and its other shards hold no rows")
+        return table, columns
 
-    def failures(self, path: Path | None) -> dict[tuple[TaskIndex, int], Failure]:
+    def failures(self, paths: Sequence[Path]) -> dict[tuple[TaskIndex, int], Failure]:
         """By key, the last failed attempt."""
         last: dict[tuple[TaskIndex, int], Failure] = {}
-        if path is None:
-            return last
-        for line, row in scan_rows(path, notices=self.notices, may_be_empty=True):
-            key, failure = _key(path, line, row), _failure(path, line, row)
-            last[key] = max(failure, last.get(key, failure))
+        for path in paths:
+            for block in self._reader.blocks(path, torn=self.notices, may_be_empty=True):
+                for key, failure in zip(_keys(block), _failures(block), strict=True):
+                    last[key] = max(failure, last.get(key, failure))
         return last
 
-    def _keep(self, table: KeyTable, line: Line, row: RawRow) -> None:
-        task, rollout = _key(table.path, line, row)
-        table.task.append(self.tasks.code(task))
-        table.rollout.append(rollout)
-        table.line.append(line.number)
-        table.offset.append(line.offset)
-        table.agent.append(self._agent(row))
-        table.family.append(self._family(row))
+    def _keep(self, table: KeyTable, block: Block) -> None:
+        if not table.files or table.files[-1] != block.path:
+            table.files.append(block.path)
+            table.first.append(len(table))
+        tasks, rollouts = _indices(block)
+        table.blocks.append(len(table))
+        table.lines.append(block.lines)
+        table.task.extend(self.tasks.codes(tasks))
+        table.rollout.extend(rollouts)
+        table.offset.extend(array("q", block.offsets))
+        table.agent.extend(_agent_codes(self.agents, block.field(AGENT_REF)))
+        if self._group_by:
+            families = block.field(self._group_by[0])
+            names = [_family(value, self._group_by[1:]) for value in families]
+            table.family.extend(_family_codes(self.families, names))
 
-    def _agent(self, row: RawRow) -> int:
-        if "agent_ref" not in row:
-            return -1
-        text = bytes(row["agent_ref"])
-        code = self._agent_codes.get(text)
-        if code is None:
-            code = self._agent_codes[text] = self._new_agent(decode_value(row["agent_ref"]))
-        return code
 
-    def _new_agent(self, ref: object) -> int:
-        if not isinstance(ref, Mapping) or not isinstance(ref.get("name"), str):
-            return -1
-        return self.agents.code(AgentName(ref["name"], str(ref.get("type") or "")))
+def _family_codes(families: Codes[str], names: Sequence[str | None]) -> "array[int]":
+    """Per row the number of its family, -1 without one."""
+    known = [name for name in dict.fromkeys(names) if name is not None]
+    numbers: dict[str | None, int] = dict(zip(known, families.codes(known), strict=True))
+    numbers[None] = -1
+    return array("q", map(numbers.__getitem__, names))
 
-    def _family(self, row: RawRow) -> int:
-        if not self._group_by or self._group_by[0] not in row:
-            return -1
-        value: Any = decode_value(row[self._group_by[0]])
-        for name in self._group_by[1:]:
+
+def _agent_codes(agents: Codes[AgentName], refs: Sequence[object]) -> "array[int]":
+    """Per row the number of the agent that its reference names, -1 without one."""
+    try:
+        names = list(map(_name_and_type, refs))
+    except AttributeError:  # a row without one
+        names = [(getattr(ref, "name", None), getattr(ref, "type", None)) for ref in refs]
+    try:
+        numbers = {name: _agent_code(agents, *name) for name in set(names)}
+    except TypeError:  # a name that is a list or an object
+        return array("q", (_agent_code(agents, *name) for name in names))
+    return array("q", map(numbers.__getitem__, names))
+
+
+def _agent_code(agents: Codes[AgentName], name: object, kind: object) -> int:
+    if not isinstance(name, str):
+        return -1
+    return agents.codes([AgentName(name, kind if isinstance(kind, str) else "")])[0]
+
+
+def _family(value: Any, inner: Sequence[str]) -> str | None:
+    """The text at the end of the names `inner`, from a field of a row on."""
+    for depth, name in enumerate(inner):
+        if depth == 0:
+            value = getattr(value, "family", None)
+        else:
             value = value.get(name) if isinstance(value, Mapping) else None
-        return self.families.code(value) if isinstance(value, str) else -1
+    return value if isinstance(value, str) else None
 
 
-def _failures_file(rollouts: Path, given: Path | str | None) -> Path | None:
-    if given is not None:
-        return Path(given)
-    found = ProfilePaths.for_rollouts(rollouts).failures
-    return found if found.exists() else None
+def _keys(block: Block) -> Iterator[tuple[TaskIndex, int]]:
+    tasks, rollouts = _indices(block)
+    return zip(tasks, rollouts, strict=True)
 
 
-def _key(path: Path, line: Line, row: RawRow) -> tuple[TaskIndex, int]:
-    """The key of a row: its task is a number or a name, its rollout a number."""
-    for name in (TASK_INDEX, ROLLOUT_INDEX):
-        if name not in row:
+def _indices(block: Block) -> tuple[Sequence[TaskIndex], "array[int]"]:
+    """The keys of a block: a task is a number or a name, a rollout a number."""
+    tasks, rollouts = block.field(TASK_INDEX), block.field(ROLLOUT_INDEX)
+    if set(map(type, tasks)) <= {int, str} and set(map(type, rollouts)) <= {int}:
+        try:
+            return tasks, array("q", rollouts)
+        except OverflowError:
+            raise _bad_index(block) from None
+    raise _bad_index(block)
+
+
+def _bad_index(block: Block) -> InputDataError:
+    for name, kinds, what in (
+        (TASK_INDEX, {int, str}, "an integer or a name"),
+        (ROLLOUT_INDEX, {int}, "an integer"),
+    ):
+        for at, value in enumerate(block.field(name)):
+            where = f"{block.path} line {block.lines[at]}"
+            if value is None:
+                return InputDataError(
+                    f"{where} has no {name}",
+                    hint="give files that a collection wrote; a plain dataset has no indices",
+                )
+            if type(value) not in kinds or (name == ROLLOUT_INDEX and abs(value) >= 2**63):
+                return InputDataError(
+                    f"{where}: {name} is {_shown(value)}, not {what}",
+                    hint="give the files as the collection wrote them",
+                )
+    raise AssertionError("a block was refused without a reason")
+
+
+def _refuse_other_than_inputs(block: Block) -> None:
+    if block.fields.keys().isdisjoint({REWARD, FAILURE_CLASS}):
+        return
+    columns = map(block.field, (REWARD, RESPONSE, CREATE_PARAMS, FAILURE_CLASS))
+    for at, (reward, response, params, failed) in enumerate(zip(*columns, strict=True)):
+        scored = reward is not None and (response is not None or params is None)
+        if scored or failed is not None:
+            holds, has = ("rollouts", "a reward") if scored else ("failures", FAILURE_CLASS)
+            where = block.place(at).removeprefix(f"{block.path} ")
             raise InputDataError(
-                f"{path} line {line.number} has no {name}",
-                hint="give files that a collection wrote; a plain dataset has no indices",
+                f"{block.path} holds {holds}, not materialized inputs: {where} has {has}",
+                hint="give the run's <stem>_materialized_inputs.jsonl as the inputs",
             )
-    task, rollout = decode_value(row[TASK_INDEX]), decode_value(row[ROLLOUT_INDEX])
-    if not isinstance(task, int | str) or isinstance(task, bool):
-        raise InputDataError(f"{path} line {line.number}: {TASK_INDEX} is no integer or name")
-    if not isinstance(rollout, int) or isinstance(rollout, bool) or abs(rollout) > LARGEST_INDEX:
-        raise InputDataError(f"{path} line {line.number}: {ROLLOUT_INDEX} is no integer")
-    return task, rollout
 
 
-def _scored_numbers(path: Path, line: Line, row: RawRow) -> dict[str, Number]:
-    numbers = numbers_of_raw(row)
-    reward = numbers.get(REWARD)
-    if reward is None or not math.isfinite(reward.value):
-        found = bytes(row[REWARD])[:60] if reward is None else str(reward.value).encode()
+_ROLLOUTS_HINT = "give the file that the run's output_jsonl_fpath names, not its inputs or failures"
+
+
+def _refuse_other_than_rollouts(block: Block) -> None:
+    """Every row must have a finite reward."""
+    rewards = block.field(REWARD)
+    if finite(rewards) is not None:
+        return
+    at = next(at for at, reward in enumerate(rewards) if not is_finite_number(reward))
+    if not any(block.has(at, REWARD) for at in range(len(block))):
+        named = ""
+        if block.has(0, FAILURE_CLASS):
+            named = "; these are failures"
+        elif block.has(0, CREATE_PARAMS):
+            named = "; these look like materialized inputs"
         raise InputDataError(
-            f"{path} line {line.number}: the reward is {found.decode('utf-8', 'replace')}, "
-            "not a finite number",
-            hint="only scored rows belong in this file; re-run the verifier over it, or remove "
-            f"the row and profile with {PARTIAL}",
+            f"{block.path} holds no rollouts: no row has a reward, from line {block.lines[0]} on"
+            + named,
+            hint=_ROLLOUTS_HINT,
         )
-    return numbers
-
-
-def _failure(path: Path, line: Line, row: RawRow) -> Failure:
-    found = decode_value(row[FAILURE_CLASS]) if FAILURE_CLASS in row else None
-    if not isinstance(found, str) or found == SCORED:
-        raise InputDataError(
-            f"{path} line {line.number} has no {FAILURE_CLASS}",
-            hint="give the run's <stem>_failures.jsonl as the failures",
-        )
-    attempt = decode_value(row["attempt"]) if "attempt" in row else 1
-    return Failure(attempt if isinstance(attempt, int) else 1, found)
-
-
-def _no_rollouts(path: Path, line: int) -> InputDataError:
-    """`line`: where the first row without a reward is; 0 if every row was left out."""
-    what = f": no row has a reward, from line {line} on" if line else ""
-    return InputDataError(
-        f"{path} holds no rollouts{what}",
-        hint="give the file that the run's output_jsonl_fpath names, not its inputs or failures",
+    if not block.has(at, REWARD):
+        raise InputDataError(f"{block.place(at)}: the row has no reward", hint=_UNSCORED_HINT)
+    raise InputDataError(
+        f"{block.place(at)}: the reward is {_shown(rewards[at])}, not a finite number",
+        hint=_UNSCORED_HINT,
     )
+
+
+_UNSCORED_HINT = (
+    "only scored rows belong in this file: run the verifier over it again with `palestra "
+    f"reverify`, or remove the row and profile the rest with {PARTIAL}"
+)
+
+
+def _failures(block: Block) -> Iterator[Failure]:
+    classes, attempts = block.field(FAILURE_CLASS), block.field("attempt")
+    for at, (found, attempt) in enumerate(zip(classes, attempts, strict=True)):
+        if not isinstance(found, str) or found == SCORED:
+            raise InputDataError(
+                f"{block.place(at)} has no {FAILURE_CLASS}",
+                hint="give the run's <stem>_failures.jsonl as the failures",
+            )
+        yield Failure(attempt if isinstance(attempt, int) else 1, found)
+
+
+def _not_finite(counts: Mapping[str, int]) -> Iterator[str]:
+    for name, count in sorted(counts.items()):
+        values = "value is" if count == 1 else "values are"
+        yield f"{name}: {count} {values} not finite and left out of its statistics"
+
+
+def _shown(value: object) -> str:
+    """As JSON has it, cut short; of an object or a list only that it is one."""
+    if isinstance(value, Nested | list):
+        return "an object" if isinstance(value, Nested) else "a list"
+    text = "null" if value is None else value if isinstance(value, str) else str(value)
+    text = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return f'"{text}"' if isinstance(value, str) else text

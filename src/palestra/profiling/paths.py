@@ -1,6 +1,9 @@
 """The names of a run's files: every one of them follows from the rollouts file's stem."""
 
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
+from itertools import takewhile
 from pathlib import Path
 
 COMPRESSED_SUFFIXES = (".gz", ".zst")
@@ -17,14 +20,15 @@ class ProfilePaths:
     rollouts: Path
     materialized_inputs: Path
     failures: Path
-    manifest: Path
     reward_profiling: Path
     agent_metrics: Path
+    manifest: Path
+    aggregate_metrics: Path
 
     @classmethod
     def for_rollouts(cls, rollouts: Path | str) -> "ProfilePaths":
         rollouts = Path(rollouts)
-        stem = _stem(rollouts.name)
+        stem = Path(bare_name(rollouts)).stem
 
         def beside(ending: str) -> Path:
             return rollouts.with_name(stem + ending)
@@ -33,17 +37,48 @@ class ProfilePaths:
             rollouts=rollouts,
             materialized_inputs=beside("_materialized_inputs.jsonl"),
             failures=beside("_failures.jsonl"),
-            manifest=beside("_manifest.json"),
             reward_profiling=beside("_reward_profiling.jsonl"),
             agent_metrics=beside("_agent_metrics.json"),
+            manifest=beside("_manifest.json"),
+            aggregate_metrics=beside("_aggregate_metrics.json"),
         )
 
     def all(self) -> tuple[Path, ...]:
         """Every file, whether it is there or not."""
         return astuple(self)
 
+    @classmethod
+    def for_files(cls, rollouts: Sequence[Path]) -> "ProfilePaths":
+        """For shards: what their names begin with is the stem of the whole.
 
-def _stem(name: str) -> str:
-    for suffix in COMPRESSED_SUFFIXES:
-        name = name.removesuffix(suffix)
-    return Path(name).stem
+        `jobs/part0.jsonl` and `jobs/part1.jsonl` are profiled in `jobs/part_reward_profiling.jsonl`.
+        """
+        if len(rollouts) == 1:
+            return cls.for_rollouts(rollouts[0])
+        folders = {path.parent for path in rollouts}
+        together = folders.pop() if len(folders) == 1 else _common(folders)
+        names = [Path(bare_name(path)).stem for path in rollouts]
+        stem = _common_beginning(names).rstrip("0123456789._-") or "rollouts"
+        return cls.for_rollouts(together / f"{stem}.jsonl")
+
+
+def _common(folders: Iterable[Path]) -> Path:
+    return Path(os.path.commonpath([folder.absolute() for folder in folders]))
+
+
+def _common_beginning(names: Sequence[str]) -> str:
+    # the first and the last in order differ where any two do
+    low, high = min(names), max(names)
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(low, high, strict=False))
+    return "".join(letter for letter, _ in same)
+
+
+def bare_name(path: Path) -> str:
+    """The file's name without what says that it is compressed."""
+    return path.stem if path.suffix in COMPRESSED_SUFFIXES else path.name
+
+
+def with_compressed(path: Path) -> Path | None:
+    """`path`, or the compressed file in its place; None when there is neither."""
+    candidates = (path, *(path.with_name(path.name + suffix) for suffix in COMPRESSED_SUFFIXES))
+    return next((candidate for candidate in candidates if candidate.exists()), None)

@@ -1,80 +1,192 @@
-"""Reads JSONL a line at a time, splitting each row into its top-level values and no further.
+"""Reads JSONL in blocks of lines, decoding of each row its top level and no more.
 
-A value stays the bytes it was (`msgspec.Raw`) until somebody asks for it, so a 50 KB response
-costs one pass over its characters and no Python objects.
+Numbers, texts and names come as Python values; of an object only the few fields that profiling
+reads (`Nested`), and a list not at all. So a 50 KB response costs one pass over its characters
+and no Python objects.
 """
 
-import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any
 
 import msgspec
 
 from palestra.errors import InputDataError
+from palestra.profiling.columns import (
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Nested,
+    Row,
+    Value,
+    fields_of,
+)
+from palestra.profiling.compression import open_rows
 
-BUFFER_BYTES = 1 << 20
-
-RawRow = dict[str, msgspec.Raw]
-"""A row's top-level fields, undecoded."""
-
-_split = msgspec.json.Decoder(RawRow).decode
-
-
-class Line(NamedTuple):
-    """One line of a file. `offset` counts bytes of the uncompressed file."""
-
-    number: int
-    offset: int
-    text: bytes
-
-    @property
-    def ended(self) -> bool:
-        return self.text.endswith(b"\n")
+BLOCK_BYTES = 1 << 18
+"""Lines taken at once: what they are decoded to should stay in the processor's cache."""
+MOST_FIELDS = 200
+"""Rows with fields of more names than this are decoded without learning the rest."""
+PARTIAL = "++allow_partial_rollouts=True"
 
 
-def open_lines(path: Path) -> BinaryIO:
-    """Open plain or gzip-compressed JSONL for reading bytes."""
-    if path.suffix == ".zst":
-        raise InputDataError(
-            f"{path} is compressed with zstd, which cannot be read here",
-            hint=f"install the zstd tool and decompress it: zstd -d {path}",
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some rows of a file, one after another, at least one."""
+
+    path: Path
+    texts: Sequence[bytes]
+    fields: Mapping[str, Sequence[Any]]
+    """By field, its value in each row; None where a row lacks it."""
+    lines: Sequence[int]
+    """The number of each row's line, from 1."""
+    offsets: Sequence[int]
+    """Where each row begins, in bytes of the unpacked file."""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def field(self, name: str) -> Sequence[Any]:
+        """One field of each row, also when none has it."""
+        return self.fields.get(name) or [None] * len(self)
+
+    def has(self, at: int, name: str) -> bool:
+        """Whether a row has the field, be it null."""
+        return name in (split_row(self.texts[at]) or {})
+
+    def place(self, at: int) -> str:
+        """A row's file, line and key, for a message."""
+        task, rollout = self.field(TASK_INDEX)[at], self.field(ROLLOUT_INDEX)[at]
+        key = "" if task is None or rollout is None else f" (task {task}, rollout {rollout})"
+        return f"{self.path} line {self.lines[at]}{key}"
+
+
+class RowReader:
+    """Decodes rows. `group_by` names a field, or as two or more names one inside an object.
+
+    Rows of a run mostly have the same fields. So they are decoded into a struct of the fields
+    seen so far, which is the fastest way; a row with a field of another name is refused by it,
+    and teaches it that name.
+    """
+
+    def __init__(self, group_by: Sequence[str] = ()) -> None:
+        self._nested: type[Nested] = Nested
+        self._inner = group_by[1] if len(group_by) > 1 else ""
+        if self._inner:
+            family = ("family", Any, msgspec.field(name=self._inner, default=None))
+            made: Any = msgspec.defstruct("NestedWithFamily", [family], bases=(Nested,), gc=False)
+            self._nested = made
+        kinds: Any = bool | int | float | None | str | self._nested | list[msgspec.Raw]
+        self._kinds = kinds
+        self._decode_any = msgspec.json.Decoder(dict[str, kinds]).decode
+        self._names: tuple[str, ...] = ()
+        self._learn(())
+
+    def blocks(
+        self, path: Path, *, torn: list[str] | None = None, may_be_empty: bool = False
+    ) -> Iterator[Block]:
+        """Every row of a file. A torn last line is an error, or, given `torn`, noted there."""
+        first, offset, empty = 1, 0, True
+        for texts in _texts(path):
+            offsets = list(accumulate(map(len, texts), initial=offset))
+            lines = range(first, first + len(texts))
+            try:
+                rows = map(self._decode, texts)
+                columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
+                fields = dict(zip(self._names, columns, strict=True))
+                block = Block(path, texts, fields, lines, offsets[:-1])
+            except (msgspec.MsgspecError, RecursionError):
+                # a field of a new name, or a line that is blank, broken, or Python's own JSON
+                block = self._one_by_one(path, texts, lines, offsets, torn)
+                self._learn(block.fields)
+            first, offset = first + len(texts), offsets[-1]
+            if len(block):
+                empty = False
+                yield block
+        if empty and not may_be_empty:
+            raise InputDataError(
+                f"{path} holds no rows",
+                hint="look whether the run that should have written it got that far",
+            )
+
+    def _learn(self, names: Iterable[str]) -> None:
+        known = tuple(dict.fromkeys((*self._names, *names)))
+        if self._names and (known == self._names or len(known) > MOST_FIELDS):
+            return
+        self._names = known
+        fields = [
+            (f"f{place}", self._kinds, msgspec.field(name=name, default=None))
+            for place, name in enumerate(known)
+        ]
+        layout = msgspec.defstruct("Layout", fields, gc=False, forbid_unknown_fields=True)
+        self._decode = msgspec.json.Decoder(layout).decode
+
+    def _one_by_one(
+        self,
+        path: Path,
+        texts: Sequence[bytes],
+        lines: Sequence[int],
+        offsets: Sequence[int],
+        torn: list[str] | None,
+    ) -> Block:
+        rows: list[Row] = []
+        places: list[int] = []
+        for at, text in enumerate(texts):
+            if text.isspace():
+                continue
+            row = self._row(text)
+            if row is not None:
+                rows.append(row)
+                places.append(at)
+            elif text.endswith(b"\n"):
+                raise _malformed(path, lines[at], text)
+            elif torn is None:
+                raise _torn(path, lines[at])
+            else:
+                torn.append(f"{path}: line {lines[at]} is torn (no end of line) and was left out")
+        return Block(
+            path,
+            [texts[at] for at in places],
+            fields_of(rows),
+            array("q", (lines[at] for at in places)),
+            [offsets[at] for at in places],
         )
-    try:
-        if path.suffix == ".gz":
-            return cast(BinaryIO, gzip.open(path, "rb"))
-        return path.open("rb", buffering=BUFFER_BYTES)
-    except OSError as error:
-        raise InputDataError(f"cannot read {path}: {error.strerror}") from error
+
+    def _row(self, text: bytes) -> Row | None:
+        """One row, or None when the text is something else."""
+        try:
+            return self._decode_any(text)
+        except (msgspec.MsgspecError, RecursionError):
+            return self._leniently(text)
+
+    def _leniently(self, text: bytes) -> Row | None:
+        """Accept what Python's own json writes and strict readers refuse: NaN, lone surrogates."""
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(row, dict):
+            return None
+        return {name: self._shallow(value) for name, value in row.items()}
+
+    def _shallow(self, value: Any) -> Value:
+        if isinstance(value, Mapping):
+            fields = {name: value.get(name) for name in ("usage", "name", "type")}
+            return self._nested(
+                **fields, **({"family": value.get(self._inner)} if self._inner else {})
+            )
+        return [] if isinstance(value, list) else value
 
 
-def scan_rows(
-    path: Path, *, notices: list[str] | None = None, may_be_empty: bool = False
-) -> Iterator[tuple[Line, RawRow]]:
-    """Every row of a file. A torn last line is an error, or, given `notices`, left out with one."""
-    empty = True
-    for line in _scan_lines(path):
-        row = split_row(line.text)
-        if row is not None:
-            empty = False
-            yield line, row
-        elif line.ended:
-            raise _malformed(path, line)
-        elif notices is None:
-            raise _torn(path, line)
-        else:
-            notices.append(f"{path}: line {line.number} is torn (no end of line) and was left out")
-    if empty and not may_be_empty:
-        raise InputDataError(f"{path} holds no rows")
-
-
-def split_row(text: bytes) -> RawRow | None:
-    """The top-level fields of a JSON object, or None when the text is something else."""
+def split_row(text: bytes) -> dict[str, msgspec.Raw] | None:
+    """The fields of a JSON object, each as the bytes it was; None for anything else."""
     try:
         return _split(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return _split_leniently(text)
 
 
@@ -82,49 +194,53 @@ def decode_value(raw: msgspec.Raw) -> Any:
     """One value as Python objects; integers keep all their digits."""
     try:
         return msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return json.loads(bytes(raw))
 
 
-def _scan_lines(path: Path) -> Iterator[Line]:
-    offset = 0
-    with open_lines(path) as file:
-        try:
-            for number, text in enumerate(file, start=1):
-                if not text.isspace():
-                    yield Line(number, offset, text)
-                offset += len(text)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputDataError(f"cannot read {path}: {error}") from error
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def _split_leniently(text: bytes) -> RawRow | None:
-    """Accept what Python's own json writes and strict readers refuse: NaN, lone surrogates."""
+def _split_leniently(text: bytes) -> dict[str, msgspec.Raw] | None:
     try:
         row = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(row, dict):
         return None
     return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in row.items()}
 
 
-def _malformed(path: Path, line: Line) -> InputDataError:
+def _texts(path: Path) -> Iterator[list[bytes]]:
+    """The lines of a file, about BLOCK_BYTES at a time."""
+    with open_rows(path) as file:
+        try:
+            while texts := file.readlines(BLOCK_BYTES):
+                yield texts
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputDataError(
+                f"cannot read {path}: {error}",
+                hint="the file is broken or was cut short: copy or write it again",
+            ) from error
+
+
+def _malformed(path: Path, number: int, text: bytes) -> InputDataError:
     try:
-        json.loads(line.text)
-    except ValueError as error:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
         return InputDataError(
-            f"{path} is not JSONL: line {line.number} is not JSON ({error})",
+            f"{path} is not JSONL: line {number} is not JSON ({error})",
             hint="each line holds one whole JSON object",
         )
     return InputDataError(
-        f"{path} is not JSONL of rows: line {line.number} is JSON, but not an object"
+        f"{path} is not JSONL of rows: line {number} is JSON, but not an object",
+        hint="each line holds one whole JSON object",
     )
 
 
-def _torn(path: Path, line: Line) -> InputDataError:
+def _torn(path: Path, number: int) -> InputDataError:
     return InputDataError(
-        f"{path}: the last line ({line.number}) is torn: it has no end of line and is not a row",
-        hint="the run was stopped while writing it: resume the run to collect that rollout "
-        "again, or leave it out with ++allow_partial_rollouts=True",
+        f"{path}: the last line ({number}) is torn: it has no end of line and is not a row",
+        hint="whatever wrote the file was stopped in the middle: resume the run to write that row "
+        f"again, or, if these are rollouts, leave it out with {PARTIAL}",
     )

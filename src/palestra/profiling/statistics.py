@@ -75,7 +75,9 @@ def wilson_interval(successes: IntArray, trials: IntArray, *, confidence: float)
     center = (proportion + z**2 / (2 * trials)) / scale
     spread = proportion * (1 - proportion) / trials + z**2 / (4 * trials**2)
     half = z / scale * np.sqrt(spread)
-    return Interval(np.clip(center - half, 0, 1), np.clip(center + half, 0, 1))
+    # the ends are exact where rounding would leave a trace
+    low = np.where(successes == 0, 0.0, np.clip(center - half, 0, 1))
+    return Interval(low, np.where(successes == trials, 1.0, np.clip(center + half, 0, 1)))
 
 
 def learnability_interval(proportion: Interval) -> Interval:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from palestra.profiling.columns import BoolArray, FloatArray, IntArray
+from palestra.profiling.columns import BoolArray, IntArray
 from palestra.profiling.frame import (
     NO_OUTCOME,
     SCORED,
@@ -16,21 +16,20 @@ from palestra.profiling.frame import (
     RunFrame,
     counts_by_name,
 )
-from palestra.profiling.intervals import Estimate, estimate_level, reward_limits
-from palestra.profiling.passk import expected_max_of_sorted
-from palestra.profiling.statistics import describe, sum_by_group
+from palestra.profiling.intervals import Estimate, estimate_level
+from palestra.profiling.statistics import describe, starts_of_sorted, sum_by_group
 from palestra.profiling.task_rows import solved_by_task
+from palestra.profiling.views import (
+    OverRequested,
+    PassAtK,
+    RangeAtK,
+    over_requested,
+    pass_at_powers,
+    pass_hat_powers,
+    reward_range,
+)
 
 UNLABELLED = "(none)"
-
-
-@dataclass(frozen=True, slots=True)
-class PassAtK:
-    """Expected best reward among k rollouts of a task, averaged over tasks that have k."""
-
-    k: int
-    value: float
-    tasks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,8 @@ class Scores:
     mean_reward: Estimate
     pass_at: Sequence[PassAtK]
     """For k = 1, 2, 4, … up to the most rollouts a task has."""
+    pass_hat: Sequence[PassAtK]
+    """As `pass_at`, of the worst of k: for 0/1 rewards the chance that all k are solved."""
     never_solved: float
     sometimes_solved: float
     always_solved: float
@@ -63,10 +64,45 @@ class GroupSummary:
     """Requests that no file says anything about."""
     scores: Scores | None
     """None when nothing was scored."""
+    over_requested: OverRequested
+    """The other view: what the scores can be over all that was requested."""
 
     @property
     def coverage(self) -> float:
         return self.scored / self.requested
+
+    def as_json(self) -> dict[str, Any]:
+        """Both views of every metric, rewards as they are and not in percent.
+
+        Per metric `scored` is the value over scored rollouts, and `requested` the lowest and the
+        highest that it can be over all requested ones.
+        """
+        scores, over = self.scores, self.over_requested
+        mean = scores.mean_reward if scores else Estimate(0, None, None, None)
+        return {
+            "tasks": self.tasks,
+            "requested": self.requested,
+            "scored": self.scored,
+            "failures": dict(self.failures),
+            "unaccounted": self.unaccounted,
+            "mean_reward": {
+                "scored": mean.value if scores else None,
+                "standard_error": mean.standard_error,
+                "interval": None if mean.low is None else [mean.low, mean.high],
+                "requested": over.mean_reward.as_json(),
+            },
+            "pass@k": _views_at_k(scores.pass_at if scores else (), over.pass_at),
+            "pass^k": _views_at_k(scores.pass_hat if scores else (), over.pass_hat),
+            **{
+                share: {
+                    "scored": getattr(scores, share, None),
+                    "requested": getattr(over, share).as_json(),
+                }
+                for share in ("never_solved", "sometimes_solved", "always_solved")
+            },
+            "mean_input_tokens": scores.mean_input_tokens if scores else None,
+            "mean_output_tokens": scores.mean_output_tokens if scores else None,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +115,27 @@ class RunSummary:
     notices: Sequence[str]
 
 
+def _views_at_k(scored: Sequence[PassAtK], over: Sequence[RangeAtK]) -> list[dict[str, Any]]:
+    """By k; a k that no task has scored rollouts for has `scored` null."""
+    values = {at.k: at for at in scored}
+    return [
+        {
+            "k": at.k,
+            "scored": values[at.k].value if at.k in values else None,
+            "requested": at.value.as_json(),
+            "tasks_scored": values[at.k].tasks if at.k in values else 0,
+            "tasks_requested": at.tasks,
+        }
+        for at in over
+    ]
+
+
 def summarize(frame: RunFrame) -> RunSummary:
     """The summary of a run, in all, by agent, and by the field it was loaded to group by."""
     everything = np.ones(len(frame.requests), dtype=np.bool_)
     families = frame.families
     return RunSummary(
-        total=_summary("all", frame, everything),
+        total=summarize_group(frame, everything, "all"),
         by_agent=list(_by_label(frame, frame.agents, [ref.name for ref in frame.agents.names])),
         by_family=[] if families is None else list(_by_label(frame, families, families.names)),
         completeness=frame.completeness,
@@ -96,13 +147,14 @@ def _by_label(frame: RunFrame, labels: Labels[Any], names: Sequence[str]) -> Ite
     """By name; requests without a label come last."""
     present = set(np.unique(labels.codes).tolist())
     for code in sorted(present - {-1}, key=lambda code: (names[code], labels.names[code])):
-        yield _summary(names[code], frame, labels.codes == code)
+        yield summarize_group(frame, labels.codes == code, names[code])
     if -1 in present:
-        yield _summary(UNLABELLED, frame, labels.codes == -1)
+        yield summarize_group(frame, labels.codes == -1, UNLABELLED)
 
 
-def _summary(name: str, frame: RunFrame, chosen: BoolArray) -> GroupSummary:
-    requests = frame.requests
+def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> GroupSummary:
+    """The summary of some of the requests, at least one."""
+    requests, reward = frame.requests, frame.rollouts.reward
     outcome: IntArray = requests.outcome[chosen]
     counts = dict(counts_by_name(requests.outcome_names, outcome))
     scored = counts.pop(SCORED, 0)
@@ -115,6 +167,12 @@ def _summary(name: str, frame: RunFrame, chosen: BoolArray) -> GroupSummary:
         failures=counts,
         unaccounted=int(np.sum(outcome == NO_OUTCOME)),
         scores=_scores(frame.rollouts.select(rows)) if scored else None,
+        over_requested=over_requested(
+            reward[rows],
+            requests.scored[chosen],
+            starts_of_sorted(requests.keys.task[chosen]),
+            reward_range(reward),
+        ),
     )
 
 
@@ -125,7 +183,8 @@ def _scores(rollouts: Rollouts) -> Scores:
     return Scores(
         tasks=tasks,
         mean_reward=_mean_reward(rollouts),
-        pass_at=list(_pass_at(rollouts)),
+        pass_at=pass_at_powers(rollouts.reward, rollouts.starts),
+        pass_hat=pass_hat_powers(rollouts.reward, rollouts.starts),
         never_solved=never / tasks,
         sometimes_solved=(tasks - never - always) / tasks,
         always_solved=always / tasks,
@@ -139,25 +198,8 @@ def _mean_reward(rollouts: Rollouts) -> Estimate:
     return estimate_level(
         sum_by_group(rollouts.reward, rollouts.starts),
         rollouts.per_task,
-        limits=reward_limits(rollouts.reward),
+        limits=reward_range(rollouts.reward),
     )
-
-
-def _pass_at(rollouts: Rollouts) -> Iterator[PassAtK]:
-    sizes = rollouts.per_task
-    matrices = [_sorted_rewards(rollouts, size) for size in np.unique(sizes).tolist()]
-    k = 1
-    while k <= int(sizes.max()):
-        held = [expected_max_of_sorted(rows, k) for rows in matrices if rows.shape[1] >= k]
-        values = np.concatenate(held)
-        yield PassAtK(k, float(values.mean()), len(values))
-        k *= 2
-
-
-def _sorted_rewards(rollouts: Rollouts, size: int) -> FloatArray:
-    """One ascending row of rewards for each task that has `size` rollouts."""
-    first = rollouts.starts[:-1][rollouts.per_task == size]
-    return np.sort(rollouts.reward[first[:, np.newaxis] + np.arange(size)], axis=1)
 
 
 def _mean(rollouts: Rollouts, field: str) -> float | None:

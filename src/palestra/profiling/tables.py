@@ -1,7 +1,8 @@
 """What a scan keeps of each file until the three are joined."""
 
 from array import array
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -9,7 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from palestra.profiling.columns import Columns, IntArray
-from palestra.profiling.frame import AgentName, TaskIndex
+from palestra.profiling.frame import AgentName, Places, TaskIndex
 from palestra.profiling.join import Keys
 
 K = TypeVar("K")
@@ -22,13 +23,13 @@ class Codes(Generic[K]):
         self.names: list[K] = []
         self._codes: dict[K, int] = {}
 
-    def code(self, name: K) -> int:
-        """The number of a value, a new one if need be."""
-        code = self._codes.get(name)
-        if code is None:
-            code = self._codes[name] = len(self.names)
-            self.names.append(name)
-        return code
+    def codes(self, names: Collection[K]) -> "array[int]":
+        """The number of each value; values not seen before get new ones."""
+        for name in dict.fromkeys(names):
+            if name not in self._codes:
+                self._codes[name] = len(self.names)
+                self.names.append(name)
+        return array("q", map(self._codes.__getitem__, names))
 
     def find(self, name: K) -> int | None:
         """The number of a value, if it has one."""
@@ -41,12 +42,17 @@ def _integers() -> "array[int]":
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """Key, place, agent and family of each row of one file; columns grow as it is read."""
+    """Key, place, agent and family of each row of some files; columns grow as they are read."""
 
-    path: Path
+    files: list[Path] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    """The number of rows before each file."""
     task: "array[int]" = field(default_factory=_integers)
     rollout: "array[int]" = field(default_factory=_integers)
-    line: "array[int]" = field(default_factory=_integers)
+    lines: list[Sequence[int]] = field(default_factory=list)
+    """Of each block of rows, the numbers of their lines."""
+    blocks: list[int] = field(default_factory=list)
+    """The number of rows before each block."""
     offset: "array[int]" = field(default_factory=_integers)
     agent: "array[int]" = field(default_factory=_integers)
     family: "array[int]" = field(default_factory=_integers)
@@ -54,9 +60,33 @@ class KeyTable:
     def __len__(self) -> int:
         return len(self.task)
 
+    def __str__(self) -> str:
+        """The files' names."""
+        more = len(self.files) - 1
+        return str(self.files[0]) + (f" and {more} more files" if more else "")
+
     def keys(self, rank: IntArray) -> Keys:
         """The rows' keys, tasks renumbered by `rank`."""
         return Keys(rank[integers(self.task)], integers(self.rollout))
+
+    def places(self, rows: IntArray) -> Places:
+        """Where rows are."""
+        return Places(self.files, self._file_of(rows), integers(self.offset)[rows])
+
+    def lines_of(self, rows: Sequence[int]) -> str:
+        """`lines 2 and 7`, or, when there are several files, `a.jsonl:2 and b.jsonl:7`."""
+        if len(self.files) == 1:
+            return "lines " + " and ".join(str(self._line_of(row)) for row in rows)
+        files = self._file_of(np.array(rows)).tolist()
+        places = zip(files, rows, strict=True)
+        return " and ".join(f"{self.files[file]}:{self._line_of(row)}" for file, row in places)
+
+    def _line_of(self, row: int) -> int:
+        block = bisect_right(self.blocks, row) - 1
+        return self.lines[block][row - self.blocks[block]]
+
+    def _file_of(self, rows: IntArray) -> IntArray:
+        return np.searchsorted(self.first, rows, side="right") - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)

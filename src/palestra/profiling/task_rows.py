@@ -1,71 +1,87 @@
 """One row per task: what its rollouts scored, and what that says about the task."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from palestra.profiling.columns import ROLLOUT_INDEX, TASK_INDEX, Columns, FloatArray, IntArray
-from palestra.profiling.frame import SCORED, SCORED_CODE, Rollouts, RunFrame, TaskIndex
+from palestra.profiling.columns import (
+    REWARD,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Columns,
+    FloatArray,
+    IntArray,
+)
+from palestra.profiling.frame import SCORED, Places, Rollouts, RunFrame, TaskIndex
 from palestra.profiling.samples import sample_reader
 from palestra.profiling.statistics import (
     STATISTICS,
+    Interval,
     correlation_by_group,
     describe,
+    group_of_rows,
     histogram_by_group,
     histogram_edges,
     learnability_interval,
     sum_by_group,
     wilson_interval,
 )
+from palestra.profiling.views import reward_range, solved_by_group
 from palestra.profiling.writing import write_jsonl
 
 LEARNABILITY_CONFIDENCE = 0.9
-SOLVED_REWARD = 1.0
-"""From this reward on a rollout counts as solved; `pass_rate` is the share of such rollouts."""
 LENGTH_FIELD = "output_tokens"
 
 
 def write_reward_profiling(frame: RunFrame, path: Path | str) -> None:
     """Write `profile_tasks`, one row per line."""
-    write_jsonl(Path(path), profile_tasks(frame))
+    with sample_reader(_first_places(frame)) as samples:
+        write_jsonl(Path(path), _task_rows(frame, samples.fragments))
 
 
 def profile_tasks(frame: RunFrame) -> Iterator[dict[str, Any]]:
-    """One row per task with a scored rollout, in task order; fields as in `spec/profiling.md`.
+    """One row per task with a scored rollout, in task order; fields as in `docs/profiling.md`.
 
     `pass_rate` p is the share of rollouts whose reward is at least 1. `learnability` is p(1 - p);
     its interval is the range of p(1 - p) over the 90 % Wilson interval of p. The bins of
     `reward_histogram` divide the range of rewards of the whole run. `reward_length_correlation`
-    is Pearson's r of reward and output tokens, null where either does not vary.
+    is Pearson's r of reward and output tokens, null where either does not vary. `requested` has
+    the range of what each would be over all requested rollouts, see `views`.
     """
+    with sample_reader(_first_places(frame)) as samples:
+        yield from _task_rows(frame, samples.read)
+
+
+def _task_rows(
+    frame: RunFrame, sample: Callable[[int, TaskIndex], Any]
+) -> Iterator[dict[str, Any]]:
     rollouts = frame.rollouts
     statistics = statistics_rows(rollouts.columns, rollouts.starts)
     infos = rollout_infos(rollouts)
     judgements = _judgements(rollouts)
-    with sample_reader(frame.inputs_path) as samples:
-        for request, stats, rows, judged in zip(
-            _requested(frame), statistics, infos, judgements, strict=True
-        ):
-            yield {
-                TASK_INDEX: request.task,
-                "sample": samples.read(request.offset, request.task),
-                **request.counts(),
-                **stats,
-                "rollout_infos": rows,
-                "outcomes": request.outcomes,
-                **judged,
-            }
+    views = _requested_views(frame)
+    rows = zip(_requested(frame), statistics, infos, judgements, views, strict=True)
+    for place, (request, stats, infos_of_task, judged, view) in enumerate(rows):
+        yield {
+            TASK_INDEX: request.task,
+            "sample": sample(place, request.task),
+            **request.counts(),
+            **stats,
+            "rollout_infos": infos_of_task,
+            "outcomes": request.outcomes,
+            **judged,
+            "requested": view,
+        }
 
 
 def solved_by_task(rollouts: Rollouts) -> IntArray:
     """How many rollouts of each task are solved."""
-    solved = (rollouts.reward >= SOLVED_REWARD).astype(np.float64)
-    return sum_by_group(solved, rollouts.starts).astype(np.int64)
+    return solved_by_group(rollouts.reward, rollouts.starts)
 
 
 def statistics_rows(columns: Columns, starts: IntArray) -> Iterator[dict[str, float]]:
@@ -85,26 +101,27 @@ def statistics_rows(columns: Columns, starts: IntArray) -> Iterator[dict[str, fl
 def rollout_infos(rollouts: Rollouts) -> Iterator[list[dict[str, Any]]]:
     """Per task, its rollouts by index with every number they have."""
     columns = rollouts.columns
-    fields = list(columns.values)
-    rows = zip(*(_plain(columns, field) for field in fields), strict=True)
+    names = ("rollout_id", TASK_INDEX, ROLLOUT_INDEX, *columns.values)
+    tasks = [rollouts.tasks[group] for group in group_of_rows(rollouts.starts).tolist()]
+    indices: list[int] = rollouts.rollout_index.tolist()
+    ids = [f"{task}:{index}" for task, index in zip(tasks, indices, strict=True)]
+    numbers = (_plain(columns, field) for field in columns.values)
+    rows = zip(ids, tasks, indices, *numbers, strict=True)
     sparse = any(np.isnan(column).any() for column in columns.values.values())
-    indices = rollouts.rollout_index.tolist()
-    for task, (start, end) in zip(rollouts.tasks, pairwise(rollouts.starts.tolist()), strict=True):
-        infos = []
-        for index, row in zip(indices[start:end], rows, strict=False):
-            numbers = zip(fields, row, strict=True)
-            info = {"rollout_id": f"{task}:{index}", TASK_INDEX: task, ROLLOUT_INDEX: index}
-            info.update((pair for pair in numbers if pair[1] is not None) if sparse else numbers)
-            infos.append(info)
-        yield infos
+    for count in rollouts.per_task.tolist():
+        infos = [dict(zip(names, row, strict=True)) for row in islice(rows, count)]
+        yield [_without_nulls(info) for info in infos] if sparse else infos
+
+
+def _without_nulls(info: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in info.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What was asked of one task and how it ended. `offset` is its first materialized row's."""
+    """What was asked of one task and how it ended."""
 
     task: TaskIndex
-    offset: int
     expected: int
     outcomes: dict[str, int]
 
@@ -118,17 +135,38 @@ class _Request:
         }
 
 
+def _first_places(frame: RunFrame) -> Places:
+    """Where the first materialized row of each profiled task is."""
+    return frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
+
+
 def _requested(frame: RunFrame) -> Iterator[_Request]:
     requests = frame.requests
-    starts = requests.starts
-    counts = requests.outcomes_by_task()
-    profiled = np.flatnonzero(counts[:, SCORED_CODE])
-    columns = (requests.offset[starts[:-1]], np.diff(starts), counts)
-    offsets, expected, outcomes = (column[profiled].tolist() for column in columns)
-    rows = zip(frame.rollouts.tasks, offsets, expected, outcomes, strict=True)
-    for task, offset, asked, ended in rows:
+    counts = requests.outcomes_by_task()[frame.profiled]
+    expected = np.diff(requests.starts)[frame.profiled]
+    rows = zip(frame.rollouts.tasks, expected.tolist(), counts.tolist(), strict=True)
+    for task, asked, ended in rows:
         named = zip(requests.outcome_names, ended, strict=True)
-        yield _Request(task, offset, asked, {name: count for name, count in named if count})
+        yield _Request(task, asked, {name: count for name, count in named if count})
+
+
+def _requested_views(frame: RunFrame) -> Iterator[dict[str, list[float]]]:
+    """Per task, the range of its numbers over all requested rollouts."""
+    expected = np.diff(frame.requests.starts)[frame.profiled]
+    missing = expected - frame.rollouts.per_task
+    solved = solved_by_task(frame.rollouts)
+    rate = Interval(solved / expected, (solved + missing) / expected)
+    total = sum_by_group(frame.rollouts.reward, frame.rollouts.starts)
+    worst, best = reward_range(frame.rollouts.reward)
+    mean = Interval((total + missing * worst) / expected, (total + missing * best) / expected)
+    columns = {
+        f"mean/{REWARD}": mean,
+        "pass_rate": rate,
+        "learnability": learnability_interval(rate),
+    }
+    pairs = [np.column_stack([of.low, of.high]).tolist() for of in columns.values()]
+    for row in zip(*pairs, strict=True):
+        yield dict(zip(columns, row, strict=True))
 
 
 def _judgements(rollouts: Rollouts) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ from palestra.profiling.comparison.result import (
     Requested,
     RunCounts,
 )
-from palestra.profiling.comparison.side import Side, load_side
+from palestra.profiling.comparison.side import Side, load_side, refuse_shared_files
 
 __all__ = [
     "Comparison",
@@ -31,5 +31,6 @@ __all__ = [
     "judge",
     "load_side",
     "pair",
+    "refuse_shared_files",
     "settings_that_differ",
 ]

@@ -24,7 +24,7 @@ from palestra.profiling.frame import (
     RunFrame,
     counts_by_name,
 )
-from palestra.profiling.intervals import estimate_difference, reward_limits
+from palestra.profiling.intervals import estimate_difference
 from palestra.profiling.significance import holm, mcnemar_p, minimum_detectable, sign_flip_p
 from palestra.profiling.task_values import (
     Metric,
@@ -32,6 +32,7 @@ from palestra.profiling.task_values import (
     task_values,
     task_values_filled,
 )
+from palestra.profiling.views import reward_range
 
 MOST_REGRESSIONS = 10
 
@@ -145,7 +146,7 @@ class _Paired:
         ]
         seen = np.concatenate(columns)
         if metric.of_reward:
-            return reward_limits(seen)
+            return reward_range(seen)
         return float(np.nanmin(seen)), float(np.nanmax(seen))
 
     def _requested(self, metric: Metric, span: tuple[float, float]) -> Requested | None:
@@ -192,7 +193,7 @@ def _counts(side: Side) -> RunCounts:
     failures = dict(counts_by_name(requests.outcome_names, requests.outcome))
     scored = failures.pop(SCORED, 0)
     return RunCounts(
-        rollouts=str(side.rollouts),
+        rollouts=side.rollouts,
         tasks=len(requests.tasks),
         requested=len(requests),
         scored=scored,

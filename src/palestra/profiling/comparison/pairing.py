@@ -111,8 +111,8 @@ def _what_differs(a: Side, b: Side, task: TaskIndex) -> str:
 def _row(side: Side, task: TaskIndex) -> dict[str, object]:
     requests = side.frame.requests
     first = requests.starts[requests.tasks.index(task)]
-    with sample_reader(side.frame.inputs_path) as samples:
-        return samples.read(int(requests.offset[first]), task)
+    with sample_reader(requests.places.take(np.array([first]))) as samples:
+        return samples.read(0, task)
 
 
 def _positions(frame: RunFrame, tasks: Sequence[TaskIndex]) -> IntArray:

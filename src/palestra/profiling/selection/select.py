@@ -16,8 +16,9 @@ from palestra.errors import ConfigError
 from palestra.profiling.columns import BoolArray, FloatArray, IntArray
 from palestra.profiling.frame import SCORED, SCORED_CODE, RunFrame, TaskIndex
 from palestra.profiling.statistics import sum_by_group, wilson_interval
-from palestra.profiling.task_rows import LEARNABILITY_CONFIDENCE, LENGTH_FIELD, SOLVED_REWARD
+from palestra.profiling.task_rows import LEARNABILITY_CONFIDENCE, LENGTH_FIELD
 from palestra.profiling.task_values import mean_of_present
+from palestra.profiling.views import SOLVED_REWARD
 
 
 class Verdict(StrEnum):

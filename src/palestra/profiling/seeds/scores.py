@@ -12,11 +12,11 @@ from math import nan, sqrt
 import numpy as np
 
 from palestra.errors import ConfigError
-from palestra.profiling.answers import NO_ANSWER, Answers, majority_of_rows
 from palestra.profiling.columns import BoolArray, FloatArray, IntArray
 from palestra.profiling.frame import SCORED, RunFrame, TaskIndex, counts_by_name
-from palestra.profiling.intervals import reward_limits
+from palestra.profiling.seeds.answers import NO_ANSWER, Answers, majority_of_rows
 from palestra.profiling.task_values import best_of_k
+from palestra.profiling.views import reward_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> 
     ones = whole.blocks(1) if cut else grids
     blocks = whole.blocks(k) if cut else grids
     votes = all(run.answers.extracted for run in runs)
-    limits = reward_limits(np.concatenate([run.frame.rollouts.reward for run in runs]))
+    limits = reward_range(np.concatenate([run.frame.rollouts.reward for run in runs]))
     there = ~np.isnan(whole.rewards)
     return ModelScores(
         name=runs[0].name,

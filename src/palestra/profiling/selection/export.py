@@ -1,22 +1,20 @@
 """Writes selected tasks as a dataset that can be collected again, and where they come from."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import numpy as np
 import orjson
 
 from palestra.errors import InputDataError
-from palestra.profiling.columns import INDICES, ROLLOUT_INDEX
 from palestra.profiling.fingerprints import CREATE_PARAMS
 from palestra.profiling.frame import RunFrame
 from palestra.profiling.paths import ProfilePaths
-from palestra.profiling.samples import SampleReader, sample_reader
-from palestra.profiling.scan import RawRow, decode_value
-from palestra.profiling.selection import Selection
+from palestra.profiling.samples import sample_reader
+from palestra.profiling.selection.select import Selection
 from palestra.profiling.writing import encode, replacing
 
 PROVENANCE = "_provenance.json"
@@ -27,10 +25,13 @@ def provenance_path(out: Path) -> Path:
     return out.with_name(out.stem + PROVENANCE)
 
 
-def check_destination(out: Path, paths: ProfilePaths, *, overwrite: bool) -> None:
-    """Raise InputDataError when writing to `out` would take something's place unasked."""
-    own = [path for path in paths.all() if path.exists() and out.exists() and out.samefile(path)]
-    if own:
+def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -> None:
+    """Raise InputDataError when writing to `out` would take something's place unasked.
+
+    `rollouts`: those of the run that is read; none of its files is ever replaced.
+    """
+    own = {path for run in rollouts for path in ProfilePaths.for_rollouts(run).all()}
+    if out.exists() and any(path.exists() and out.samefile(path) for path in own):
         raise InputDataError(f"{out} is a file of the run itself", hint="choose another --out")
     there = [path for path in (out, provenance_path(out)) if path.exists()]
     if there and not overwrite:
@@ -63,12 +64,12 @@ def export(
         raise InputDataError(f"cannot write {out}: {error.strerror}") from error
 
 
-def origin(frame: RunFrame, paths: ProfilePaths) -> dict[str, Any]:
+def origin(frame: RunFrame) -> dict[str, Any]:
     """Which run it was: its files, its manifest's digests, and a digest of keys and rewards."""
     return {
-        "rollouts": str(paths.rollouts),
-        "materialized_inputs": str(frame.inputs_path),
-        "manifest": _manifest(paths.manifest),
+        "rollouts": [str(path) for path in frame.rollout_places.files],
+        "materialized_inputs": [str(path) for path in frame.requests.places.files],
+        "manifest": _manifest(ProfilePaths.for_rollouts(frame.rollouts_path).manifest),
         "rewards_digest": rewards_digest(frame),
     }
 
@@ -82,21 +83,17 @@ def rewards_digest(frame: RunFrame) -> str:
     return digest.hexdigest()
 
 
-def without_indices(row: RawRow) -> bytes:
-    """A row as it was written, without its two indices."""
-    fields = (encode(name) + b":" + bytes(raw) for name, raw in row.items() if name not in INDICES)
-    return b"{" + b",".join(fields) + b"}"
-
-
 def _rows(frame: RunFrame, selection: Selection) -> Iterator[bytes]:
     requests = frame.requests
-    starts = requests.starts
-    with sample_reader(frame.inputs_path) as samples:
-        seeded = _adds_seeds(frame, samples)
-        for position in selection.kept:
-            offset = int(requests.offset[starts[position]])
-            row = samples.read_raw(offset, requests.tasks[position])
-            yield without_indices(_without_seed(row) if seeded else row)
+    seeded = _adds_seeds(frame)
+    first = requests.starts[:-1][np.array(selection.kept, dtype=np.int64)]
+    with sample_reader(requests.places.take(first)) as samples:
+        for row, position in enumerate(selection.kept):
+            fields = samples.fragments(row, requests.tasks[position])
+            if seeded:
+                params = samples.read(row, requests.tasks[position])[CREATE_PARAMS]
+                fields[CREATE_PARAMS] = _without_seed(params)
+            yield encode(fields)
 
 
 def _entries(selection: Selection) -> Iterator[dict[str, Any]]:
@@ -106,32 +103,28 @@ def _entries(selection: Selection) -> Iterator[dict[str, Any]]:
         yield {"line": line, **judged}
 
 
-def _adds_seeds(frame: RunFrame, samples: SampleReader) -> bool:
-    """Whether the run gave each rollout its index as seed: its first two rollouts of a task did."""
+def _adds_seeds(frame: RunFrame) -> bool:
+    """Whether the run gave each rollout its index as seed: two rollouts of one task had theirs."""
     requests = frame.requests
-    for start, end in zip(requests.starts[:-1].tolist(), requests.starts[1:].tolist(), strict=True):
-        if end - start > 1:
-            task = requests.tasks[requests.keys.task[start]]
-            rows = [samples.read_raw(int(requests.offset[at]), task) for at in (start, start + 1)]
-            return all(_seed(row) == decode_value(row[ROLLOUT_INDEX]) for row in rows)
-    return False
+    several = np.flatnonzero(np.diff(requests.starts) > 1)
+    if not len(several):
+        return False
+    rows = requests.starts[several[0]] + np.arange(2)
+    task = requests.tasks[several[0]]
+    with sample_reader(requests.places.take(rows)) as samples:
+        seeds = [
+            _extra_body(samples.read(row, task).get(CREATE_PARAMS)).get("seed") for row in (0, 1)
+        ]
+    return bool(seeds == requests.keys.rollout[rows].tolist())
 
 
-def _seed(row: RawRow) -> object:
-    extra = _extra_body(decode_value(row[CREATE_PARAMS]) if CREATE_PARAMS in row else None)
-    return extra.get("seed")
-
-
-def _without_seed(row: RawRow) -> RawRow:
-    params = decode_value(row[CREATE_PARAMS])
+def _without_seed(params: Mapping[str, Any]) -> dict[str, Any]:
     extra = {name: value for name, value in _extra_body(params).items() if name != "seed"}
     metadata = {name: value for name, value in params["metadata"].items() if name != "extra_body"}
     if extra:
         metadata["extra_body"] = encode(extra).decode()
     kept = {name: value for name, value in params.items() if name != "metadata"}
-    if metadata:
-        kept["metadata"] = metadata
-    return {**row, CREATE_PARAMS: msgspec.Raw(encode(kept))}
+    return {**kept, "metadata": metadata} if metadata else kept
 
 
 def _extra_body(params: object) -> Mapping[str, Any]:
