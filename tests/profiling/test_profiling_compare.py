@@ -1,6 +1,8 @@
 """Comparing two runs: what is paired, what is found, what a gate makes of it."""
 
+import gzip
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from palestra.errors import ConfigError, InputDataError
 from palestra.profiling.comparison import judge, load_side, pair, settings_that_differ
+from palestra.profiling.fingerprints import fingerprints
 from palestra.profiling.significance import mcnemar_p
 from palestra.profiling.task_values import best_of_k, mean_of_present
 
@@ -276,3 +279,49 @@ def test_task_values_are_those_of_each_task_alone(groups: list[list[float]], k: 
     assert [x for x, group in zip(best, groups, strict=True) if len(group) == k] == pytest.approx(
         full
     )
+
+
+def test_shards_and_packed_files_make_a_side(tmp_path: Path) -> None:
+    whole = load_side(write_run(tmp_path / "whole", SOLVED), name="A")
+    for half, tasks in enumerate((range(6), range(6, 12))):
+        path = write_run(tmp_path / str(half), {task: SOLVED[task] for task in tasks})
+        for file in (path, inputs_of(path)):
+            file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+            file.unlink()
+    shards = load_side(f"{tmp_path}/[01]/*.jsonl.gz", name="B")
+
+    assert pair(whole, shards).tasks == list(range(12))
+    assert shards.fingerprints == whole.fingerprints
+
+
+def test_a_difference_inside_a_nested_field_is_seen(tmp_path: Path) -> None:
+    rows = [
+        f'{{"note":{{"x":1,"_ng_rollout_index":{r}}},"_ng_task_index":3,"_ng_rollout_index":{r}}}\n'
+        f'{{"_ng_task_index":4,"_ng_rollout_index":{r},"note":{{"x":1,"_ng_rollout_index":{r}}}}}\n'
+        for r in range(2)
+    ]
+    (tmp_path / "inputs.jsonl").write_text("".join(sorted(rows)))
+
+    with pytest.raises(InputDataError, match="in 2 tasks: 3 "):
+        fingerprints([tmp_path / "inputs.jsonl"])
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
+def test_a_mix_is_found_wherever_it_is(prompts: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "inputs.jsonl"
+        path.write_text(
+            "".join(
+                json.dumps(
+                    {"prompt": x, "_ng_task_index": 0, "_ng_rollout_index": r},
+                    separators=(",", ":"),
+                )
+                + "\n"
+                for r, x in enumerate(prompts)
+            )
+        )
+        if len(set(prompts)) == 1:
+            assert len(fingerprints([path])) == 1
+        else:
+            with pytest.raises(InputDataError, match="different rows are mixed"):
+                fingerprints([path])

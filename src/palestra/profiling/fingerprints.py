@@ -8,6 +8,7 @@ Order of keys and spaces do not count.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ import msgspec
 import orjson
 
 from palestra.errors import InputDataError
-from palestra.profiling.columns import TASK_INDEX
+from palestra.profiling.columns import ROLLOUT_INDEX, TASK_INDEX
 from palestra.profiling.compression import open_rows
 from palestra.profiling.frame import TaskIndex
 from palestra.profiling.scan import decode_value, split_row
@@ -27,6 +28,9 @@ OF_THE_RUN: Final = "_ng_"
 """Fields whose names begin so are the run's, not the task's."""
 PROMPT: Final = ("input", "instructions", "tools", "text")
 SHOWN = 10
+_INDEX_AT_END = f',"{ROLLOUT_INDEX}":'.encode()
+"""As collections write it. A quote inside of a text would be escaped, so this is never in one."""
+_END = re.compile(rb"\d+}\s*")
 
 RawRow = Mapping[str, msgspec.Raw]
 Fingerprints = Mapping[TaskIndex, bytes]
@@ -80,10 +84,18 @@ def sampling(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(inputs: Iterable[Path]) -> Iterator[tuple[str, RawRow]]:
-    """Every row with its place; what is no row was refused or left out when the run was loaded."""
+    """Every row with its place, but of rows that differ in their rollout index alone the first.
+
+    What is no row was refused or left out when the run was loaded.
+    """
     for path in inputs:
+        last = b""
         with open_rows(path) as file:
             for number, text in enumerate(file, start=1):
+                before, _, after = text.rpartition(_INDEX_AT_END)
+                if before and before == last and _END.fullmatch(after):
+                    continue
+                last = before
                 row = None if text.isspace() else split_row(text)
                 if row is not None and TASK_INDEX in row:
                     yield f"{path} line {number}", row
