@@ -18,7 +18,7 @@ from benchmarks.rollout_overhead.payloads import AGENT, MODEL, row
 from palestra.config import ResolvedConfig, load_config
 from palestra.rollouts import Accounting, Collector, Journal, Limits, RunPaths
 from palestra.schema import VerifyResponse
-from palestra.serving import EMBEDDED, Fleet
+from palestra.serving import EMBEDDED, Fleet, rare_collections
 from palestra.transport import ServerClient
 
 CONFIGS = (
@@ -60,23 +60,24 @@ def _collecting(client: ServerClient, folder: Path) -> RunChunk:
 @asynccontextmanager
 async def contender(upstream: str) -> AsyncIterator[Contender]:
     """Ways: `run`, `collect`, `collect nothing`."""
-    async with Fleet(config(upstream), default_placement=EMBEDDED) as fleet:
-        client = fleet.client
+    with rare_collections():
+        async with Fleet(config(upstream), default_placement=EMBEDDED) as fleet:
+            client = fleet.client
 
-        async def rollout(task: int) -> float:
-            result = await client.peer(AGENT).call("/run", row(task), VerifyResponse)
-            return result.reward
+            async def rollout(task: int) -> float:
+                result = await client.peer(AGENT).call("/run", row(task), VerifyResponse)
+                return result.reward
 
-        with tempfile.TemporaryDirectory() as folder:
-            collect = _collecting(client, Path(folder))
+            with tempfile.TemporaryDirectory() as folder:
+                collect = _collecting(client, Path(folder))
 
-            async def collect_nothing(_count: int) -> float:
-                return await collect(0)
+                async def collect_nothing(_count: int) -> float:
+                    return await collect(0)
 
-            yield Contender(
-                {
-                    "run": chunk_of(rollout),
-                    "collect": collect,
-                    "collect nothing": collect_nothing,
-                }
-            )
+                yield Contender(
+                    {
+                        "run": chunk_of(rollout),
+                        "collect": collect,
+                        "collect nothing": collect_nothing,
+                    }
+                )

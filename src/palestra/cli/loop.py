@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, Final, TypeVar, final
 
 from palestra.cli.console import leave_now, notice
+from palestra.serving import rare_collections
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ LastWords = Callable[[Stopped], object]
 
 
 def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = None) -> T:
-    """Run `main` on a fast loop. Raises Stopped when a signal ended it.
+    """Run `main` on a fast loop, in a process of its own. Raises Stopped when a signal ended it.
 
     A stop that takes too long ends the process here, after `last_words`.
     """
@@ -67,7 +68,8 @@ def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = N
     loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="aside"))
     try:
         asyncio.set_event_loop(loop)
-        return loop.run_until_complete(_stoppable(main, last_words))
+        with rare_collections():
+            return loop.run_until_complete(_stoppable(main, last_words))
     finally:
         _tidy(loop)
         asyncio.set_event_loop(None)

@@ -46,10 +46,13 @@ class Admission:
         self._retries_seen = retries.retries
         self._clock = clock
         self._running = 0
+        self._left: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
 
-    async def run(self, rows: Iterator[Row], work: Callable[[Row], Awaitable[None]]) -> None:
-        """`work` on every row, as many at once as the limit of the moment allows.
+    async def run(
+        self, rows: Iterator[Row], work: Callable[[Row], Awaitable[object]], tasks: BoundedTasks
+    ) -> None:
+        """Start `work` on every row, as many at once as the limit of the moment allows.
 
         A row is read when it can run. What is running when the limit falls runs on.
         """
@@ -58,19 +61,27 @@ class Admission:
             try:
                 await work(row)
             finally:
-                self._running -= 1
-                self._room.set()
+                if asyncio.current_task() not in self._left:
+                    self._ended()
 
-        async with BoundedTasks() as tasks:
-            while not tasks.broken:
-                while self._running < self.limit.limit:
-                    row = next(rows, None)
-                    if row is None:
-                        return
-                    self._running += 1
-                    tasks.start(one(row))
-                await self._wait()
-                self._look()
+        while not tasks.broken:
+            while self._running < self.limit.limit:
+                row = next(rows, None)
+                if row is None:
+                    return
+                self._running += 1
+                tasks.start(one(row))
+            await self._wait()
+            self._look()
+
+    def leave(self, task: asyncio.Task[None]) -> None:
+        """Count `task` as ended: it holds a rollout's place for ever otherwise."""
+        self._left.add(task)
+        self._ended()
+
+    def _ended(self) -> None:
+        self._running -= 1
+        self._room.set()
 
     async def _wait(self) -> None:
         """Until a rollout has ended, but not for long."""

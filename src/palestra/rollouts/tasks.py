@@ -17,12 +17,14 @@ class BoundedTasks:
 
     The first error of a task is raised as it is. And once the tasks are cancelled, by an error of
     one or from outside, they have `grace_s` to end: code that swallows its cancellation is left
-    behind, and said so, instead of being waited for. A body that runs for long looks at `broken`.
+    behind, and said so, instead of being waited for. A body that runs for long looks at `broken`;
+    `leave` is for one task that its own deadline does not end.
     """
 
     def __init__(self, *, grace_s: float = CANCEL_GRACE_S) -> None:
         self._grace_s = grace_s
         self._running: set[asyncio.Task[None]] = set()
+        self._left: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
         self._changed = asyncio.Event()
 
@@ -37,7 +39,21 @@ class BoundedTasks:
         self._running.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def leave(self, task: asyncio.Task[None]) -> None:
+        """Do not wait for `task` any more: it does not end. What it raises is lost."""
+        self._running.discard(task)
+        task.remove_done_callback(self._ended)
+        # The loop itself does not keep tasks alive, and errors nobody asked for are printed.
+        self._left.add(task)
+        task.add_done_callback(self._forget)
+        self._changed.set()
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._left.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._error = self._error or error

@@ -16,6 +16,7 @@ import threading
 from palestra.config import config_from_tree
 from palestra.errors import PalestraError
 from palestra.serving.build import build_server, server_client
+from palestra.serving.garbage import rare_collections
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder, refusal_line
 from palestra.serving.sockets import raise_descriptor_limit
@@ -87,7 +88,8 @@ def main() -> int:
     try:
         import uvloop
 
-        uvloop.run(serve(order))
+        with rare_collections():
+            uvloop.run(serve(order))
     except PalestraError as error:
         sys.stderr.write(refusal_line(error) + "\n")
         return error.exit_code
