@@ -26,12 +26,15 @@ def test_the_help_lists_every_command(world: World) -> None:
 def test_the_commands_are_the_ones_that_work() -> None:
     assert COMMANDS == [
         "collect",
+        "compare",
         "config",
         "eval",
         "merge",
         "profile",
         "reverify",
         "run",
+        "scores",
+        "select",
         "status",
         "version",
     ]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from palestra.cli import decisions
 from palestra.cli.console import guarded, say
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 models = typer.Typer(help="The embedded model's weights.", no_args_is_help=True)
 app.add_typer(models, name="models")
+decisions.register(app)
 
 Overrides = Annotated[
     list[str] | None,
@@ -419,7 +421,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "compare", "select", "view", "init", "test", "prepare", "render-prompts",
+    "view", "init", "test", "prepare", "render-prompts",
     "dataset", "benchmark", "doctor", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)

@@ -95,7 +95,7 @@ def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
         return [*head, *["-"] * (len(ks) + 5), _failures(group)]
     passed = {at.k: _of_tasks(at, scores.tasks) for at in scores.pass_at}
     mean = scores.mean_reward
-    interval = "" if mean.low is None else f" ± {mean.value - mean.low:.3f}"
+    interval = "" if mean.low is None else f" [{mean.low:.3f}, {mean.high:.3f}]"
     tokens = scores.mean_output_tokens
     return [
         *head,

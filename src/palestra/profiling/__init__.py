@@ -8,7 +8,8 @@ metrics that environments report over repeated attempts (`compute_pass_majority_
 from palestra.profiling.agent_rows import agent_metrics, write_agent_metrics
 from palestra.profiling.aggregate import aggregate_metrics, default_key_metrics
 from palestra.profiling.compression import is_compressed
-from palestra.profiling.frame import Completeness, Places, RunFrame
+from palestra.profiling.frame import Completeness, Places, RunFrame, TaskIndex
+from palestra.profiling.intervals import Estimate, estimate_difference, estimate_level
 from palestra.profiling.load import load_run
 from palestra.profiling.majority import majority_at_k
 from palestra.profiling.manifests import MixedRuns
@@ -19,9 +20,8 @@ from palestra.profiling.pass_metrics import (
 )
 from palestra.profiling.passk import expected_max_at_k, pass_at_k, pass_hat_k
 from palestra.profiling.paths import ProfilePaths
-from palestra.profiling.sources import Files
+from palestra.profiling.sources import Files, rollout_files
 from palestra.profiling.summary import (
-    Estimate,
     GroupSummary,
     RunSummary,
     Scores,
@@ -45,11 +45,14 @@ __all__ = [
     "RunFrame",
     "RunSummary",
     "Scores",
+    "TaskIndex",
     "agent_metrics",
     "aggregate_metrics",
     "compute_pass_majority_metrics",
     "compute_subset_metrics",
     "default_key_metrics",
+    "estimate_difference",
+    "estimate_level",
     "expected_max_at_k",
     "highest_k_metrics",
     "is_compressed",
@@ -58,6 +61,7 @@ __all__ = [
     "pass_at_k",
     "pass_hat_k",
     "profile_tasks",
+    "rollout_files",
     "summarize",
     "write_agent_metrics",
     "write_reward_profiling",

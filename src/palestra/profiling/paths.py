@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import takewhile
 from pathlib import Path
 
@@ -44,6 +44,10 @@ class ProfilePaths:
             manifest=beside("_manifest.json"),
             aggregate_metrics=beside("_aggregate_metrics.json"),
         )
+
+    def all(self) -> tuple[Path, ...]:
+        """Every file, whether it is there or not."""
+        return astuple(self)
 
     @classmethod
     def for_files(cls, rollouts: Sequence[Path]) -> "ProfilePaths":

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,12 @@ from palestra.profiling.frame import (
     RunFrame,
     counts_by_name,
 )
-from palestra.profiling.statistics import clustered_standard_error, mean_by_group, starts_of_sorted
+from palestra.profiling.intervals import Estimate, estimate_level
+from palestra.profiling.statistics import (
+    mean_by_group,
+    starts_of_sorted,
+    sum_by_group,
+)
 from palestra.profiling.task_rows import solved_by_task
 from palestra.profiling.views import (
     OverRequested,
@@ -28,18 +32,7 @@ from palestra.profiling.views import (
     reward_range,
 )
 
-CONFIDENCE = 0.95
 UNLABELLED = "(none)"
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean with its 95 % interval; `low`, `high` and `standard_error` None for one task."""
-
-    value: float
-    standard_error: float | None
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +198,12 @@ def _scores(rollouts: Rollouts) -> Scores:
 
 
 def _mean_reward(rollouts: Rollouts) -> Estimate:
-    """Mean over all rollouts, with a normal interval from the error clustered by task."""
-    mean = float(rollouts.reward.mean())
-    error = clustered_standard_error(rollouts.reward, rollouts.starts)
-    if error is None:
-        return Estimate(mean, None, None, None)
-    half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
-    return Estimate(mean, error, mean - half, mean + half)
+    """Mean over all rollouts, with a bootstrap interval clustered by task."""
+    return estimate_level(
+        sum_by_group(rollouts.reward, rollouts.starts),
+        rollouts.per_task,
+        limits=reward_range(rollouts.reward),
+    )
 
 
 def _mean(rollouts: Rollouts, field: str) -> float | None:

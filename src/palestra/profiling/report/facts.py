@@ -5,21 +5,22 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import NormalDist
 
 import numpy as np
 
 from palestra.profiling.columns import BoolArray, FloatArray, IntArray
 from palestra.profiling.frame import Rollouts
+from palestra.profiling.intervals import estimate_level
 from palestra.profiling.passk import expected_max_of_sorted
 from palestra.profiling.statistics import (
-    clustered_standard_error,
     correlation_by_group,
     group_of_rows,
     starts_of_sorted,
+    sum_by_group,
 )
-from palestra.profiling.summary import CONFIDENCE, Scores
+from palestra.profiling.summary import Scores
 from palestra.profiling.task_rows import LENGTH_FIELD, solved_by_task
+from palestra.profiling.views import reward_range
 
 REWARD_BINS = 20
 MOST_SINGLE_REWARDS = 12
@@ -167,13 +168,11 @@ def lengths(rollouts: Rollouts) -> Lengths | None:
 
 def spread(values: FloatArray, starts: IntArray | None = None) -> Spread:
     """The mean and its interval; values of one group, if `starts` says so, count as dependent."""
-    mean = float(values.mean())
     groups = np.arange(len(values) + 1) if starts is None else starts
-    error = clustered_standard_error(values, groups)
-    if error is None:
-        return Spread(mean, None, None)
-    half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
-    return Spread(mean, mean - half, mean + half)
+    found = estimate_level(
+        sum_by_group(values, groups), np.diff(groups), limits=reward_range(values)
+    )
+    return Spread(found.value, found.low, found.high)
 
 
 def solved_counts(rollouts: Rollouts) -> tuple[int, int, int]:

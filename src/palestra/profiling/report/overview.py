@@ -6,12 +6,13 @@ from types import MappingProxyType
 import numpy as np
 
 from palestra.profiling.frame import Rollouts, RunFrame
+from palestra.profiling.intervals import Estimate
 from palestra.profiling.report.charts import meter, share_bar
 from palestra.profiling.report.facts import is_binary, solved_counts
 from palestra.profiling.report.markup import Markup, tag, together
 from palestra.profiling.report.wording import amount, number, percent
 from palestra.profiling.statistics import describe
-from palestra.profiling.summary import Estimate, GroupSummary, RunSummary, Scores
+from palestra.profiling.summary import GroupSummary, RunSummary, Scores
 from palestra.profiling.task_rows import solved_by_task
 from palestra.schema.outcomes import Outcome
 
@@ -168,7 +169,7 @@ def _group(line: GroupSummary, most: int, *, binary: bool) -> Markup:
         tag(
             "td",
             number_of(scores.mean_reward),
-            tag("small", _plus_minus(scores.mean_reward)),
+            tag("small", _ends(scores.mean_reward)),
             class_="n",
         ),
         tag("td", passed.get(1, "-"), class_="n"),
@@ -190,12 +191,13 @@ def _figure(name: str, value: str, note: str) -> Markup:
     return tag("div", tag("dt", name), tag("dd", value, tag("small", note)))
 
 
-def _plus_minus(estimate: Estimate) -> str:
-    return "" if estimate.low is None else f"± {estimate.value - estimate.low:.3f}"
+def _ends(estimate: Estimate) -> str:
+    """The interval, which need not lie evenly around the mean."""
+    return "" if estimate.low is None else f"{estimate.low:.3f} to {estimate.high:.3f}"
 
 
 def _interval(estimate: Estimate) -> str:
-    return f"{_plus_minus(estimate)} (95 %)" if estimate.low is not None else "of one task"
+    return f"{_ends(estimate)} (95 %)" if estimate.low is not None else "of one task"
 
 
 def _dropped(count: int) -> str:

@@ -1,0 +1,215 @@
+"""`compare`: two runs, task by task, as a table, as Markdown, or as JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from palestra.cli.console import notice, say
+from palestra.cli.escaping import one_line
+from palestra.cli.markdown import markdown_table
+from palestra.cli.tables import print_table
+from palestra.errors import ConfigError
+from palestra.profiling import Estimate
+from palestra.profiling.comparison import (
+    Comparison,
+    Gate,
+    MetricComparison,
+    Regression,
+    RunCounts,
+    compare,
+    judge,
+    load_side,
+    pair,
+    refuse_shared_files,
+)
+
+SIGNIFICANT = 0.05
+GATE_FAILED = 1
+_METRICS = ("metric", "tasks", "A", "B", "B - A", "95 % interval", "p", "p (Holm)", "detectable")
+_BOUNDS = ("metric", "tasks", "A", "B", "B - A at worst", "B - A at best")
+_REGRESSIONS = ("task", "A", "B", "change", "rollouts A", "rollouts B")
+
+
+@dataclass(frozen=True, slots=True)
+class CompareArgs:
+    """What `compare` takes. `metrics`: besides the reward."""
+
+    a: str
+    b: str
+    metrics: tuple[str, ...] = ()
+    allow_unmatched: bool = False
+    allow_different_rows: bool = False
+    gate: bool = False
+    tolerance: float | None = None
+    scored_only: bool = False
+    as_json: bool = False
+    as_markdown: bool = False
+
+
+def compare_runs(args: CompareArgs) -> int:
+    """Compare and print. 1 when the gate was asked for and did not pass, else 0."""
+    _check(args)
+    a, b = load_side(args.a, name="A"), load_side(args.b, name="B")
+    pairs = pair(
+        a,
+        b,
+        allow_unmatched=args.allow_unmatched,
+        allow_different_rows=args.allow_different_rows,
+    )
+    found = compare(a, b, pairs, metrics=args.metrics)
+    gate = None
+    if args.gate:
+        gate = judge(found, tolerance=args.tolerance or 0.0, scored_only=args.scored_only)
+    for text in found.notices:
+        notice(text)
+    if args.as_json:
+        say(orjson.dumps({**_plain(found), "gate": gate}, option=orjson.OPT_INDENT_2).decode())
+    else:
+        _show(found, gate, markdown=args.as_markdown)
+    return GATE_FAILED if gate is not None and not gate.passed else 0
+
+
+def verdict(reward: MetricComparison) -> str:
+    """What the comparison says about the reward, in a sentence."""
+    change = reward.difference.value
+    interval = "" if reward.difference.low is None else f" {_interval(reward.difference, 4)}"
+    found = f"reward {change:+.4f}{interval}, {_p_value(reward.p_value)}."
+    if reward.p_value <= SIGNIFICANT:
+        return f"B is {'better' if change > 0 else 'worse'} than A: {found}"
+    told = f"No difference shown: {found}"
+    if reward.minimum_detectable is None:
+        return told
+    return (
+        f"{told} A true difference of {reward.minimum_detectable:.4f} would be found in 80 % of "
+        "such comparisons; smaller ones more rarely."
+    )
+
+
+def _check(args: CompareArgs) -> None:
+    if args.as_json and args.as_markdown:
+        raise ConfigError("--json and --markdown exclude each other")
+    if not args.gate and (args.tolerance is not None or args.scored_only):
+        raise ConfigError("--tolerance and --scored-only say when --gate fails: add --gate")
+    if args.tolerance is not None and not args.tolerance >= 0:
+        raise ConfigError(f"--tolerance {args.tolerance} is not a difference of rewards from 0 on")
+    refuse_shared_files([args.a, args.b])
+
+
+def _plain(found: Comparison) -> dict[str, object]:
+    decoded: dict[str, object] = orjson.loads(orjson.dumps(found))
+    return decoded
+
+
+def _show(found: Comparison, gate: Gate | None, *, markdown: bool) -> None:
+    for line in _head(found):
+        say(f"- {line}" if markdown else line)
+    for title, columns, rows in _tables(found):
+        if markdown:
+            say(f"\n**{title}**\n\n{markdown_table(columns, rows)}")
+        else:
+            print_table(columns, rows, title=title, right=",".join(columns[1:]))
+    for line in _tail(found, gate):
+        say(f"\n{line}" if markdown else line)
+
+
+def _tables(found: Comparison) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
+    """Title, columns and rows of each table there is something to say in."""
+    yield "scored rollouts", _METRICS, [_metric_row(metric) for metric in found.metrics]
+    if any(metric.requested for metric in found.metrics):
+        title = "all requested rollouts: between the worst and the best that is missing"
+        yield title, _BOUNDS, [_bounds_row(metric) for metric in found.metrics]
+    if found.regressions:
+        title = f"largest regressions, of {found.worse} tasks with a lower reward in B"
+        yield title, _REGRESSIONS, [_regression_row(task) for task in found.regressions]
+
+
+def _head(found: Comparison) -> Iterator[str]:
+    for name, run in (("A", found.a), ("B", found.b)):
+        yield f"{name}: {run.rollouts}: {_counts(run)}"
+    unscored = f", {found.unscored} of them without a score in one run" if found.unscored else ""
+    yield (
+        f"{found.tasks} tasks paired{unscored}; reward higher in B for {found.better}, lower for "
+        f"{found.worse}, equal for {found.equal}"
+    )
+    if found.settings:
+        yield f"sampled differently: {'; '.join(found.settings)}"
+
+
+def _counts(run: RunCounts) -> str:
+    told = f"{run.tasks} tasks, {run.scored} of {run.requested} rollouts scored"
+    lost = [f"{name} {count}" for name, count in sorted(run.failures.items())]
+    if run.unaccounted:
+        lost.append(f"never ended {run.unaccounted}")
+    return f"{told} ({', '.join(lost)})" if lost else told
+
+
+def _tail(found: Comparison, gate: Gate | None) -> Iterator[str]:
+    yield verdict(found.reward)
+    for metric in found.metrics:
+        if metric.mcnemar is not None:
+            test = metric.mcnemar
+            yield (
+                f"McNemar, {metric.name}: {test.only_a} tasks solved only by A, {test.only_b} only "
+                f"by B, exact {_p_value(test.p_value)}."
+            )
+    if gate is not None:
+        yield f"gate: {'passed' if gate.passed else 'failed'}: {gate.reason}"
+
+
+def _metric_row(metric: MetricComparison) -> list[str]:
+    places = _places(metric)
+    least = metric.minimum_detectable
+    return [
+        one_line(metric.name),
+        str(metric.tasks),
+        f"{metric.a:.{places}f}",
+        f"{metric.b:.{places}f}",
+        f"{metric.difference.value:+.{places}f}",
+        _interval(metric.difference, places),
+        _p(metric.p_value),
+        _p(metric.p_adjusted),
+        "-" if least is None else f"{least:.{places}f}",
+    ]
+
+
+def _bounds_row(metric: MetricComparison) -> list[str]:
+    places, requested = _places(metric), metric.requested
+    if requested is None:
+        return [one_line(metric.name), str(metric.tasks), *["nothing missing"] * 2, "-", "-"]
+    runs = [f"{low:.{places}f} .. {high:.{places}f}" for low, high in (requested.a, requested.b)]
+    ends = [
+        f"{end.value:+.{places}f} {_interval(end, places)}"
+        for end in (requested.lowest, requested.highest)
+    ]
+    return [one_line(metric.name), str(requested.tasks), *runs, *ends]
+
+
+def _regression_row(task: Regression) -> list[str]:
+    return [
+        one_line(str(task.task)),
+        f"{task.a:.3f}",
+        f"{task.b:.3f}",
+        f"{task.change:+.3f}",
+        str(task.a_rollouts),
+        str(task.b_rollouts),
+    ]
+
+
+def _places(metric: MetricComparison) -> int:
+    """Decimals: four for rewards and the like, one for tokens and the like."""
+    return 4 if max(abs(metric.a), abs(metric.b)) < 10 else 1
+
+
+def _interval(estimate: Estimate, places: int) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "-"
+    return f"[{estimate.low:+.{places}f}, {estimate.high:+.{places}f}]"
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"
+
+
+def _p_value(value: float) -> str:
+    return f"p = {_p(value)}" if value >= 0.0001 else f"p {_p(value)}"

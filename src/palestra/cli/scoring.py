@@ -1,0 +1,154 @@
+"""`scores`: the table that papers have, for one environment, several models and several seeds."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from palestra.cli.console import notice, say
+from palestra.cli.escaping import one_line
+from palestra.cli.markdown import markdown_table
+from palestra.cli.tables import print_table
+from palestra.errors import ConfigError, InputDataError
+from palestra.profiling import TaskIndex
+from palestra.profiling.comparison import Side, load_side, pair, refuse_shared_files
+from palestra.profiling.seeds import ModelScores, SeedRun, SeedScore, read_answers, score_model
+
+
+@dataclass(frozen=True, slots=True)
+class ScoresArgs:
+    """What `scores` takes. `runs`: rollouts files, each with NAME= before it or without."""
+
+    runs: tuple[str, ...]
+    k: int = 4
+    allow_unmatched: bool = False
+    as_json: bool = False
+    as_markdown: bool = False
+
+
+def show_scores(args: ScoresArgs) -> int:
+    """Score every model over its seeds and print the table."""
+    if args.as_json and args.as_markdown:
+        raise ConfigError("--json and --markdown exclude each other")
+    given = [_named(run) for run in args.runs]
+    refuse_shared_files([path for _, path in given])
+    sides = [load_side(path, name=path) for _, path in given]
+    tasks, notices = _shared_tasks(sides, allow_unmatched=args.allow_unmatched)
+    for text in (*notices, *(f"{side.name}: {n}" for side in sides for n in side.frame.notices)):
+        notice(text)
+    runs = [_seed_run(name, side) for (name, _), side in zip(given, sides, strict=True)]
+    models = [score_model(own, tasks, args.k) for own in _by_name(runs)]
+    if args.as_json:
+        table: dict[str, Any] = {"k": args.k, "unit": "percent", "models": models}
+        say(orjson.dumps(table, option=orjson.OPT_INDENT_2).decode())
+        return 0
+    columns, rows = _columns(models, args.k), [_row(model, _votes(models)) for model in models]
+    if args.as_markdown:
+        say(markdown_table(columns, rows))
+        say()
+    else:
+        print_table(columns, rows, right=",".join(columns[1:]))
+    for line in _footnotes(models, args.k):
+        say(f"- {line}" if args.as_markdown else line)
+    return 0
+
+
+def _named(run: str) -> tuple[str, str]:
+    """`NAME=RUN`, or a run alone; a file of that name is never cut at its `=`."""
+    name, equals, path = run.partition("=")
+    return (name, path) if equals and not Path(run).exists() else ("", run)
+
+
+def _shared_tasks(
+    sides: Sequence[Side], *, allow_unmatched: bool
+) -> tuple[list[TaskIndex], list[str]]:
+    """The tasks that all runs have, with the same rows; raises as `pair` does."""
+    first = sides[0]
+    tasks = list(first.frame.requests.tasks)
+    notices: list[str] = []
+    for other in sides[1:]:
+        pairs = pair(first, other, allow_unmatched=allow_unmatched)
+        notices += [f"{other.name}: {text}" for text in pairs.notices]
+        shared = set(pairs.tasks)
+        tasks = [task for task in tasks if task in shared]
+    if not tasks:
+        raise InputDataError("there is no task that all of the runs share")
+    return tasks, notices
+
+
+def _seed_run(name: str, side: Side) -> SeedRun:
+    answers = read_answers(side.frame)
+    label = name or answers.model or side.frame.rollouts_path.parent.name or side.rollouts
+    return SeedRun(label, side.rollouts, side.frame, answers)
+
+
+def _by_name(runs: Sequence[SeedRun]) -> list[list[SeedRun]]:
+    """The runs of each model, models in the order they were given."""
+    found: dict[str, list[SeedRun]] = {}
+    for run in runs:
+        found.setdefault(run.name, []).append(run)
+    return list(found.values())
+
+
+def _votes(models: Sequence[ModelScores]) -> bool:
+    return any(model.majority is not None for model in models)
+
+
+def _columns(models: Sequence[ModelScores], k: int) -> list[str]:
+    votes = [f"majority@{k}"] if _votes(models) else []
+    tail = ["no answer"] if _votes(models) else []
+    return ["model", "tasks", "scored", "seeds", "pass@1", *votes, f"pass@{k}", *tail]
+
+
+def _row(model: ModelScores, votes: bool) -> list[str]:
+    majority = [_cell(model.majority)] if votes else []
+    unread = "-" if model.no_answer is None else f"{model.no_answer:.1f}"
+    return [
+        one_line(model.name),
+        str(model.tasks),
+        f"{model.scored}/{model.requested}",
+        str(model.pass_k.seeds),
+        _cell(model.pass_1),
+        *majority,
+        _cell(model.pass_k),
+        *([unread] if votes else []),
+    ]
+
+
+def _cell(score: SeedScore | None) -> str:
+    if score is None:
+        return "-"
+    error = "" if score.standard_error is None else f" ± {score.standard_error:.2f}"
+    return f"{score.mean:.2f}{error}"
+
+
+def _footnotes(models: Sequence[ModelScores], k: int) -> Iterator[str]:
+    yield "percent; ± is the standard error over seeds"
+    for model in models:
+        if model.cut:
+            yield (
+                f"{model.name}: seeds are parts of {len(model.runs)} run(s): pass@1 over "
+                f"{model.pass_1.seeds} rollouts of each task, the others over "
+                f"{model.pass_k.seeds} block(s) of {k}"
+                + (f"; {model.left_over} left over" if model.left_over else "")
+            )
+        if model.majority is None:
+            yield f"{model.name}: no majority@{k}, its rows have no extracted_answer"
+        if model.scored < model.requested:
+            yield _missing(model, k)
+
+
+def _missing(model: ModelScores, k: int) -> str:
+    named = [("pass@1", model.pass_1), (f"pass@{k}", model.pass_k)]
+    if model.majority is not None:
+        named.insert(1, (f"majority@{k}", model.majority))
+    bounds = ", ".join(f"{name} {score.low:.2f} .. {score.high:.2f}" for name, score in named)
+    lost = [f"{name} {count}" for name, count in sorted(model.failures.items())]
+    never = model.requested - model.scored - sum(model.failures.values())
+    told = ", ".join([*lost, *([f"never ended {never}"] if never > 0 else [])])
+    return (
+        f"{model.name}: scores are of what was scored; over all requested rollouts, whatever the "
+        f"missing ones ({told}) would have scored: {bounds}"
+    )

@@ -1,0 +1,107 @@
+"""What rollouts answered, and what a vote among k of them is worth, for many tasks at once."""
+
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from palestra.profiling.columns import FloatArray, IntArray
+from palestra.profiling.frame import RunFrame
+from palestra.profiling.scan import RowReader, decode_value, split_row
+
+ANSWER = "extracted_answer"
+NO_ANSWER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Per scored rollout, in the order of the frame: the number of its answer, or NO_ANSWER.
+
+    `extracted`: whether any row has the field at all; without it there is nothing to vote with.
+    `model`: the model that the responses name, if they do.
+    """
+
+    codes: IntArray
+    extracted: bool
+    model: str | None
+
+
+class _Response(msgspec.Struct):
+    model: Any = None
+
+
+def read_answers(frame: RunFrame) -> Answers:
+    """Read the answers of a run again from its files.
+
+    Answers are compared as text, so that any JSON value can be voted for; null is no answer.
+    """
+    places = frame.rollout_places
+    codes = np.full(len(places), NO_ANSWER)
+    numbers: dict[str, int] = {}
+    extracted, model = False, None
+    for file, path in enumerate(places.files):
+        own = np.flatnonzero(places.file == file)
+        found = _File(path, numbers)
+        codes[own] = found.codes[np.searchsorted(found.offsets, places.offset[own])]
+        extracted = extracted or found.extracted
+        model = model or found.model
+    return Answers(codes, extracted, model)
+
+
+class _File:
+    """The answers of one rollouts file, in the order of its rows. `numbers`: of answers so far."""
+
+    def __init__(self, path: Path, numbers: dict[str, int]) -> None:
+        offsets, codes = array("q"), array("q")
+        self.extracted, self.model = False, None
+        for block in RowReader().blocks(path, torn=[], may_be_empty=True):
+            self.extracted = self.extracted or ANSWER in block.fields
+            self.model = self.model or _model(block.texts[0])
+            offsets.extend(block.offsets)
+            for at, value in enumerate(block.field(ANSWER)):
+                codes.append(_code(value, block.texts[at], numbers))
+        self.offsets, self.codes = np.array(offsets), np.array(codes, dtype=np.int64)
+
+
+def _code(value: object, text: bytes, numbers: dict[str, int]) -> int:
+    if value is None:
+        return NO_ANSWER
+    if not isinstance(value, str):
+        # objects and lists come from the reader without their contents
+        fields = split_row(text) or {}
+        value = repr(decode_value(fields[ANSWER]))
+    return numbers.setdefault(value, len(numbers))
+
+
+def majority_of_rows(answers: IntArray, scores: FloatArray) -> FloatArray:
+    """`majority_at_k` of each row of two matrices, k their width."""
+    task, _ = np.nonzero(answers != NO_ANSWER)
+    voted = answers != NO_ANSWER
+    ballots, worth = answers[voted], scores[voted]
+    # also in order of worth, so that sums do not depend on who voted first
+    order = np.lexsort((worth, ballots, task))
+    task, ballots, worth = task[order], ballots[order], worth[order]
+    changes = (np.diff(task) != 0) | (np.diff(ballots) != 0)
+    first = np.flatnonzero(np.concatenate([[True], changes])) if len(task) else task
+    votes = np.diff(np.concatenate([first, [len(task)]]))
+    mean = np.add.reduceat(worth, first) / votes if len(task) else worth
+    of = task[first]
+    most = np.zeros(len(answers), dtype=np.int64)
+    np.maximum.at(most, of, votes)
+    wins = votes == most[of]
+    total = np.bincount(of[wins], weights=mean[wins], minlength=len(answers))
+    winners = np.bincount(of[wins], minlength=len(answers))
+    return np.asarray(total / np.maximum(winners, 1))
+
+
+def _model(text: bytes) -> str | None:
+    """The model that a row's response names."""
+    fields = split_row(text) or {}
+    try:
+        model = msgspec.json.decode(fields["response"], type=_Response).model
+    except (KeyError, msgspec.MsgspecError):
+        return None
+    return model if isinstance(model, str) and model else None

@@ -1,0 +1,247 @@
+"""The table of the field: pass@1, majority@k and pass@k of a model, mean and error over its seeds.
+
+A *seed* is an independent repetition of the whole evaluation. Several runs with k rollouts per task
+each are as many seeds. One run, or runs of fewer than k rollouts (taken together), is cut: each of
+its rollouts is a seed of pass@1, each block of k rollouts one of majority@k and pass@k.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import nan, sqrt
+
+import numpy as np
+
+from palestra.errors import ConfigError
+from palestra.profiling.columns import BoolArray, FloatArray, IntArray
+from palestra.profiling.frame import SCORED, RunFrame, TaskIndex, counts_by_name
+from palestra.profiling.seeds.answers import NO_ANSWER, Answers, majority_of_rows
+from palestra.profiling.task_values import best_of_k
+from palestra.profiling.views import reward_range
+
+
+@dataclass(frozen=True, slots=True)
+class SeedScore:
+    """Percent. `mean` and `standard_error` over `seeds`; no error for a single one.
+
+    `low`, `high`: what the mean is over all requested rollouts, if each missing one had scored the
+    least or the most there is; equal to the mean when nothing is missing. `tasks`: the fewest that
+    a seed has the score of.
+    """
+
+    mean: float
+    standard_error: float | None
+    seeds: int
+    tasks: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScores:
+    """One line of the table. `majority` and `no_answer` None where no row has extracted answers."""
+
+    name: str
+    runs: Sequence[str]
+    tasks: int
+    requested: int
+    scored: int
+    failures: dict[str, int]
+    pass_1: SeedScore
+    pass_k: SeedScore
+    majority: SeedScore | None
+    no_answer: float | None
+    """Percent of scored rollouts from which no answer could be read."""
+    cut: bool
+    """Whether seeds are parts of a run rather than runs."""
+    left_over: int
+    """Rollouts of each task that are in no block of k."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRun:
+    """One run: its label in the table, its frame, its answers."""
+
+    name: str
+    path: str
+    frame: RunFrame
+    answers: Answers
+
+
+def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> ModelScores:
+    """The scores of one model over the runs it made, on `tasks`.
+
+    Raises ConfigError when there are fewer than k rollouts per task.
+    """
+    grids = [_Grid.of(run, tasks) for run in runs]
+    cut = len(grids) == 1 or min(grid.width for grid in grids) < k
+    whole = _side_by_side(grids)
+    if whole.width < k:
+        raise ConfigError(
+            f"--k {k} needs {k} rollouts of each task, and {runs[0].name} has {whole.width}",
+            hint=f"collect more, or --k {whole.width}",
+        )
+    ones = whole.blocks(1) if cut else grids
+    blocks = whole.blocks(k) if cut else grids
+    votes = all(run.answers.extracted for run in runs)
+    limits = reward_range(np.concatenate([run.frame.rollouts.reward for run in runs]))
+    there = ~np.isnan(whole.rewards)
+    return ModelScores(
+        name=runs[0].name,
+        runs=[run.path for run in runs],
+        tasks=len(tasks),
+        requested=int(whole.requested.sum()),
+        scored=int(there.sum()),
+        failures=_failures(runs),
+        pass_1=_over_seeds(ones, _mean, limits),
+        pass_k=_over_seeds(blocks, _best(k), limits),
+        majority=_over_seeds(blocks, _majority(k), limits) if votes else None,
+        no_answer=100 * float(np.mean(whole.answers[there] == NO_ANSWER)) if votes else None,
+        cut=cut,
+        left_over=whole.width % k if cut else 0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """One row per task, one column per rollout. `rewards` NaN where nothing was scored."""
+
+    rewards: FloatArray
+    answers: IntArray
+    requested: BoolArray
+
+    @classmethod
+    def of(cls, run: SeedRun, tasks: Sequence[TaskIndex]) -> "_Grid":
+        requests = run.frame.requests
+        starts = requests.starts
+        width = int(np.diff(starts).max())
+        row = requests.keys.task
+        column = np.arange(len(requests)) - starts[row]
+        shape = (len(requests.tasks), width)
+        rewards = np.full(shape, np.nan)
+        answers = np.full(shape, NO_ANSWER)
+        requested = np.zeros(shape, dtype=np.bool_)
+        requested[row, column] = True
+        scored = requests.scored
+        rewards[row[scored], column[scored]] = run.frame.rollouts.reward
+        answers[row[scored], column[scored]] = run.answers.codes
+        place = {task: position for position, task in enumerate(requests.tasks)}
+        chosen = np.array([place[task] for task in tasks])
+        return cls(rewards[chosen], answers[chosen], requested[chosen])
+
+    @property
+    def width(self) -> int:
+        return int(self.rewards.shape[1])
+
+    def columns(self, first: int, end: int) -> "_Grid":
+        return _Grid(
+            self.rewards[:, first:end], self.answers[:, first:end], self.requested[:, first:end]
+        )
+
+    def blocks(self, k: int) -> list["_Grid"]:
+        """Whole blocks of k columns; what is left over belongs to none."""
+        return [self.columns(at, at + k) for at in range(0, self.width - k + 1, k)]
+
+    def filled(self, missing: float) -> FloatArray:
+        """The rewards, with `missing` for what was requested and not scored."""
+        absent = self.requested & np.isnan(self.rewards)
+        return np.where(absent, missing, self.rewards)
+
+
+_Measure = Callable[[_Grid, float], FloatArray]
+"""Per task, its score in a grid if each missing rollout had scored the second argument; NaN: over
+scored rollouts only, and NaN for a task that has too few of them."""
+
+
+def _over_seeds(
+    seeds: Sequence[_Grid], measure: _Measure, limits: tuple[float, float]
+) -> SeedScore:
+    by_task = [_present(measure(grid, nan)) for grid in seeds]
+    means = np.array([values.mean() for values in by_task if len(values)])
+    if not len(means):
+        raise ConfigError(
+            "no task has all of the rollouts that --k needs scored",
+            hint="resume the runs, or choose a smaller --k",
+        )
+    low, high = (
+        float(np.mean([_present(measure(grid, missing)).mean() for grid in seeds]))
+        for missing in limits
+    )
+    return SeedScore(
+        mean=100 * float(means.mean()),
+        standard_error=100 * float(means.std(ddof=1)) / sqrt(len(means))
+        if len(means) > 1
+        else None,
+        seeds=len(means),
+        tasks=min(len(values) for values in by_task),
+        low=100 * low,
+        high=100 * high,
+    )
+
+
+def _mean(grid: _Grid, missing: float) -> FloatArray:
+    return _mean_of_rows(grid.filled(missing))
+
+
+def _best(k: int) -> _Measure:
+    """pass@k, from all rollouts of a task that has at least k."""
+
+    def measure(grid: _Grid, missing: float) -> FloatArray:
+        rewards = grid.filled(missing)
+        there = ~np.isnan(rewards)
+        sizes = there.sum(axis=1)
+        held = np.flatnonzero(sizes)
+        best = np.full(len(sizes), nan)
+        starts = np.concatenate([[0], np.cumsum(sizes[held])])
+        best[held] = best_of_k(rewards[there], starts, k)
+        return best
+
+    return measure
+
+
+def _majority(k: int) -> _Measure:
+    """majority@k, the mean over a task's blocks of k rollouts that are all there."""
+
+    def measure(grid: _Grid, missing: float) -> FloatArray:
+        won = [_vote(block, missing) for block in grid.blocks(k)]
+        return _mean_of_rows(np.column_stack(won))
+
+    return measure
+
+
+def _vote(block: _Grid, missing: float) -> FloatArray:
+    """What each task's vote is worth; `missing` where a ballot of it is, NaN if none was asked."""
+    complete = ~np.isnan(block.rewards).any(axis=1)
+    won = np.where(block.requested.all(axis=1), missing, nan)
+    won[complete] = majority_of_rows(block.answers[complete], block.rewards[complete])
+    return won
+
+
+def _mean_of_rows(values: FloatArray) -> FloatArray:
+    """Over what is there; NaN for a row with nothing."""
+    there = ~np.isnan(values)
+    count = there.sum(axis=1)
+    total = np.where(there, values, 0.0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), nan)
+
+
+def _present(values: FloatArray) -> FloatArray:
+    return values[~np.isnan(values)]
+
+
+def _side_by_side(grids: Sequence[_Grid]) -> _Grid:
+    """The rollouts of several runs as if one run had made them all."""
+    return _Grid(
+        np.concatenate([grid.rewards for grid in grids], axis=1),
+        np.concatenate([grid.answers for grid in grids], axis=1),
+        np.concatenate([grid.requested for grid in grids], axis=1),
+    )
+
+
+def _failures(runs: Sequence[SeedRun]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for run in runs:
+        requests = run.frame.requests
+        for name, count in counts_by_name(requests.outcome_names, requests.outcome).items():
+            if name != SCORED:
+                found[name] = found.get(name, 0) + count
+    return found

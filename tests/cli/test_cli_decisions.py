@@ -1,0 +1,294 @@
+"""`compare`, `select` and `scores`, as their users run them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_world import World
+
+Rate = Callable[[int], int]
+"""Per task, how many of its four rollouts are solved."""
+
+
+def rows(world: World, name: str, made: list[dict[str, Any]]) -> None:
+    (world.folder / name).parent.mkdir(exist_ok=True)
+    world.write(name, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in made))
+
+
+def write_run(
+    world: World,
+    folder: str,
+    solved: Rate,
+    *,
+    tasks: int = 12,
+    n: int = 4,
+    failing: int = 0,
+    **fields: Any,
+) -> str:
+    """The files of a run in which the last `failing` rollouts of each task timed out."""
+    keys = [{"_ng_task_index": t, "_ng_rollout_index": r} for t in range(tasks) for r in range(n)]
+    inputs, done, lost = [], [], []
+    for key in keys:
+        task, rollout = key["_ng_task_index"], key["_ng_rollout_index"]
+        params = {"input": f"question {task}"}
+        inputs.append({"responses_create_params": params, "expected_answer": "4", **fields, **key})
+        if rollout >= n - failing:
+            lost.append({**key, "_ng_failure_class": "timeout", "attempt": 1})
+            continue
+        reward = float(rollout < solved(task))
+        response = {"model": "tiny", "usage": {"output_tokens": 10 + task}}
+        done.append(
+            {"reward": reward, "response": response, "extracted_answer": f"{reward}", **key}
+        )
+    rows(world, f"{folder}/rollouts.jsonl", done)
+    rows(world, f"{folder}/rollouts_materialized_inputs.jsonl", inputs)
+    if lost:
+        rows(world, f"{folder}/rollouts_failures.jsonl", lost)
+    return f"{folder}/rollouts.jsonl"
+
+
+@pytest.fixture
+def runs(world: World) -> tuple[str, str]:
+    """A run that solves half, and a better one."""
+    return write_run(world, "a", lambda _: 2), write_run(world, "b", lambda task: 3 + task % 2)
+
+
+def test_compare_says_which_run_is_better(world: World, runs: tuple[str, str]) -> None:
+    done = world.run("palestra", "compare", *runs, "-m", "pass@2", "-m", "output_tokens")
+
+    assert done.code == 0
+    assert "B is better than A: reward +0.3750 [+0.2917, +0.4583], p = 0.0002." in done.out
+    assert "12 tasks paired; reward higher in B for 12, lower for 0, equal for 0" in done.out
+    assert " output_tokens      12     15.5     15.5      +0.0 " in done.out
+
+
+def test_compare_lists_what_fell(world: World, runs: tuple[str, str]) -> None:
+    out = world.run("palestra", "compare", runs[1], runs[0]).out
+
+    assert "largest regressions, of 12 tasks with a lower reward in B" in out
+    assert " 1      1.000   0.500   -0.500            4            4 " in out
+
+
+def test_compare_as_json_has_everything(world: World, runs: tuple[str, str]) -> None:
+    found = json.loads(world.run("palestra", "compare", *runs, "--json", "--gate").out)
+
+    assert found["metrics"][0]["difference"]["value"] == 0.375
+    assert found["a"]["rollouts"] == "a/rollouts.jsonl"
+    assert found["gate"]["passed"] is True
+
+
+def test_compare_as_markdown_is_tables(world: World, runs: tuple[str, str]) -> None:
+    out = world.run("palestra", "compare", *runs, "--markdown").out
+
+    assert "| metric | tasks | A | B | B - A | 95 % interval | p | p (Holm) | detectable |" in out
+    assert "| reward | 12 | 0.5000 | 0.8750 | +0.3750 |" in out
+
+
+def test_missing_rollouts_make_a_range(world: World, runs: tuple[str, str]) -> None:
+    partial = write_run(world, "c", lambda _: 2, failing=1)
+    out = world.run("palestra", "compare", runs[0], partial).out
+
+    assert "36 of 48 rollouts scored (timeout 12)" in out
+    assert "0.5000 .. 0.7500" in out
+
+
+@pytest.mark.parametrize(
+    ("order", "extra", "code"),
+    [((0, 1), [], 0), ((1, 0), [], 1), ((1, 0), ["--tolerance", "0.5"], 0)],
+)
+def test_the_gate_is_the_exit_code(
+    world: World, runs: tuple[str, str], order: tuple[int, int], extra: list[str], code: int
+) -> None:
+    done = world.run("palestra", "compare", *(runs[at] for at in order), "--gate", *extra)
+
+    assert done.code == code
+    assert f"gate: {'failed' if code else 'passed'}: B is" in done.out
+
+
+def test_runs_that_cannot_be_compared_are_refused(world: World, runs: tuple[str, str]) -> None:
+    shorter = write_run(world, "c", lambda _: 2, tasks=11)
+    other = write_run(world, "d", lambda _: 2, expected_answer="5")
+
+    assert (
+        "is given twice: these are not two runs"
+        in world.run("palestra", "compare", runs[0], runs[0]).refused()
+    )
+    assert "1 only in A (11)" in world.run("palestra", "compare", runs[0], shorter).refused()
+    assert "0 (expected_answer)" in world.run("palestra", "compare", runs[0], other).refused()
+    assert (
+        "no rollouts at no.jsonl" in world.run("palestra", "compare", runs[0], "no.jsonl").refused()
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["-m", "output_token"], "did you mean 'output_tokens'"),
+        (["-m", "pass@0"], "no rollout has a number 'pass@0'"),
+        (["-m", "pass@9"], "no task has pass@9 in both"),
+        (["--json", "--markdown"], "exclude each other"),
+        (["--tolerance", "0.1"], "add --gate"),
+        (["--gate", "--tolerance", "-1"], "--tolerance -1.0 is not"),
+        (["--gate", "--tolerance", "nan"], "--tolerance nan is not"),
+    ],
+)
+def test_flags_that_make_no_sense_are_refused(
+    world: World, runs: tuple[str, str], extra: list[str], said: str
+) -> None:
+    assert said in world.run("palestra", "compare", *runs, *extra).refused()
+
+
+def test_two_runs_mixed_into_one_are_refused(world: World, runs: tuple[str, str]) -> None:
+    path = world.folder / "b" / "rollouts_materialized_inputs.jsonl"
+    path.write_text(
+        path.read_text().replace(
+            'question 3"},"expected_answer":"4","_ng_task_index":3,"_ng_rollout_index":2',
+            'question 4"},"expected_answer":"4","_ng_task_index":3,"_ng_rollout_index":2',
+        )
+    )
+
+    assert (
+        "different rows are mixed under one task index, in 1 tasks: 3 (b/"
+        in world.run("palestra", "compare", *runs).refused()
+    )
+
+
+def test_names_from_data_cannot_write_on_the_terminal(world: World) -> None:
+    for folder, reward in (("a", 1.0), ("b", 0.0)):
+        key = {"_ng_task_index": "evil\x1b[2J\nrow", "_ng_rollout_index": 0}
+        inputs = {"responses_create_params": {"input": "q"}, **key}
+        rows(world, f"{folder}/rollouts.jsonl", [{"reward": reward, "response": {}, **key}])
+        rows(world, f"{folder}/rollouts_materialized_inputs.jsonl", [inputs])
+    done = world.run("palestra", "compare", "a/rollouts.jsonl", "b/rollouts.jsonl")
+
+    assert "\x1b" not in done.out
+    assert "evil\\x1b[2J\\nrow" in done.out
+
+
+def test_select_writes_tasks_and_where_they_come_from(world: World) -> None:
+    run = write_run(world, "a", lambda task: task % 5, failing=0)
+    done = world.run("palestra", "select", run, "--band", "0.1..0.9", "--out", "new/tasks.jsonl")
+
+    assert done.code == 0
+    assert "kept 7 of 12 tasks" in done.out
+    assert world.rows("new/tasks.jsonl")[0] == {
+        "responses_create_params": {"input": "question 1"},
+        "expected_answer": "4",
+    }
+    told = json.loads((world.folder / "new/tasks_provenance.json").read_text())
+    assert told["command"] == f"palestra select {run} --band 0.1..0.9 --out new/tasks.jsonl"
+    assert [row["task"] for row in told["tasks"]] == [1, 2, 3, 6, 7, 8, 11]
+
+
+def test_select_previews_without_an_output(world: World) -> None:
+    run = write_run(world, "a", lambda task: task % 5, failing=0)
+    before = world.files()
+    found = json.loads(
+        world.run("palestra", "select", run, "--learnability", "--limit", "2", "--json").out
+    )
+
+    assert (found["kept"], found["out"]) == ([2, 7], None)
+    assert world.files() == before
+
+
+def test_select_never_overwrites_unasked(world: World) -> None:
+    run = write_run(world, "a", lambda _: 2)
+    arguments = ("palestra", "select", run, "--band", "0..1", "--out", "tasks.jsonl")
+    world.write("tasks.jsonl", "precious")
+
+    assert "tasks.jsonl exists already" in world.run(*arguments).refused()
+    assert world.run(*arguments, "--overwrite").code == 0
+    assert len(world.rows("tasks.jsonl")) == 12
+
+
+def test_select_that_keeps_nothing_writes_nothing(world: World) -> None:
+    run = write_run(world, "a", lambda _: 4)
+    done = world.run("palestra", "select", run, "--band", "0.1..0.9", "--out", "tasks.jsonl")
+
+    assert (done.code, "tasks.jsonl" in world.files()) == (1, False)
+    assert "no task was kept: tasks.jsonl was not written" in done.err
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ([], "nothing says which tasks to select"),
+        (["--band", "0.1-0.9"], "--band '0.1-0.9' is not LOW..HIGH"),
+        (["--band", "0..1", "--out", "a/rollouts.jsonl"], "is a file of the run itself"),
+    ],
+)
+def test_selections_that_make_no_sense_are_refused(
+    world: World, extra: list[str], said: str
+) -> None:
+    run = write_run(world, "a", lambda _: 2)
+
+    assert said in world.run("palestra", "select", run, *extra).refused()
+
+
+def test_scores_are_the_table_of_the_field(world: World, runs: tuple[str, str]) -> None:
+    done = world.run("palestra", "scores", f"base={runs[0]}", f"tuned={runs[1]}", "--k", "2")
+
+    assert done.code == 0
+    lines = [line.split() for line in done.out.splitlines()]
+    assert [
+        "model",
+        "tasks",
+        "scored",
+        "seeds",
+        "pass@1",
+        "majority@2",
+        "pass@2",
+        "no",
+        "answer",
+    ] in lines
+    assert [
+        "base",
+        "12",
+        "48/48",
+        "2",
+        "50.00",
+        "±",
+        "28.87",
+        "50.00",
+        "±",
+        "50.00",
+        "50.00",
+        "±",
+        "50.00",
+        "0.0",
+    ] in lines
+
+
+def test_scores_take_runs_of_one_model_as_seeds(world: World, runs: tuple[str, str]) -> None:
+    found = json.loads(world.run("palestra", "scores", *runs, "--json").out)
+    (model,) = found["models"]
+
+    assert (model["name"], model["runs"], model["cut"]) == ("tiny", list(runs), False)
+    assert model["pass_1"]["mean"] == pytest.approx(68.75)
+    assert model["pass_1"]["standard_error"] == pytest.approx(18.75)
+
+
+def test_scores_as_markdown_say_what_the_error_is(world: World, runs: tuple[str, str]) -> None:
+    out = world.run("palestra", "scores", *runs, "--markdown").out
+
+    assert "| tiny | 12 | 96/96 | 2 | 68.75 ± 18.75 |" in out
+    assert "- percent; ± is the standard error over seeds" in out
+
+
+def test_scores_that_make_no_sense_are_refused(world: World, runs: tuple[str, str]) -> None:
+    other = write_run(world, "d", lambda _: 2, expected_answer="5")
+
+    assert (
+        "--k 9 needs 9 rollouts" in world.run("palestra", "scores", runs[0], "--k", "9").refused()
+    )
+    assert "given twice" in world.run("palestra", "scores", runs[0], runs[0]).refused()
+    assert "ask something else" in world.run("palestra", "scores", runs[0], other).refused()
+
+
+def test_a_path_with_an_equals_sign_is_a_path(world: World) -> None:
+    write_run(world, "lr=0.1", lambda _: 2)
+    found = json.loads(world.run("palestra", "scores", "lr=0.1/rollouts.jsonl", "--json").out)
+
+    assert found["models"][0]["runs"] == [str(Path("lr=0.1/rollouts.jsonl"))]
