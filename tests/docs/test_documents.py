@@ -15,6 +15,7 @@ from documents import REPOSITORY, commands, documents, files, links
 
 README = REPOSITORY / "README.md"
 ROLLOUTS = REPOSITORY / "docs" / "rollouts.md"
+PROFILING = REPOSITORY / "docs" / "profiling.md"
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
 
@@ -50,6 +51,13 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
 def rollouts_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
     pytest.importorskip("xllamacpp", reason="the document's model is the local one")
     with Reader(tmp_path_factory.mktemp("rollouts-reader"), ROLLOUTS) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def profiling_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
+    pytest.importorskip("xllamacpp", reason="the document's model is the local one")
+    with Reader(tmp_path_factory.mktemp("profiling-reader"), PROFILING) as one:
         yield one
 
 
@@ -135,6 +143,18 @@ def test_a_command_of_the_readme_works_as_it_stands(reader: Reader, command: str
 @pytest.mark.parametrize("command", commands(ROLLOUTS))
 def test_a_command_about_rollouts_works_as_it_stands(rollouts_reader: Reader, command: str) -> None:
     done = rollouts_reader.types(command)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("command", commands(PROFILING))
+def test_a_command_about_profiling_works_as_it_stands(
+    profiling_reader: Reader, command: str
+) -> None:
+    done = profiling_reader.types(command)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
