@@ -31,6 +31,7 @@ def ways() -> list[Way]:
     """Chunks take about 10 ms; of `collect` 50, for it syncs once each, and of the hops 100."""
     return [
         Way("floor: aiohttp + msgspec", "floor", "floor", 64),
+        Way("floor that reads and writes rows", "floor", "floor with rows", 64),
         Way("Palestra embedded: /run", "embedded", "run", 48),
         Way("Palestra embedded: Collector.collect", "embedded", "collect", COLLECTED),
         Way("  of which per collection, not per rollout", "embedded", "collect nothing", COLLECTED),

@@ -18,7 +18,7 @@ from benchmarks.rollout_overhead.payloads import AGENT, MODEL, row
 from palestra.config import ResolvedConfig, load_config
 from palestra.rollouts import Accounting, Collector, Journal, Limits, RunPaths
 from palestra.schema import VerifyResponse
-from palestra.serving import EMBEDDED, Fleet
+from palestra.serving import EMBEDDED, Fleet, rare_collections
 from palestra.transport import ServerClient
 
 CONFIGS = (
@@ -60,7 +60,7 @@ def _collecting(client: ServerClient, folder: Path) -> RunChunk:
 @asynccontextmanager
 async def contender(upstream: str) -> AsyncIterator[Contender]:
     """Ways: `run`, `collect`, `collect nothing`."""
-    async with Fleet(config(upstream), default_placement=EMBEDDED) as fleet:
+    async with rare_collections(), Fleet(config(upstream), default_placement=EMBEDDED) as fleet:
         client = fleet.client
 
         async def rollout(task: int) -> float:

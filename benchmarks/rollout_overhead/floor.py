@@ -1,9 +1,11 @@
 """The floor: the same exchanges with aiohttp and msgspec, and nothing else.
 
 No sessions, no errors, no identity, no deadline, no journal: what any harness must pay that
-speaks to its model endpoint through aiohttp.
+speaks to its model endpoint through aiohttp. A second way also reads the task from a line and
+writes a result of the same size as ours, as every collection must.
 """
 
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +14,7 @@ import aiohttp
 import msgspec
 
 from benchmarks.rollout_overhead.chunks import Contender, chunk_of
-from benchmarks.rollout_overhead.payloads import CREATE_PARAMS, MODEL
+from benchmarks.rollout_overhead.payloads import CREATE_PARAMS, MODEL, row
 
 HEADERS = {"content-type": "application/json"}
 
@@ -61,19 +63,19 @@ def _verify(answer: str | None) -> float:
     return 1.0 if answer else 0.0
 
 
-def _first_request() -> dict[str, Any]:
+def _first_request(params: dict[str, Any]) -> dict[str, Any]:
     tools = [
         {
             "type": "function",
             "function": {key: tool[key] for key in ("name", "description", "parameters")},
         }
-        for tool in CREATE_PARAMS["tools"]
+        for tool in params["tools"]
     ]
     return {
         "model": MODEL,
-        "messages": CREATE_PARAMS["input"],
-        "max_tokens": CREATE_PARAMS["max_output_tokens"],
-        "temperature": CREATE_PARAMS["temperature"],
+        "messages": params["input"],
+        "max_tokens": params["max_output_tokens"],
+        "temperature": params["temperature"],
         "tools": tools,
     }
 
@@ -85,11 +87,11 @@ async def _ask(session: aiohttp.ClientSession, url: str, request: dict[str, Any]
 
 @asynccontextmanager
 async def contender(upstream: str) -> AsyncIterator[Contender]:
-    """One way: `floor`."""
+    """Ways: `floor`, `floor with rows`."""
     url = upstream + "/chat/completions"
 
-    async def rollout(_task: int) -> float:
-        request = _first_request()
+    async def ask_twice(params: dict[str, Any]) -> tuple[list[Any], float]:
+        request = _first_request(params)
         said = await _ask(session, url, request)
         assert said.tool_calls is not None
         call = said.tool_calls[0]
@@ -104,11 +106,26 @@ async def contender(upstream: str) -> AsyncIterator[Contender]:
         }
         heard = {"role": "tool", "tool_call_id": call.id, "content": _encode(output).decode()}
         request["messages"] = [*request["messages"], turn, heard]
-        return _verify((await _ask(session, url, request)).content)
+        answer = await _ask(session, url, request)
+        return [turn, heard, answer], _verify(answer.content)
 
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),
-    ) as session:
-        yield Contender({"floor": chunk_of(rollout)})
+    async def rollout(_task: int) -> float:
+        return (await ask_twice(CREATE_PARAMS))[1]
+
+    async def rollout_with_rows(task: int) -> float:
+        read = msgspec.json.decode(lines[task])
+        trajectory, reward = await ask_twice(read["responses_create_params"])
+        response = {"output": trajectory, "tools": read["responses_create_params"]["tools"]}
+        journal.write(_encode({**read, "response": response, "reward": reward}) + b"\n")
+        return reward
+
+    lines = [_encode(row(task)) for task in range(4096)]
+    with tempfile.TemporaryFile(buffering=0) as journal:
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as session:
+            yield Contender(
+                {"floor": chunk_of(rollout), "floor with rows": chunk_of(rollout_with_rows)}
+            )

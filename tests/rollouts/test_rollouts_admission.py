@@ -1,7 +1,7 @@
 """Rollouts let in while a moving limit leaves room."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from palestra.errors import InfraError
 from palestra.rollouts import Progress, run
 from palestra.rollouts.admission import Admission
 from palestra.rollouts.concurrency import ConcurrencyLimit
+from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import RolloutKey
 from palestra.transport import RetryCount
 
@@ -21,6 +22,13 @@ def folder(tmp_path: Path) -> Path:
     """A folder with three tasks."""
     write(tmp_path / "tasks.jsonl", [task(1), task(2), task(3)])
     return tmp_path
+
+
+async def admitted(
+    admission: Admission, rows: Iterator[int], work: Callable[[int], Awaitable[None]]
+) -> None:
+    async with BoundedTasks() as tasks:
+        await admission.run(rows, work, tasks)
 
 
 async def turn() -> float:
@@ -66,7 +74,7 @@ def test_requests_sent_again_lower_the_limit_before_any_rollout_has_ended() -> N
         await told.wait()
 
     admission = Admission(ConcurrencyLimit(100), retries, clock=clock)
-    asyncio.run(asyncio.wait_for(admission.run(iter(range(16)), work), 20))
+    asyncio.run(asyncio.wait_for(admitted(admission, iter(range(16)), work), 20))
     assert retries.retries == 16
     assert admission.limit.limit == 11
 
@@ -81,7 +89,7 @@ def test_a_row_is_read_only_when_it_can_run() -> None:
 
     async def main() -> None:
         admission = Admission(ConcurrencyLimit(100, first=4), RetryCount())
-        running = asyncio.create_task(admission.run(rows(), lambda _row: asyncio.sleep(60)))
+        running = asyncio.create_task(admitted(admission, rows(), lambda _row: asyncio.sleep(60)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         running.cancel()
@@ -98,4 +106,4 @@ def test_a_bug_in_one_rollout_ends_all() -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(Admission(ConcurrencyLimit(9), RetryCount()).run(iter(range(9)), work))
+        asyncio.run(admitted(Admission(ConcurrencyLimit(9), RetryCount()), iter(range(9)), work))

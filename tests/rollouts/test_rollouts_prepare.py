@@ -2,6 +2,8 @@
 
 import fcntl
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -400,6 +402,43 @@ def test_a_run_that_recorded_nothing_does_not_take_the_place_of_a_backup(folder:
     prepared(folder, overwrite=True)
 
     assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
+
+
+def test_a_parameter_that_looks_misspelt_is_named_with_what_it_may_mean(folder: Path) -> None:
+    params = {"input": "2 + 2 = ?", "temprature": 0.1, "top_k": 4, "min_p": 0.1}
+    write_rows(folder / "tasks.jsonl", [task(1), {"responses_create_params": params}])
+    [notice] = planned(folder).notices
+
+    assert "tasks.jsonl line 2: /responses_create_params/temprature" in notice
+    assert "did you mean 'temperature'?" in notice
+
+
+def test_a_second_overwriting_keeps_both_earlier_runs(folder: Path) -> None:
+    for number in range(3):
+        prepared(folder, overwrite=True)
+        record(folder, scored(number))
+    assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
+    assert read_rows(folder / "run.jsonl.bak2") == [scored(1)]
+    assert read_rows(folder / "run.jsonl") == [scored(2)]
+
+
+def test_the_next_run_removes_what_a_killed_command_had_planned(folder: Path) -> None:
+    script = """
+import os, signal, sys
+from pathlib import Path
+from palestra.rollouts import CollectSettings, InputFile, plan
+tasks, output = map(Path, sys.argv[1:])
+settings = CollectSettings(inputs=(InputFile(tasks),), output_jsonl_fpath=output,
+                           agent_name="an_agent")
+plan(settings, agents=["an_agent"], semantics={}, version="1")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    files = [str(folder / "tasks.jsonl"), str(paths(folder).output)]
+    subprocess.run([sys.executable, "-c", script, *files], timeout=30, check=False)
+    assert [name for name in names(folder) if ".new-" in name]
+    prepared(folder)
+
+    assert not [name for name in names(folder) if ".new" in name]
 
 
 @pytest.mark.parametrize("moved", [1, 2, 3])

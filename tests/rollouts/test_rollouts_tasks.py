@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from palestra.errors import RunFailed
 from palestra.rollouts.tasks import BoundedTasks
 
 
@@ -100,4 +101,19 @@ def test_an_error_of_the_body_ends_its_tasks() -> None:
             raise KeyError
 
     with pytest.raises(KeyError):
+        asyncio.run(main())
+
+
+def test_code_that_cancels_the_task_it_runs_in_is_an_error() -> None:
+    async def cancels_itself() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        async with BoundedTasks() as tasks:
+            tasks.start(cancels_itself())
+
+    with pytest.raises(RunFailed, match="cancelled the task that runs it"):
         asyncio.run(main())

@@ -22,6 +22,7 @@ from palestra.schema import (
     UnknownItem,
     VerifyRequest,
     VerifyResponse,
+    changed,
     encode_json,
     to_plain,
 )
@@ -136,6 +137,18 @@ def test_a_trajectory_is_encoded_as_pydantic_dumps_it(
     dumped = read.model_dump(mode="json", exclude_unset=True, warnings=False)
 
     assert pairs(encode_json(read)) == pairs(orjson.dumps(dumped, option=orjson.OPT_NON_STR_KEYS))
+
+
+@given(RESPONSES, RESPONSES)
+def test_a_changed_copy_is_what_pydantic_copies(one: dict[str, Any], other: dict[str, Any]) -> None:
+    before, update = Response.model_validate(one), Response.model_validate(other).__dict__
+
+    after = changed(before, {"output": update["output"], "user": "u"})
+
+    expected = before.model_copy(update={"output": update["output"], "user": "u"})
+    assert after == expected
+    assert after.model_fields_set == expected.model_fields_set
+    assert before == Response.model_validate(one)
 
 
 class Marked(OutputMessage):

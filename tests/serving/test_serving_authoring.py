@@ -1,5 +1,8 @@
 """The smallest environment: a function with its data."""
 
+import asyncio
+import functools
+import threading
 from typing import Any
 
 import numpy as np
@@ -47,6 +50,42 @@ def test_the_function_can_still_be_called() -> None:
     assert sums.name == "sums"
     assert sums(" 4 ", "4") == 1.0
     assert sums(answer="5", expected_answer="4") == 0.0
+
+
+def test_an_async_function_is_awaited() -> None:
+    async def slow(answer: str, expected_answer: str) -> float:
+        await asyncio.sleep(0)
+        return float(answer == expected_answer)
+
+    env = environment(data=DATA, prompt="{question}")(slow)
+
+    assert orjson.loads(verified(env, "4", expected_answer="4").body)["reward"] == 1.0
+
+
+def test_an_async_function_behind_a_plain_one_is_awaited() -> None:
+    async def slow(answer: str, expected_answer: str) -> float:
+        await asyncio.sleep(0)
+        return float(answer == expected_answer)
+
+    @functools.wraps(slow)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        return slow(*args, **kwargs)
+
+    env = environment(data=DATA, prompt="{question}")(decorated)
+
+    assert orjson.loads(verified(env, "4", expected_answer="4").body)["reward"] == 1.0
+
+
+def test_a_plain_function_is_called_beside_the_event_loop() -> None:
+    called_on: list[threading.Thread] = []
+
+    def told(answer: str) -> float:
+        called_on.append(threading.current_thread())
+        return float(answer == "4")
+
+    verified(environment(data=DATA, prompt="{question}")(told))
+
+    assert called_on != [threading.main_thread()]
 
 
 def test_data_may_come_from_a_generator() -> None:

@@ -70,7 +70,10 @@ def test_code_that_holds_the_interpreters_lock_is_caught_as_it_returns() -> None
 def test_a_block_that_lasts_is_told_while_it_lasts() -> None:
     lags = watched(sleep_of_an_author, still_s=0.3)
 
-    assert [lag.over for lag in lags] == [False, True]
+    *meanwhile, last = [lag.over for lag in lags]  # a busy machine may be told twice
+    assert meanwhile
+    assert not any(meanwhile)
+    assert last
     assert "has been blocking the event loop for" in lags[0].message
 
 

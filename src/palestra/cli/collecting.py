@@ -1,9 +1,10 @@
 """`collect`: rows through agents, against a running fleet or one inside this command."""
 
 from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import palestra
 from palestra.cli.console import masking, notice, say, shown, warn_all
@@ -25,7 +26,7 @@ from palestra.rollouts import (
     discard,
     plan,
 )
-from palestra.schema import FAILURE_CLASS, read_jsonl
+from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, read_jsonl
 from palestra.serving import raise_descriptor_limit
 
 
@@ -76,9 +77,10 @@ def _say_how_to_go_on(stopped: Stopped, settings: CollectSettings) -> int:
         notice(f"stopped by {stopped.signal.name} before any rollout had ended")
         return stopped.exit_code
     notice(f"stopped by {stopped.signal.name}; what has ended is in {shown(output)}")
+    instead = ", without overwrite," if settings.overwrite else ""
     notice(
         f"hint: the same command with --output {shown(output)} --resume "
-        "(++resume_from_cache=true) goes on from there"
+        f"(++resume_from_cache=true){instead} goes on from there"
     )
     return stopped.exit_code
 
@@ -157,26 +159,44 @@ def report(
             say(f"  {shown(path)}")
     if collected.covered(settings.min_coverage):
         return 0
-    for kind, message in _first_failures(prepared.paths.failures):
+    ended = _Failures.of(prepared.paths.failures)
+    for kind, message in sorted(ended.messages.items()):
         notice(f"{kind}: {message}")
+    again = (
+        "--resume with a higher --max-attempts (max_attempts) tries those again that may succeed"
+    )
+    mended = "after mending an environment or its rows, --overwrite starts afresh"
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
-        hint=f"{prepared.paths.failures} says why, rollout by rollout; "
-        "--resume with a higher max_attempts tries those again that may succeed; after mending "
-        "an environment, --overwrite starts afresh",
+        hint=f"{shown(prepared.paths.failures)} says why, rollout by rollout; "
+        + "; ".join([again] * ended.retriable + [mended] * ended.terminal),
     )
     notice(f"error: {error.message}")
     notice(f"hint: {error.hint}")
     return error.exit_code
 
 
-def _first_failures(path: Path) -> list[tuple[str, str]]:
-    """One message for each class of failure: enough to know what to look for."""
-    first: dict[str, str] = {}
-    if path.exists():
-        for line in read_jsonl(path):
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """What the failures of a run say about what to do."""
+
+    messages: Mapping[str, str]
+    """One for each class: enough to know what to look for."""
+    retriable: bool
+    """Whether some may go well another time."""
+    terminal: bool
+    """Whether some never will, as things are."""
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        first: dict[str, str] = {}
+        may_succeed: set[bool] = set()
+        for line in read_jsonl(path) if path.exists() else ():
+            if not line.row.get(FAILURE_TERMINAL):
+                continue  # another attempt followed, and has the last word
             first.setdefault(str(line.row[FAILURE_CLASS]), str(line.row["message"]))
-    return sorted(first.items())
+            may_succeed.add(bool(line.row.get("retriable")))
+        return cls(first, True in may_succeed, False in may_succeed)
 
 
 __all__ = ["collect", "collect_with", "stoppable"]

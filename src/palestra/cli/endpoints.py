@@ -87,7 +87,11 @@ async def _wait_for(name: str, check: Check, limit_s: float) -> None:
                     hint="is base_url right, and is the endpoint running? "
                     f"++{WAITING_LONGER}=<seconds> waits longer",
                 ) from error
-            notice(f"{name}: waiting for its endpoint ({error.message})")
+            left = max(0.0, deadline - time.monotonic())
+            notice(
+                f"{name}: waiting for its endpoint, {left:.0f} s more "
+                f"(++{WAITING_LONGER}): {error.message}"
+            )
             await asyncio.sleep(ASK_AGAIN_S)
         else:
             return

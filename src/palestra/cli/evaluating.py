@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
@@ -16,12 +16,12 @@ from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
-from palestra.cli.settings import concurrency, existing_path, load
+from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
 from palestra.errors import ConfigError, InputDataError, PalestraError
-from palestra.rollouts import CollectSettings, InputFile
-from palestra.serving import load_environment, watchdog_threshold_s
+from palestra.rollouts import CollectSettings
+from palestra.serving import load_environment
 
 LOCAL = "local"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -34,19 +34,14 @@ class EvalArgs:
     target: str
     model: str | None = None
     limit: int | None = None
-    repeats: int = 1
     output: Path | None = None
-    concurrency: str | None = None
     seed: int = 0
     rows: Mapping[str, str] = field(default_factory=dict)
     max_output_tokens: int | None = None
     temperature: float | None = None
     group_by: str | None = None
-    progress: str | None = None
-    json_events: str | None = None
-    overwrite: bool = False
-    resume: bool = False
-    rollout_timeout: float = 3600.0
+    collecting: Mapping[str, Any] = field(default_factory=dict)
+    """What was given of the settings of `palestra collect`, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +60,14 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     target = find_target(args)
     config = _config(target, args, overrides)
     warn_all(config.warnings)
+    _refuse_settings_of_its_own(config)
     output = args.output or _new_run(target.name)
-    settings = _settings(args, target, config, output)
-    threshold_s = watchdog_threshold_s(config.tree)
+    collecting = _collect_args(args, target, config, output)
+    settings = collecting.settings(config)
     with (
-        watching(args.progress, args.json_events, lag_threshold_s=threshold_s) as watch,
+        watching(
+            collecting.progress, collecting.json_events, lag_threshold_s=collecting.watchdog
+        ) as watch,
         masking(config.secrets),
     ):
         code = stoppable(_collect(config, target, settings, watch), settings, watch)
@@ -97,13 +95,6 @@ async def _collect(
             with contextlib.suppress(OSError):
                 tasks.parent.rmdir()
         raise
-
-
-def _concurrency(given: str | None) -> int | Literal["auto"] | None:
-    try:
-        return concurrency(given)
-    except ValueError as error:
-        raise ConfigError(f"--concurrency {given}: {error}") from None
 
 
 def _write_tasks(target: Target, path: Path) -> bool:
@@ -181,7 +172,7 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
 
 def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
     paths, extra = model_config(args.model, overrides)
-    merged = {**target.extra, **extra, "config_paths": [*target.configs, *paths]}
+    merged = {**target.extra, **extra, **args.collecting, "config_paths": [*target.configs, *paths]}
     return load(overrides, ng=False, extra=merged)
 
 
@@ -274,27 +265,38 @@ def _new_run(name: str) -> Path:
     return Path("runs") / f"{name}-{stamp}" / "rollouts.jsonl"
 
 
-def _settings(
+def _collect_args(
     args: EvalArgs, target: Target, config: ResolvedConfig, output: Path
-) -> CollectSettings:
+) -> CollectArgs:
+    """As `palestra collect` would be given them: what overrides say of them holds here too."""
     agents = [i for i in config.instances.values() if i.type == "responses_api_agents"]
-    params: dict[str, Any] = dict(config.tree.get("responses_create_params") or {})
-    if args.max_output_tokens is not None:
-        params["max_output_tokens"] = args.max_output_tokens
-    if args.temperature is not None:
-        params["temperature"] = args.temperature
-    return CollectSettings(
-        inputs=(InputFile(_input(target, agents, output)),),
-        output_jsonl_fpath=output.absolute(),
-        agent_name=agents[0].name if agents else None,
-        limit=args.limit,
-        num_repeats=args.repeats,
-        num_samples_in_parallel=_concurrency(args.concurrency),
-        responses_create_params=params,
-        overwrite=args.overwrite,
-        resume_from_cache=args.resume,
-        rollout_timeout=args.rollout_timeout,
-    )
+    own = {
+        "limit": args.limit,
+        "input_jsonl_fpath": str(_input(target, agents, output)),
+        "output_jsonl_fpath": str(output),
+        "agent_name": agents[0].name if agents else None,
+    }
+    collecting = args_from(CollectArgs, {**config.tree, **own})
+    for name in ("max_output_tokens", "temperature"):
+        if (value := getattr(args, name)) is not None:
+            collecting.responses_create_params[name] = value
+    return collecting
+
+
+OWN_SETTINGS = {
+    "limit": "--limit",
+    "output_jsonl_fpath": "--output",
+    "input_jsonl_fpath": "palestra collect, which takes rows of yours",
+    "split": "palestra collect, which takes the datasets of a configuration",
+    "agent_name": "palestra collect, where the agent is yours to choose",
+}
+"""Settings of a collection that an evaluation decides itself, and what to use for them."""
+
+
+def _refuse_settings_of_its_own(config: ResolvedConfig) -> None:
+    for name, use in OWN_SETTINGS.items():
+        if config.tree.get(name) is not None:
+            raise ConfigError(f"palestra eval takes no {name} setting", hint=f"use {use}")
 
 
 def _input(target: Target, agents: list[Any], output: Path) -> Path:

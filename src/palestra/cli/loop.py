@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, Final, TypeVar, final
 
 from palestra.cli.console import leave_now, notice
+from palestra.serving import rare_collections
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ LastWords = Callable[[Stopped], object]
 
 
 def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = None) -> T:
-    """Run `main` on a fast loop. Raises Stopped when a signal ended it.
+    """Run `main` on a fast loop, in a process of its own. Raises Stopped when a signal ended it.
 
     A stop that takes too long ends the process here, after `last_words`.
     """
@@ -80,7 +81,8 @@ async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None)
     stop = _Stop(asyncio.get_running_loop(), task, last_words)
     with _handling((signal.SIGINT, signal.SIGTERM), stop):
         try:
-            return await task
+            async with rare_collections():
+                return await task
         except asyncio.CancelledError:
             if stop.received is not None:
                 stop.orderly = True

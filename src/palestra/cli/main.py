@@ -22,6 +22,13 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Overrides of the configuration: key=value, ++key=value, ~key."),
 ]
+RESUME = "Continue a run."
+OVERWRITE = "Move an earlier run's files to .bak."
+ON_STALE = "error or restart, when the run to --resume was made otherwise; default error."
+MIN_COVERAGE = "Share that must be scored for exit code 0; default 1.0."
+ROLLOUT_TIMEOUT = "Seconds that one attempt may take; default 3600."
+MAX_ATTEMPTS = "Attempts per rollout; default 3."
+
 Configs = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="A config file; may be repeated.")
 ]
@@ -88,7 +95,7 @@ def collect(
     ] = None,
     limit: Annotated[int | None, typer.Option(help="First n rows; 0 means none.")] = None,
     num_repeats: Annotated[
-        int | None, typer.Option("--num-repeats", "--repeats", help="Rollouts per row.")
+        int | None, typer.Option("--num-repeats", "--repeats", help="Rollouts per row; default 1.")
     ] = None,
     num_repeats_add_seed: Annotated[
         bool | None, typer.Option(help="Seed each rollout with its index.")
@@ -100,21 +107,12 @@ def collect(
     prompt_config: Annotated[
         str | None, typer.Option(help="YAML template that makes the input from row fields.")
     ] = None,
-    resume: Annotated[bool | None, typer.Option("--resume", help="Continue a run.")] = None,
-    overwrite: Annotated[
-        bool | None, typer.Option("--overwrite", help="Move an earlier run's files to .bak.")
-    ] = None,
-    min_coverage: Annotated[
-        float | None, typer.Option(help="Share that must be scored for exit code 0.")
-    ] = None,
-    rollout_timeout: Annotated[
-        float | None, typer.Option(help="Seconds that one attempt may take.")
-    ] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="Attempts per rollout.")] = None,
-    on_stale: Annotated[
-        str | None,
-        typer.Option(help="error or restart, when the run to --resume was made otherwise."),
-    ] = None,
+    resume: Annotated[bool | None, typer.Option("--resume", help=RESUME)] = None,
+    overwrite: Annotated[bool | None, typer.Option("--overwrite", help=OVERWRITE)] = None,
+    min_coverage: Annotated[float | None, typer.Option(help=MIN_COVERAGE)] = None,
+    rollout_timeout: Annotated[float | None, typer.Option(help=ROLLOUT_TIMEOUT)] = None,
+    max_attempts: Annotated[int | None, typer.Option(help=MAX_ATTEMPTS)] = None,
+    on_stale: Annotated[str | None, typer.Option(help=ON_STALE)] = None,
     shard: Annotated[
         str | None, typer.Option(help="I/N: this job's share of the tasks, from 0/N on.")
     ] = None,
@@ -248,7 +246,7 @@ def evaluate(
         typer.Option(help="local, openai:NAME, vllm:URL[#NAME], or a configured instance."),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="How many tasks; 0 means none.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Rollouts per task.")] = 1,
+    repeats: Annotated[int | None, typer.Option(help="Rollouts per task; default 1.")] = None,
     output: Annotated[
         Path | None, typer.Option(help="Where scored rows go; default a new folder in runs/.")
     ] = None,
@@ -269,11 +267,12 @@ def evaluate(
     json_events: Annotated[
         str | None, typer.Option(help="File for one JSON object per event; - for stdout.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite")] = False,
-    resume: Annotated[bool, typer.Option("--resume")] = False,
-    rollout_timeout: Annotated[
-        float, typer.Option(help="Seconds that one attempt may take.")
-    ] = 3600.0,
+    resume: Annotated[bool | None, typer.Option("--resume", help=RESUME)] = None,
+    overwrite: Annotated[bool | None, typer.Option("--overwrite", help=OVERWRITE)] = None,
+    on_stale: Annotated[str | None, typer.Option(help=ON_STALE)] = None,
+    min_coverage: Annotated[float | None, typer.Option(help=MIN_COVERAGE)] = None,
+    rollout_timeout: Annotated[float | None, typer.Option(help=ROLLOUT_TIMEOUT)] = None,
+    max_attempts: Annotated[int | None, typer.Option(help=MAX_ATTEMPTS)] = None,
 ) -> None:
     """Run one environment against one model and profile it, all in this process."""
 
@@ -285,19 +284,24 @@ def evaluate(
             target=target,
             model=model,
             limit=limit,
-            repeats=repeats,
             output=output,
-            concurrency=concurrency,
             seed=seed,
             rows=_pairs(rows or []),
             max_output_tokens=max_output_tokens,
             temperature=temperature,
             group_by=group_by,
-            progress=progress,
-            json_events=json_events,
-            overwrite=overwrite,
-            resume=resume,
-            rollout_timeout=rollout_timeout,
+            collecting=_given(
+                num_repeats=repeats,
+                num_samples_in_parallel=concurrency,
+                progress=progress,
+                json_events=json_events,
+                resume_from_cache=resume,
+                overwrite=overwrite,
+                on_stale=on_stale,
+                min_coverage=min_coverage,
+                rollout_timeout=rollout_timeout,
+                max_attempts=max_attempts,
+            ),
         )
         return evaluate_environment(args, overrides or [])
 

@@ -21,6 +21,7 @@ from palestra.profiling import (
     write_agent_metrics,
     write_reward_profiling,
 )
+from palestra.profiling.report import write_report
 
 
 def profile(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
@@ -55,6 +56,7 @@ def profile_files(
     write_reward_profiling(frame, paths.reward_profiling)
     write_agent_metrics(frame, paths.agent_metrics)
     summary = summarize(frame)
+    write_report(frame, paths.report, summary)
     for text in summary.notices:
         notice(text)
     if allow_partial:
@@ -62,6 +64,7 @@ def profile_files(
     show_summary(summary, by_family=group_by is not None)
     say(f"  {shown(paths.reward_profiling)}")
     say(f"  {shown(paths.agent_metrics)}")
+    say(f"  {shown(paths.report)}")
     return files
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -11,8 +11,9 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, load_config, resolve_path
 from palestra.errors import ConfigError
@@ -79,6 +80,20 @@ class CollectArgs(BaseModel):
         if value is not None:
             Shard.parse(value)
         return value
+
+    @model_validator(mode="after")
+    def _says_one_thing_about_an_earlier_run(self) -> Self:
+        if self.resume_from_cache and self.overwrite:
+            raise ValueError(
+                "resume_from_cache (--resume) continues an earlier run and overwrite moves it "
+                "aside: give one of them"
+            )
+        if self.on_stale == "restart" and not self.resume_from_cache:
+            raise ValueError(
+                "on_stale says what to do about a run that is to be continued: give "
+                "resume_from_cache (--resume) too, or --overwrite alone to start afresh"
+            )
+        return self
 
     def settings(self, config: ResolvedConfig, *, overwrite: bool | None = None) -> CollectSettings:
         """As the rollouts package takes them, paths resolved.
@@ -198,18 +213,21 @@ def args_from(model: type[Args], tree: Mapping[str, Any]) -> Args:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        problems = [
-            f"{'.'.join(str(p) for p in e['loc'])}: "
-            + (
-                "is required"
-                if e["type"] == "missing"
-                else f"{e['msg'].removeprefix('Value error, ')}, got {e['input']!r}"
-            )
-            for e in error.errors(include_url=False)
-        ]
+        problems = [_problem(e) for e in error.errors(include_url=False)]
     raise ConfigError(
         "; ".join(problems), hint="give a setting as +name=value, or as a flag of `palestra`"
     )
+
+
+def _problem(error: ErrorDetails) -> str:
+    """One setting that is missing or wrong, or settings that do not go together."""
+    said = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return said
+    name = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "missing":
+        return f"{name}: is required"
+    return f"{name}: {said}, got {error['input']!r}"
 
 
 def existing_path(path: str) -> Path:

@@ -25,7 +25,6 @@ RESERVED_KEYS: Final = frozenset(
         "uv_pip_set_python",
         "uv_venv_dir",
         # ours, or read by ours
-        "allow_unsafe_bind",
         "error_on_almost_servers",
         "fleet_token",
         "global_aiohttp_client_request_debug",

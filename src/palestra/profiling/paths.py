@@ -22,6 +22,7 @@ class ProfilePaths:
     failures: Path
     reward_profiling: Path
     agent_metrics: Path
+    report: Path
     manifest: Path
     aggregate_metrics: Path
 
@@ -39,6 +40,7 @@ class ProfilePaths:
             failures=beside("_failures.jsonl"),
             reward_profiling=beside("_reward_profiling.jsonl"),
             agent_metrics=beside("_agent_metrics.json"),
+            report=beside("_report.html"),
             manifest=beside("_manifest.json"),
             aggregate_metrics=beside("_aggregate_metrics.json"),
         )

@@ -8,8 +8,9 @@ processes the attempts alone tell.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar, final
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, TypeVar, final
 
 from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.progress import InFlight
@@ -46,31 +47,46 @@ class Admission:
         self._retries_seen = retries.retries
         self._clock = clock
         self._running = 0
+        self._left: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
 
-    async def run(self, rows: Iterator[Row], work: Callable[[Row], Awaitable[None]]) -> None:
-        """`work` on every row, as many at once as the limit of the moment allows.
+    async def run(
+        self, rows: Iterator[Row], work: Callable[[Row], Awaitable[object]], tasks: BoundedTasks
+    ) -> None:
+        """Start `work` on every row, as many at once as the limit of the moment allows.
 
         A row is read when it can run. What is running when the limit falls runs on.
         """
+        while not tasks.broken:
+            while self._running < self.limit.limit:
+                row = next(rows, None)
+                if row is None:
+                    return
+                self._running += 1
+                tasks.start(self._one(partial(work, row)))
+            await self._wait()
+            self._look()
 
-        async def one(row: Row) -> None:
-            try:
-                await work(row)
-            finally:
-                self._running -= 1
-                self._room.set()
+    def counted(self, work: Callable[[], Awaitable[object]]) -> Coroutine[Any, Any, None]:
+        """`work`, which does not wait for room, as one of those that take it."""
+        self._running += 1
+        return self._one(work)
 
-        async with BoundedTasks() as tasks:
-            while not tasks.broken:
-                while self._running < self.limit.limit:
-                    row = next(rows, None)
-                    if row is None:
-                        return
-                    self._running += 1
-                    tasks.start(one(row))
-                await self._wait()
-                self._look()
+    async def _one(self, work: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await work()
+        finally:
+            if asyncio.current_task() not in self._left:
+                self._ended()
+
+    def leave(self, task: asyncio.Task[None]) -> None:
+        """Count `task` as ended: it holds a rollout's place for ever otherwise."""
+        self._left.add(task)
+        self._ended()
+
+    def _ended(self) -> None:
+        self._running -= 1
+        self._room.set()
 
     async def _wait(self) -> None:
         """Until a rollout has ended, but not for long."""

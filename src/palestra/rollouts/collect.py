@@ -7,9 +7,10 @@ a rejected API key, a dead server, cancellation) ends the whole collection.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from palestra.errors import (
@@ -24,7 +25,7 @@ from palestra.rollouts.admission import Admission
 from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out
+from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out, went_on
 from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import (
     AGENT_REF,
@@ -57,6 +58,8 @@ class Limits:
     rollout_timeout_s: float = 3600.0
     max_attempts: int = 3
     attempt_pause_s: float = 1.0
+    stuck_after_s: float = 5.0
+    """What an attempt gets beyond its deadline to let itself be stopped. Then it is left behind."""
 
 
 class Collector:
@@ -79,7 +82,9 @@ class Collector:
         self._limits = limits
         self._run_id = run_id
         limit_s = limits.rollout_timeout_s
-        self._deadlines = Deadlines(limit_s + min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE))
+        within_s = limit_s + min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE)
+        self._deadlines = Deadlines(within_s)
+        self._stuck_after_s = within_s + limits.stuck_after_s
         self._admission = admission
         # What is not there costs nothing: the tuple is empty then.
         self._observers = (*observers, admission) if admission is not None else tuple(observers)
@@ -108,26 +113,97 @@ class Collector:
         workers = min(count, self._limits.in_flight or count)
         done = asyncio.Event()
 
-        async def one(row: Mapping[str, Any]) -> None:
+        async def one(row: Mapping[str, Any]) -> bool:
             key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
-            await self._rollout(row, key, first=1 + spent.get(key, 0))
+            return await self._rollout(row, key, first=1 + spent.get(key, 0))
 
         async def worker() -> None:
             # The shared iterator is the back-pressure: a row is read when it can run.
             for row in pending:
-                await one(row)
+                if not await one(row):
+                    return  # left behind: another works in its place
 
         with closing(self._deadlines):
             async with asyncio.TaskGroup() as tasks:
                 syncing = tasks.create_task(self._sync(done), name="journal sync")
-                if self._admission is not None:
-                    await self._admission.run(pending, one)
-                else:
-                    async with BoundedTasks() as running:
+                async with BoundedTasks() as running:
+                    watching = tasks.create_task(self._leave_stuck(running, worker))
+                    if self._admission is not None:
+                        await self._admission.run(pending, one, running)
+                    else:
                         for _ in range(workers):
                             running.start(worker())
+                watching.cancel()
                 done.set()
                 await syncing
+
+    async def _leave_stuck(
+        self, running: BoundedTasks, worker: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Give up attempts that go on after they were cancelled, and go on without them."""
+        pause_s = self._limits.stuck_after_s / 4
+        while True:
+            await asyncio.sleep(pause_s)
+            suspects = self._stuck()
+            if suspects:
+                # A loop that stood still has cancelled nobody yet: it gets the time to.
+                await asyncio.sleep(pause_s)
+            still = {key: flight.attempt for key, flight in self._stuck()}
+            for key, flight in suspects:
+                if still.get(key) == flight.attempt:
+                    self._leave(key, flight, running, worker)
+
+    def _leave(
+        self,
+        key: RolloutKey,
+        flight: InFlight,
+        running: BoundedTasks,
+        worker: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Record an attempt as failed while it goes on, and run what comes after it elsewhere."""
+
+        async def again() -> bool:
+            return over or await self._rollout(flight.row, key, first=flight.attempt + 1, of=flight)
+
+        async def instead() -> None:
+            if await again():  # else this one has been left behind, too
+                await worker()
+
+        flight.left_behind, flight.attempting = True, False
+        over = self._settle(self._went_on(key, flight), flight)
+        if over:
+            del self.progress.in_flight[key]
+        if self._admission is None:
+            running.start(instead())
+        else:
+            running.start(self._admission.counted(again))
+        if flight.task is not None:
+            running.leave(flight.task)
+            if self._admission is not None:
+                self._admission.leave(flight.task)
+
+    def _stuck(self) -> list[tuple[RolloutKey, InFlight]]:
+        """Attempts that should have ended. The oldest rollouts come first, so few are looked at."""
+        latest = time.monotonic() - self._stuck_after_s
+        old = takewhile(lambda item: item[1].started < latest, self.progress.in_flight.items())
+        return [
+            (key, flight)
+            for key, flight in old
+            if flight.attempting and flight.attempt_started < latest
+        ]
+
+    def _went_on(self, key: RolloutKey, flight: InFlight) -> Failed:
+        error = went_on(flight.describe(), self._limits.rollout_timeout_s)
+        self._tell(error, flight.row, key)
+        elapsed_s = time.monotonic() - flight.attempt_started
+        return failed(
+            flight.row,
+            error,
+            attempt=flight.attempt,
+            max_attempts=self._limits.max_attempts,
+            started_at=time.time() - elapsed_s,
+            elapsed_s=elapsed_s,
+        )
 
     async def _sync(self, done: asyncio.Event) -> None:
         while not done.is_set():
@@ -138,26 +214,49 @@ class Collector:
                 pass
             await self._journal.sync_aside()
 
-    async def _rollout(self, row: Mapping[str, Any], key: RolloutKey, *, first: int) -> None:
-        """All attempts of one rollout, from its `first` on."""
+    async def _rollout(
+        self, row: Mapping[str, Any], key: RolloutKey, *, first: int, of: InFlight | None = None
+    ) -> bool:
+        """All attempts of one rollout, from its `first` on; False when it was left behind.
+
+        `of`: the earlier attempts, when these were left behind.
+        """
         now = time.monotonic()
-        flight = InFlight(since=now, started=now, agent=str(row[AGENT_REF]["name"]))
+        flight = InFlight(
+            since=now,
+            started=of.started if of is not None else now,
+            agent=str(row[AGENT_REF]["name"]),
+            row=row,
+            task=asyncio.current_task(),
+        )
+        # In the place of those: the oldest rollouts stay first.
         self.progress.in_flight[key] = flight
-        for observer in self._observers:
-            observer.rollout_started(key, flight)
+        if of is None:
+            for observer in self._observers:
+                observer.rollout_started(key, flight)
         try:
             for attempt in range(first, self._limits.max_attempts + 1):
+                flight.attempting = True
                 result = await self._attempt(row, key, attempt, flight)
-                self._journal.append(result)
-                over = self._count(result)
-                for observer in self._observers:
-                    observer.attempt_ended(result, flight)
-                if over:
-                    return
+                if flight.left_behind:
+                    return False
+                flight.attempting = False
+                if self._settle(result, flight):
+                    return True
                 flight.now("waiting", "the next attempt")
                 await asyncio.sleep(self._limits.attempt_pause_s * attempt)
         finally:
-            del self.progress.in_flight[key]
+            if not flight.left_behind:
+                del self.progress.in_flight[key]
+        return True
+
+    def _settle(self, result: Scored | Failed, flight: InFlight) -> bool:
+        """Write down how an attempt ended, count it and tell it; whether it was the last."""
+        self._journal.append(result)
+        over = self._count(result)
+        for observer in self._observers:
+            observer.attempt_ended(result, flight)
+        return over
 
     def _count(self, result: Scored | Failed) -> bool:
         """Account for one attempt; whether it was the rollout's last."""

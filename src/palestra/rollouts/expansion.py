@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import ValidationError
 
+from palestra.config import did_you_mean, nearest
 from palestra.errors import InputDataError
 from palestra.rollouts.problems import RowProblems
 from palestra.rollouts.prompt import PromptTemplate, load_prompt
@@ -28,6 +29,11 @@ from palestra.schema import (
 )
 
 AGENT_TYPE = "responses_api_agents"
+
+_KNOWN_PARAMS = frozenset(ResponseCreateParams.model_fields)
+_MISSPELT_FROM = 0.85
+"""Similarity to a known parameter from which an unknown one is taken for it: below that lie
+endpoints' own, such as top_k."""
 
 
 class Place(NamedTuple):
@@ -59,6 +65,21 @@ class Expansion:
         self.rollouts = 0
         """Rollouts of the whole run so far, whatever share of them is written."""
         self._lines = 0
+        self._unknown_params: dict[str, Place] = {}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What may be a mistake and is passed on all the same."""
+        return tuple(
+            f"warning: {self._said_by(name, place)}: /{CREATE_PARAMS}/{name} is no parameter that we know, so the "
+            f"endpoint gets it as it is; did you mean {near!r}?"
+            for name, place in self._unknown_params.items()
+            if (near := nearest(name, _KNOWN_PARAMS, cutoff=_MISSPELT_FROM))
+        )
+
+    def _said_by(self, name: str, place: Place) -> str:
+        given = name in self._settings.responses_create_params
+        return "the command's settings" if given else str(place)
 
     @property
     def tasks(self) -> int:
@@ -115,7 +136,7 @@ class Expansion:
         self.digest.update(orjson.dumps([row, source.repeats], option=orjson.OPT_SORT_KEYS))
         found = [
             *self._prompt(row),
-            *self._params(row),
+            *self._params(row, place),
             *self._agent(row, source.agent),
             *self._index(row, place),
         ]
@@ -140,7 +161,7 @@ class Expansion:
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 yield f"prompt_config cannot be filled: {type(error).__name__}: {error}"
 
-    def _params(self, row: dict[str, Any]) -> Iterator[str]:
+    def _params(self, row: dict[str, Any], place: Place) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)
         if params is None:
             yield f"no `{CREATE_PARAMS}`"
@@ -149,6 +170,8 @@ class Expansion:
             yield f"/{CREATE_PARAMS} is not an object"
             return
         merged = {**params, **self._settings.responses_create_params}
+        for name in merged.keys() - _KNOWN_PARAMS:
+            self._unknown_params.setdefault(name, place)
         try:
             ResponseCreateParams.model_validate(merged)
         except ValidationError as error:
@@ -172,7 +195,8 @@ class Expansion:
             return
         if name not in self._known_agents:
             known = ", ".join(sorted(self._known_agents)) or "none"
-            yield f"agent {name!r} does not exist (agents: {known})"
+            near = did_you_mean(name, self._known_agents)
+            yield f"agent {name!r} does not exist (agents: {known}){near}"
         self.agents_used.add(name)
         row[AGENT_REF] = {"type": AGENT_TYPE, "name": name}
 

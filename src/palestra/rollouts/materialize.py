@@ -42,6 +42,8 @@ class Materialized:
     """Task index -> how many rollouts of it are in this file."""
     made_folders: tuple[Path, ...] = ()
     """Folders that did not exist before, innermost first."""
+    notices: tuple[str, ...] = ()
+    """What may be a mistake and runs all the same."""
 
 
 def materialize(
@@ -76,6 +78,7 @@ def materialize(
         agents=tuple(sorted(expansion.agents_used)),
         places=expansion.places,
         repeats=repeats,
+        notices=expansion.notices,
     )
 
 

@@ -6,6 +6,7 @@ place, or mends those of the run to be continued.
 """
 
 import contextlib
+import itertools
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize, remove_empty
+from palestra.rollouts.planner import Planner
 from palestra.rollouts.recorded import (
     AS_IT_WAS,
     REWARD,
@@ -32,7 +34,7 @@ from palestra.schema import FAILURE_CLASS, RolloutKey, key_of, read_jsonl
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
-"""New inputs of a planned run that nobody has begun for so long belong to a killed command."""
+"""New inputs that another machine has not begun with for so long belong to a killed command."""
 
 
 class StaleRun(InputDataError):
@@ -127,7 +129,9 @@ def plan(
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
         )
     old = read_manifest(paths.manifest) if resumes else None
-    made = materialize(settings, paths.new_inputs(new_id()[:8]), agents=agents)
+    made = materialize(
+        settings, paths.new_inputs(Planner.this().token(new_id()[:4])), agents=agents
+    )
     new = _manifest(settings, made, semantics, version)
     fresh = PreparedRun(
         paths,
@@ -138,6 +142,7 @@ def plan(
         places=made.places,
         new_inputs=made.path,
         found=found,
+        notices=made.notices,
     )
     if old is None:
         return fresh
@@ -152,7 +157,7 @@ def plan(
             )
         if changed:
             told = ("the run was made from something else, so it starts again:", *changed)
-            return replace(fresh, notices=("\n  ".join(told),))
+            return replace(fresh, notices=(*made.notices, "\n  ".join(told)))
         ended = _ended(paths, made, settings.max_attempts)
     except BaseException:
         made.path.unlink(missing_ok=True)
@@ -164,7 +169,7 @@ def plan(
         accounting=ended.accounting,
         done=ended.done,
         attempts=ended.attempts,
-        notices=(count,),
+        notices=(*made.notices, count),
         resumes=True,
     )
 
@@ -205,7 +210,11 @@ def _replace_earlier(planned: PreparedRun) -> tuple[str, ...]:
     """Move an earlier run aside and put the manifest of the new one in its place."""
     paths = planned.paths
     # A disk that will not even take this must not cost the earlier run its names.
-    planned.manifest.write(paths.new_manifest)
+    try:
+        planned.manifest.write(paths.new_manifest)
+    except BaseException:
+        paths.new_manifest.unlink(missing_ok=True)
+        raise
     notices = _move_aside(paths)
     paths.new_manifest.replace(paths.manifest)
     return notices
@@ -226,8 +235,7 @@ def discard(prepared: PreparedRun) -> bool:
     journal may say so: its files may be somebody else's by now.
     """
     if prepared.new_inputs is not None:
-        for path in (prepared.new_inputs, prepared.paths.new_manifest):
-            path.unlink(missing_ok=True)
+        prepared.new_inputs.unlink(missing_ok=True)
         remove_empty(prepared.made_folders)
         return True
     if _recorded(prepared.paths):
@@ -252,13 +260,17 @@ def _found(paths: RunPaths) -> dict[Path, tuple[int, int]]:
 
 def _forget_others(paths: RunPaths) -> None:
     """Remove what commands that were killed while they planned have left here."""
+    for name in (paths.new_manifest.name, paths.new_manifest.name + ".tmp"):
+        with contextlib.suppress(OSError):
+            paths.output.with_name(name).unlink()
     # Not by a pattern: an output's name may look like one.
     prefix = paths.new_inputs("").name
     for path in paths.output.parent.iterdir():
         if not path.name.startswith(prefix):
             continue
+        planner = Planner.of(path.name.removeprefix(prefix))
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > FORGOTTEN_AFTER_S:
+            if time.time() - path.stat().st_mtime > FORGOTTEN_AFTER_S or planner.is_gone():
                 path.unlink()
 
 
@@ -320,9 +332,22 @@ def _move_aside(paths: RunPaths) -> tuple[str, ...]:
         for path in existing:
             path.unlink()
         return ("removed the files of an earlier run that had recorded nothing",)
+    suffix = _free_suffix(existing)
     for path in existing:
-        path.replace(path.with_name(path.name + ".bak"))
-    return (f"moved {len(existing)} files of an earlier run to <name>.bak",)
+        path.replace(path.with_name(path.name + suffix))
+    return (f"moved {len(existing)} files of an earlier run to <name>{suffix}",)
+
+
+def _free_suffix(paths: Collection[Path]) -> str:
+    """`.bak`, or `.bak2` and so on: the first under which none of `paths` is kept already.
+
+    What a kill has left half moved thus ends under the suffix it began with.
+    """
+    for number in itertools.count(1):
+        suffix = ".bak" if number == 1 else f".bak{number}"
+        if not any(path.with_name(path.name + suffix).exists() for path in paths):
+            return suffix
+    raise AssertionError
 
 
 def _changes(old: Manifest, new: Manifest) -> list[str]:

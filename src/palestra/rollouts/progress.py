@@ -1,8 +1,10 @@
 """What others may look at, and be told, while a collection runs."""
 
+import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.concurrency import ConcurrencyLimit
@@ -21,6 +23,13 @@ class InFlight(Activity):
     attempt: int = 0
     """The attempt that runs, from 1."""
     attempt_started: float = 0.0
+    row: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+    """What runs it."""
+    attempting: bool = False
+    """Whether an attempt runs, and no pause between two."""
+    left_behind: bool = False
+    """Its attempt was given up while it went on: whatever it still brings counts no more."""
 
 
 @dataclass(slots=True)

@@ -184,6 +184,16 @@ def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:
     )
 
 
+def went_on(activity: str, limit_s: float) -> DeadlineExceeded:
+    """The failure of a rollout that took longer than it may and did not let itself be stopped."""
+    return DeadlineExceeded(
+        f"not done within {limit_s:.0f} s, and it goes on although it was cancelled; "
+        f"it was awaiting {activity}",
+        hint="code there swallows asyncio.CancelledError (a bare `except:` or `except "
+        "BaseException:` in a loop): let it pass",
+    )
+
+
 def _truncated(response: Any) -> bool:
     details = _get(response, "incomplete_details")
     return details is not None and _get(details, "reason") == "max_output_tokens"
@@ -195,4 +205,5 @@ def _output_tokens(response: Any) -> int:
 
 
 def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    # A dict is found at once, where the abstract class is asked at length for what it is not.
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

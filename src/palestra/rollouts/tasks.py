@@ -6,6 +6,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Final, Self, final
 
+from palestra.errors import RunFailed
+
 logger = logging.getLogger("palestra.rollouts")
 
 CANCEL_GRACE_S: Final = 2.0
@@ -17,14 +19,17 @@ class BoundedTasks:
 
     The first error of a task is raised as it is. And once the tasks are cancelled, by an error of
     one or from outside, they have `grace_s` to end: code that swallows its cancellation is left
-    behind, and said so, instead of being waited for. A body that runs for long looks at `broken`.
+    behind, and said so, instead of being waited for. A body that runs for long looks at `broken`;
+    `leave` is for one task that its own deadline does not end.
     """
 
     def __init__(self, *, grace_s: float = CANCEL_GRACE_S) -> None:
         self._grace_s = grace_s
         self._running: set[asyncio.Task[None]] = set()
+        self._left: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
         self._changed = asyncio.Event()
+        self._closing = False
 
     @property
     def broken(self) -> bool:
@@ -32,17 +37,44 @@ class BoundedTasks:
         return self._error is not None
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` as one of these tasks."""
+        """Run `work` as one of these tasks; not any more once they are being cancelled."""
+        if self._closing:
+            work.close()
+            return
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def leave(self, task: asyncio.Task[None]) -> None:
+        """Do not wait for `task` any more: it does not end. What it raises is lost."""
         self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        task.remove_done_callback(self._ended)
+        # The loop itself does not keep tasks alive, and errors nobody asked for are printed.
+        self._left.add(task)
+        task.add_done_callback(self._forget)
+        self._changed.set()
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._left.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if (error := self._error_of(task)) is not None:
             self._error = self._error or error
         if not self._running or self._error is not None:
             self._changed.set()
+
+    def _error_of(self, task: asyncio.Task[None]) -> BaseException | None:
+        if not task.cancelled():
+            return task.exception()
+        if self._closing:
+            return None
+        return RunFailed(
+            "the code of a rollout cancelled the task that runs it",
+            hint="look for asyncio.current_task().cancel() in agents, tools and verifiers",
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,6 +102,7 @@ class BoundedTasks:
             await self._changed.wait()
 
     async def _cancel(self) -> None:
+        self._closing = True
         for task in self._running:
             task.cancel()
         if self._running:

@@ -16,7 +16,7 @@ from palestra.schema.chat import (
     UpstreamUsage,
     decode_completion,
 )
-from palestra.schema.encoding import encode_json, fields_of, to_plain
+from palestra.schema.encoding import encode_json, fields_of, set_fields, to_plain
 from palestra.schema.items import (
     ContentPart,
     FunctionCall,
@@ -83,7 +83,7 @@ from palestra.schema.rows import (
     key_of,
     read_jsonl,
 )
-from palestra.schema.unchecked import maker
+from palestra.schema.unchecked import changed, maker
 
 __all__ = [
     "AGENT_REF",
@@ -146,6 +146,7 @@ __all__ = [
     "WireModel",
     "add_usage",
     "cached_tokens",
+    "changed",
     "decode_completion",
     "encode_json",
     "fields_of",
@@ -158,6 +159,7 @@ __all__ = [
     "reasoning_tokens",
     "rejected_fields",
     "rejection_text",
+    "set_fields",
     "to_plain",
     "why_unreadable",
 ]

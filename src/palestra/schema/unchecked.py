@@ -1,4 +1,4 @@
-"""Objects of the schema made from values that are known to be right, at a third of the cost.
+"""Objects of the schema made from values that are known to be right, at half the cost or less.
 
 Pydantic's `model_construct` walks over every field for aliases and defaults; the types made
 here have no aliases, and every default that is a mutable object is passed explicitly.
@@ -40,3 +40,17 @@ def maker(kind: type[Made]) -> Callable[..., Made]:
         return made
 
     return make
+
+
+def changed(model: Made, values: dict[str, Any]) -> Made:
+    """`model.model_copy(update=values)` for fields that the type declares."""
+    made = object.__new__(type(model))
+    _set_fields(made, model.__dict__ | values)
+    _set_given(made, {*model.__pydantic_fields_set__, *values})
+    _set_extra(made, _copied(model.__pydantic_extra__))
+    _set_private(made, _copied(model.__pydantic_private__))
+    return made
+
+
+def _copied(held: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if held is None else dict(held)

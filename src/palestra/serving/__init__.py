@@ -5,10 +5,12 @@ A server is an object with typed async methods and an ASGI app over them; where 
 """
 
 from palestra.serving.agent import Agent, AgentConfig, ServerReference
+from palestra.serving.aside import Aside
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
+from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
@@ -31,6 +33,7 @@ __all__ = [
     "SESSION_ID_KEY",
     "Agent",
     "AgentConfig",
+    "Aside",
     "AttachedFleet",
     "Environment",
     "Fleet",
@@ -63,6 +66,7 @@ __all__ = [
     "load_server_class",
     "probe",
     "raise_descriptor_limit",
+    "rare_collections",
     "server_client",
     "summary_line",
     "tool",

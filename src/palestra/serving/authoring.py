@@ -5,16 +5,19 @@ def verify(answer: str, expected_answer: str) -> float:
     return float(answer.strip() == expected_answer)
 """
 
+import functools
 import inspect
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
 from palestra.errors import InputDataError, RowError
 from palestra.schema import CREATE_PARAMS, VerifyRequest, VerifyResponse
+from palestra.serving.aside import Aside
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
 
 ANSWER = "answer"
@@ -29,12 +32,12 @@ class Environment:
     """
 
     name: str
-    verify: Callable[..., float]
+    verify: Callable[..., Any]
     data: tuple[Mapping[str, Any], ...]
     prompt: str
     system: str
 
-    def __call__(self, *args: Any, **kwargs: Any) -> float:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.verify(*args, **kwargs)
 
     def rows(self) -> Iterable[dict[str, Any]]:
@@ -85,10 +88,12 @@ def environment(
 
     `data`: one mapping per task. `prompt`: the user message, with `{field}` placeholders.
     The function gets `answer`, the text of the model's last message, and any fields of the row
-    it names; `response` gives it the whole trajectory. It returns the reward.
+    it names; `response` gives it the whole trajectory. It returns the reward. A plain function
+    is called on one of a few threads, so it should keep no state between calls and cannot use
+    signals (SIGALRM timeouts); an `async` one is awaited, and must not block.
     """
 
-    def decorate(function: Callable[..., float]) -> Environment:
+    def decorate(function: Callable[..., Any]) -> Environment:
         label = name or getattr(function, "__name__", "environment")
         return Environment(label, function, tuple(data), prompt, system)
 
@@ -106,7 +111,13 @@ class FunctionServer(ResourcesServer):
             ANSWER: body.response.final_text,
             RESPONSE: body.response,
         }
-        reward: Any = made.verify(**_wanted(made, offered))
+        call = functools.partial(made.verify, **_wanted(made, offered))
+        if inspect.iscoroutinefunction(made.verify):
+            reward: Any = await call()
+        else:
+            reward = await self._aside.run(call)
+            if inspect.isawaitable(reward):  # of a decorated function, or a callable object
+                reward = await reward
         # NumPy's numbers are rewards too; anything else is reported as what it is.
         given = float(reward) if isinstance(reward, Real) else reward
         return self.reply(body, given, extracted_answer=offered[ANSWER])
@@ -114,6 +125,10 @@ class FunctionServer(ResourcesServer):
     def made_environment(self) -> Environment:
         """The environment that this class serves."""
         raise NotImplementedError
+
+    @cached_property
+    def _aside(self) -> Aside:
+        return Aside()
 
 
 def server_class_of(made: Environment) -> type[FunctionServer]:

@@ -44,7 +44,8 @@ def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowErr
 
 def own_frames(error: BaseException, limit: int = 4) -> str:
     """The last frames of a traceback, ours left out unless there are no others."""
-    frames = traceback.extract_tb(error.__traceback__)
+    # One that was raised anew on its way here says where it came from.
+    frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
     here = str(Path(__file__).parent)
     theirs = [frame for frame in frames if not frame.filename.startswith(here)] or frames
     lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in theirs[-limit:]]

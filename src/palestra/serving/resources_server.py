@@ -29,6 +29,7 @@ ReverifyMode = Literal["stateless", "unsupported", "unknown"]
 nothing but its request, `unsupported` when it cannot do without the live session."""
 
 _make_verify_response = maker(VerifyResponse)
+_OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
 
 
 class ResourcesServerConfig(ServerConfig):
@@ -66,7 +67,7 @@ class ResourcesServer(Server):
         given = body.model_fields_set
         fields = {name: value for name, value in body.__dict__.items() if name in given}
         fields |= {**(body.model_extra or {}), **reported, "reward": reward}
-        known = {name: fields.pop(name) for name in VerifyResponse.model_fields if name in fields}
+        known = {name: fields.pop(name) for name in _OF_VERIFY_RESPONSE if name in fields}
         return _make_verify_response(known, fields)
 
     def tools(self) -> dict[str, dict[str, Any]]:

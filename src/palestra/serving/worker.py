@@ -16,6 +16,7 @@ import threading
 from palestra.config import config_from_tree
 from palestra.errors import PalestraError
 from palestra.serving.build import build_server, server_client
+from palestra.serving.garbage import rare_collections
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder, refusal_line
 from palestra.serving.sockets import raise_descriptor_limit
@@ -41,7 +42,11 @@ async def serve(order: WorkOrder) -> None:
     server.secure(secret=order.secret, token=order.token, worker=order.worker)
     await server.start()
     try:
-        async with _watched(order), serving(server.asgi_app(), socket.socket(fileno=order.fd)):
+        async with (
+            rare_collections(),
+            _watched(order),
+            serving(server.asgi_app(), socket.socket(fileno=order.fd)),
+        ):
             await stop.wait()
     finally:
         await server.stop()

@@ -19,7 +19,7 @@ from palestra.errors import (
     from_body,
     status_for,
 )
-from palestra.schema import encode_json, fields_of, why_unreadable
+from palestra.schema import changed, encode_json, fields_of, why_unreadable
 from palestra.transport.calls import Caller, Target, json_or_none
 from palestra.transport.context import current_call
 from palestra.transport.http import HttpReply
@@ -186,7 +186,7 @@ def _as_sent(result: Reply) -> Reply:
         return result
     declared = type(result).model_fields
     told = {name: value for name, value in told.items() if name in declared}
-    return result.model_copy(update=told)
+    return changed(result, told)
 
 
 def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply:

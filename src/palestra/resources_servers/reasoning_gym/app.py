@@ -1,6 +1,7 @@
 """`ReasoningGymServer`: scores answers to the library's tasks with the library's scorers."""
 
 import asyncio
+from functools import cached_property, partial
 from typing import Any
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from palestra.errors import RowError
 from palestra.resources_servers.reasoning_gym.library import UnknownFamily, load_reasoning_gym
 from palestra.resources_servers.reasoning_gym.scoring import extract_answer, score_answer
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import ResourcesServer, ResourcesServerConfig
+from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig
 
 
 class TaskMetadata(WireModel):
@@ -47,7 +48,7 @@ class ReasoningGymServer(ResourcesServer):
             "metadata": {"source_dataset": family, **(body.metadata.model_extra or {})},
         }
         try:
-            score = await asyncio.to_thread(score_answer, family, answer, entry)
+            score = await self._aside.run(partial(score_answer, family, answer, entry))
         except UnknownFamily as error:
             raise RowError(f"metadata.source_dataset: {error.message}", hint=error.hint) from None
         reported = {"scorer_error": score.error} if score.error else {}
@@ -59,3 +60,7 @@ class ReasoningGymServer(ResourcesServer):
             extracted_answer=answer,
             **reported,
         )
+
+    @cached_property
+    def _aside(self) -> Aside:
+        return Aside()

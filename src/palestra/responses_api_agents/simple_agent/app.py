@@ -25,10 +25,14 @@ from palestra.schema import (
     ResponseCreateParams,
     Usage,
     add_usage,
+    changed,
     encode_json,
+    maker,
 )
 from palestra.serving import Agent, AgentConfig, ServerReference
 from palestra.transport import Peer
+
+_make_output = maker(FunctionCallOutput)
 
 
 class SimpleAgentConfig(AgentConfig):
@@ -81,10 +85,10 @@ class SimpleAgent(Agent):
             if not calls or turn.incomplete_details is not None or turns == self.config.max_steps:
                 break
             trajectory.extend(await self._run_tools(calls, environment))
-            request = params.model_copy(update={"input": [*_as_items(params.input), *trajectory]})
+            request = changed(params, {"input": [*_as_items(params.input), *trajectory]})
         if turns == 1:
             return turn
-        return turn.model_copy(update={"output": trajectory, "usage": usage})
+        return changed(turn, {"output": trajectory, "usage": usage})
 
     async def _run_tools(
         self, calls: list[FunctionCall], environment: Peer
@@ -121,7 +125,7 @@ async def _run_tool(call: FunctionCall, environment: Peer) -> FunctionCallOutput
 
 def _output(call: FunctionCall, text: str) -> FunctionCallOutput:
     # The type is said, not left to its default: defaults are not sent.
-    return FunctionCallOutput(call_id=call.call_id, output=text, type="function_call_output")
+    return _make_output({"call_id": call.call_id, "output": text, "type": "function_call_output"})
 
 
 def _error(message: str) -> str:

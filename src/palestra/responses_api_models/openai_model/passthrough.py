@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+from pydantic import BaseModel
 
 from palestra.responses_api_models.chat import json_setting
-from palestra.schema import IncompleteDetails, Response, ResponseCreateParams, to_plain
+from palestra.schema import IncompleteDetails, Response, ResponseCreateParams, set_fields
 
 _OURS = ("extra_body", "chat_template_kwargs")
 """Keys of `metadata` that address the model server."""
@@ -17,13 +18,14 @@ _TOKEN_IDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs"
 def to_request(
     params: ResponseCreateParams, *, model: str, extra_body: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The body to POST; `model` is used when the row names none.
+    """The body to POST, which may hold objects of the schema; `model` is used when the row names
+    none.
 
     Nulls are left out, because they mean "not set" in a row and some endpoints reject them.
     Raises `RowError` when the row's `metadata.extra_body` is no JSON object.
     """
-    plain = to_plain(params)
-    asked = {key: value for key, value in plain.items() if value is not None and key != "stream"}
+    given = set_fields(params)
+    asked = {key: value for key, value in given.items() if value is not None and key != "stream"}
     metadata = asked.pop("metadata", {})
     if isinstance(asked["input"], list):
         asked["input"] = [_without_token_ids(item) for item in asked["input"]]
@@ -33,8 +35,9 @@ def to_request(
     return request
 
 
-def _without_token_ids(item: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in item.items() if key not in _TOKEN_IDS}
+def _without_token_ids(item: Any) -> dict[str, Any]:
+    fields = set_fields(item) if isinstance(item, BaseModel) else item
+    return {key: value for key, value in fields.items() if key not in _TOKEN_IDS}
 
 
 def read_response(body: bytes) -> Response:

@@ -1,0 +1,124 @@
+"""Reads chosen rows of a run's files again: the one way from the report back to text.
+
+A frame keeps where each row began, not what it said. Rows are read in the order of their files, so
+that a compressed one is unpacked once, forwards, and nothing is held but the row at hand.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+import numpy as np
+
+from palestra.errors import InputDataError
+from palestra.profiling.columns import TASK_INDEX
+from palestra.profiling.compression import is_compressed, open_rows
+from palestra.profiling.frame import Places, RunFrame, TaskIndex
+from palestra.profiling.scan import decode_value, split_row
+from palestra.profiling.statistics import group_of_rows
+
+PLAIN_BUFFER_BYTES = 1 << 16
+"""Chosen rows lie far apart: a large buffer would mostly read what is then thrown away."""
+SKIPPED_BYTES = 1 << 20
+
+Row = dict[str, Any]
+RawRow = dict[str, msgspec.Raw]
+LineAt = Callable[[int], bytes]
+"""The line that begins at a byte; asked for in ascending order."""
+
+
+class _Wanted(NamedTuple):
+    """A row: its place, the number it is asked for by, the task it must be of."""
+
+    file: int
+    offset: int
+    number: int
+    task: TaskIndex
+
+
+def materialized_rows(
+    frame: RunFrame, positions: Iterable[int], fields: frozenset[str]
+) -> Iterator[tuple[int, Row]]:
+    """The first materialized row of each profiled task at `positions`; only `fields` of it."""
+    places = frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
+    tasks = frame.rollouts.tasks
+    wanted = [_wanted(places, at, tasks[at]) for at in positions]
+    for at, row in _read(places.files, wanted):
+        yield at, {name: _decoded(row[name]) for name in row.keys() & fields}
+
+
+def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int, Row]]:
+    """The scored rows of `rollouts`, given by their numbers in the frame, whole."""
+    places, tasks = frame.rollout_places, frame.rollouts.tasks
+    task_of = group_of_rows(frame.rollouts.starts)[np.array(rollouts, dtype=np.int64)].tolist()
+    pairs = zip(rollouts, task_of, strict=True)
+    wanted = [_wanted(places, number, tasks[task]) for number, task in pairs]
+    for number, row in _read(places.files, wanted):
+        yield number, {name: _decoded(raw) for name, raw in row.items()}
+
+
+def _wanted(places: Places, number: int, task: TaskIndex) -> _Wanted:
+    return _Wanted(int(places.file[number]), int(places.offset[number]), number, task)
+
+
+def _read(files: Sequence[Path], wanted: Sequence[_Wanted]) -> Iterator[tuple[int, RawRow]]:
+    in_order = sorted(wanted, key=lambda one: one[:3])
+    for file, rows in groupby(in_order, key=lambda one: one.file):
+        path = files[file]
+        with _lines(path) as line_at:
+            for one in rows:
+                row = split_row(line_at(one.offset))
+                if row is None or TASK_INDEX not in row:
+                    raise _changed(path, one)
+                if decode_value(row[TASK_INDEX]) != one.task:
+                    raise _changed(path, one)
+                yield one.number, row
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[LineAt]:
+    try:
+        if is_compressed(path):
+            with open_rows(path) as file:
+                yield _forwards(file)
+        else:
+            with path.open("rb", buffering=PLAIN_BUFFER_BYTES) as file:
+                yield lambda offset: (file.seek(offset), file.readline())[1]
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputDataError(f"cannot read {path} again: {error}") from error
+
+
+def _forwards(file: BinaryIO) -> LineAt:
+    """For a file that cannot be entered in the middle."""
+    at = 0
+
+    def line_at(offset: int) -> bytes:
+        nonlocal at
+        while at < offset and (skipped := len(file.read(min(offset - at, SKIPPED_BYTES)))):
+            at += skipped
+        line = file.readline()
+        at += len(line)
+        return line
+
+    return line_at
+
+
+def _decoded(raw: msgspec.Raw) -> Any:
+    """One value; bytes that are not UTF-8 become replacement characters, as this is for reading."""
+    try:
+        return decode_value(raw)
+    except UnicodeDecodeError:
+        return json.loads(bytes(raw).decode(errors="replace"))
+
+
+def _changed(path: Path, one: _Wanted) -> InputDataError:
+    return InputDataError(
+        f"{path} changed while it was being profiled: task {one.task} is no longer at byte "
+        f"{one.offset}",
+        hint="run the profile again when nothing writes to the file",
+    )
