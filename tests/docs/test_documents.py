@@ -1,5 +1,6 @@
 """What the documents say is true: links lead somewhere, and commands do what they say."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -14,8 +15,7 @@ import pytest
 from documents import REPOSITORY, commands, documents, files, links
 
 README = REPOSITORY / "README.md"
-ROLLOUTS = REPOSITORY / "docs" / "rollouts.md"
-DECISIONS = REPOSITORY / "docs" / "decisions.md"
+GUIDES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
 
@@ -41,30 +41,16 @@ def test_the_readme_shows_things_in_their_order() -> None:
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
-    pytest.importorskip("xllamacpp", reason="the README's model is the local one")
-    with Reader(tmp_path_factory.mktemp("reader")) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def rollouts_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
-    pytest.importorskip("xllamacpp", reason="the document's model is the local one")
-    with Reader(tmp_path_factory.mktemp("rollouts-reader"), ROLLOUTS) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def decisions_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
-    pytest.importorskip("xllamacpp", reason="the document's model is the local one")
-    with Reader(tmp_path_factory.mktemp("decisions-reader"), DECISIONS) as one:
-        yield one
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Readers"]:
+    pytest.importorskip("xllamacpp", reason="the documents' model is the local one")
+    with contextlib.ExitStack() as stack:
+        yield Readers(tmp_path_factory.mktemp("readers"), stack)
 
 
 class Reader:
     """Someone who types a document's commands, in order, in an empty folder."""
 
-    def __init__(self, folder: Path, document: Path = README) -> None:
+    def __init__(self, folder: Path, document: Path) -> None:
         self._folder = folder
         self._fleets: list[subprocess.Popen[str]] = []
         # A head port of their own, so that the commands stay word for word what they are.
@@ -125,36 +111,39 @@ class Reader:
         }
 
 
+class Readers:
+    """One reader for each document."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._readers: dict[Path, Reader] = {}
+
+    def of(self, document: Path) -> Reader:
+        if document not in self._readers:
+            folder = self._folder / document.stem
+            folder.mkdir()
+            self._readers[document] = self._stack.enter_context(Reader(folder, document))
+        return self._readers[document]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("command", commands(README))
-def test_a_command_of_the_readme_works_as_it_stands(reader: Reader, command: str) -> None:
+@pytest.mark.parametrize(
+    ("document", "command"),
+    [
+        pytest.param(document, command, id=f"{document.stem}-{command}")
+        for document in GUIDES
+        for command in commands(document)
+    ],
+)
+def test_a_documents_command_works_as_it_stands(
+    readers: Readers, document: Path, command: str
+) -> None:
     if command.startswith("make demo") and not (REPOSITORY / ".venv" / "installed").exists():
         pytest.skip("not run by make: installing would touch this checkout")
 
-    done = reader.types(command)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("command", commands(ROLLOUTS))
-def test_a_command_about_rollouts_works_as_it_stands(rollouts_reader: Reader, command: str) -> None:
-    done = rollouts_reader.types(command)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("command", commands(DECISIONS))
-def test_a_command_about_decisions_works_as_it_stands(
-    decisions_reader: Reader, command: str
-) -> None:
-    done = decisions_reader.types(command)
+    done = readers.of(document).types(command)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

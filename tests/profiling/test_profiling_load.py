@@ -150,8 +150,12 @@ def test_a_file_that_is_not_what_it_should_be_is_refused(
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+
     with pytest.raises(InputDataError, match=r"cannot read .*nowhere.jsonl: No such file"):
-        load_run(tmp_path / "nowhere.jsonl", tmp_path / "rollouts.jsonl")
+        load_run(tmp_path / "nowhere.jsonl", run.paths.rollouts)
+    with pytest.raises(InputDataError, match=r"cannot read .*nowhere.jsonl: No such file"):
+        load_run(None, tmp_path / "nowhere.jsonl")
 
 
 def test_a_torn_last_line_is_refused_when_everything_is_wanted(tmp_path: Path) -> None:

@@ -230,6 +230,16 @@ def test_samples_keep_what_json_libraries_lose(tmp_path: Path) -> None:
     assert (sample["seed"], sample["text"]) == (2**90, "\ud800")
 
 
+@pytest.mark.parametrize("task", [2**70, "\ud800", 'a "quoted" one', ""])
+def test_a_task_may_have_any_number_or_name(tmp_path: Path, task: int | str) -> None:
+    run = Run.write(tmp_path, [scored(task, 0, 1.0)], inputs=[materialized(task, 0, n=1)])
+    write_reward_profiling(run.load(), run.paths.reward_profiling)
+
+    row = json.loads(run.paths.reward_profiling.read_text())
+    assert (row["_ng_task_index"], row["sample"]["n"]) == (task, 1)
+    assert row["rollout_infos"][0]["rollout_id"] == f"{task}:0"
+
+
 def test_an_agent_has_the_statistics_of_all_its_rollouts(tmp_path: Path) -> None:
     other = {"name": "another"}
     rows = [scored(0, 0, 1.0), scored(1, 0, 0.0), scored(2, 0, 0.5, agent_ref=other)]

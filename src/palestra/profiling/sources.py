@@ -71,9 +71,14 @@ def _matches(item: str, passed_over: tuple[str, ...]) -> Iterator[Path]:
             f"{path} is a folder, not a file of rows",
             hint=f'give a file, or a quoted glob of shards: "{path}/*.jsonl"',
         )
-    if path.exists() or not glob.has_magic(item):
+    if path.exists():
         yield path
         return
+    if not glob.has_magic(item):
+        raise InputDataError(
+            f"cannot read {path}: No such file or directory",
+            hint="relative paths are of the working directory",
+        )
     names = [Path(name) for name in sorted(glob.glob(item, recursive=True))]  # noqa: PTH207  # absolute patterns too
     kept = [name for name in names if not name.is_dir() and not _goes_along(name, passed_over)]
     if not kept:

@@ -16,7 +16,11 @@ def encode(value: Any) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:
         # integers beyond 64 bits and lone surrogates, both of which datasets contain
-        return json.dumps(value, separators=(",", ":")).encode()
+        if not isinstance(value, Mapping):
+            return json.dumps(value, separators=(",", ":")).encode()
+        # field by field: another may be JSON already, which only orjson takes
+        items = (json.dumps(name).encode() + b":" + encode(held) for name, held in value.items())
+        return b"{" + b",".join(items) + b"}"
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
