@@ -1,9 +1,13 @@
 """The metrics environments report, in percent, and the answer to POST /aggregate_metrics."""
 
 import random
+from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from profiled_runs import scored
 
 from palestra.errors import InputDataError
@@ -37,6 +41,37 @@ def test_other_scores_get_the_expected_maximum_in_any_order() -> None:
     assert compute_pass_majority_metrics([attempts(0.8, 0.0, 0.2)])[
         "pass@2/reward"
     ] == pytest.approx(60.0)
+
+
+SCORES = st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=1, max_size=5)
+
+
+@given(st.lists(SCORES, min_size=1, max_size=4))
+def test_best_and_worst_of_k_are_means_over_all_subsets(tasks: list[list[float]]) -> None:
+    metrics = compute_pass_majority_metrics([attempts(*task) for task in tasks])
+
+    for k in range(1, max(map(len, tasks)) + 1):
+        drawn = [list(combinations(task, k)) for task in tasks if len(task) >= k]
+        for name, of in ((f"pass@{k}", max), (f"pass^{k}", min)):
+            expected = fmean(fmean(map(of, subsets)) for subsets in drawn)
+            assert metrics[f"{name}/reward"] == pytest.approx(100 * expected, abs=1e-9)
+
+
+def test_the_keys_are_those_of_the_field() -> None:
+    metrics = compute_pass_majority_metrics([attempts(1, 0, answers="ab")], score_names=["reward"])
+
+    assert set(metrics) == {"per_sample_aggregate"} | {
+        f"{name}/{score}"
+        for score in ("reward", "no_answer")
+        for name in (
+            *("pass@1", "pass@2", "pass^1", "pass^2", "majority@1", "majority@2"),
+            *("pass@1[avg-of-1]", "pass@1[avg-of-2]"),
+        )
+    } | {
+        f"pass@1[avg-of-2]/{score}/{spread}"
+        for score in ("reward", "no_answer")
+        for spread in ("std_dev_across_runs", "std_err_across_runs", "avg_sample_std_dev")
+    }
 
 
 def test_tasks_with_too_few_rollouts_do_not_count_for_k() -> None:

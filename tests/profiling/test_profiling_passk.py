@@ -1,8 +1,10 @@
 """Estimates of k attempts agree with exact enumeration of all subsets."""
 
+from collections import Counter
 from fractions import Fraction
 from itertools import combinations
 from math import comb
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -78,7 +80,8 @@ def test_impossible_counts_are_refused(n: int, c: int, k: int) -> None:
         (["a", "b"], [1.0, 0.0], 0.5),
         ([None, None, "b"], [0.0, 0.0, 1.0], 1.0),
         ([None, None], [1.0, 1.0], 0.0),
-        (["a", "a", "a"], [1.0, 1.0, 0.0], 1.0),
+        (["a", "a", "b", "b", "b"], [1.0, 1.0, 0.0, 0.0, 0.0], 0.0),
+        (["a", "a", "b"], [1.0, 0.5, 0.0], 0.75),
         (["a", "b", "c"], [1.0, 0.0, 0.5], 0.5),
     ],
 )
@@ -86,6 +89,26 @@ def test_the_majority_wins_and_ties_share(
     answers: list[str | None], scores: list[float], expected: float
 ) -> None:
     assert majority_at_k(answers, scores) == pytest.approx(expected)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "c", None]), st.sampled_from([0.0, 0.5, 1.0])),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_votes_are_counted_as_by_hand(ballots: list[tuple[str | None, float]]) -> None:
+    answers, scores = zip(*ballots, strict=True)
+    counted = Counter(answer for answer in answers if answer is not None)
+    most = max(counted.values(), default=0)
+    worth = [
+        fmean(score for other, score in ballots if other == answer)
+        for answer, votes in counted.items()
+        if votes == most
+    ]
+
+    assert majority_at_k(answers, scores) == pytest.approx(fmean(worth) if worth else 0.0)
 
 
 def test_a_vote_of_k_is_of_the_first_k() -> None:

@@ -72,6 +72,17 @@ def test_fields_beyond_what_is_learnt_are_numbers_too(tmp_path: Path) -> None:
     assert columns["another"][1] == 3
 
 
+def test_fields_may_have_any_name(tmp_path: Path) -> None:
+    odd = {'a "quoted" one': 1, "back\\slash": 2.5, "tab\t": True, "f0": 4, "": 5, "rollout_id": 6}
+    rows = [scored(0, 0, 1.0, **odd), scored(0, 1, 1.0, **odd)]
+    run = Run.write(tmp_path, rows)
+    write_reward_profiling(run.load(), run.paths.reward_profiling)
+    row = json.loads(run.paths.reward_profiling.read_text())
+
+    assert {name: row[f"mean/{name}"] for name in odd} == odd
+    assert row["rollout_infos"][1].items() >= {**odd, "rollout_id": "0:1"}.items()
+
+
 def test_values_that_are_not_finite_are_left_out_with_a_notice(tmp_path: Path) -> None:
     values = [0.5, math.nan, math.inf, None]
     rows = [scored(0, place, 1.0, score=value) for place, value in enumerate(values)]

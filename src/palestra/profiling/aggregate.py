@@ -13,8 +13,8 @@ from palestra.profiling.columns import (
     TASK_INDEX,
     ColumnBuilder,
     fields_of,
+    finite,
     is_finite_number,
-    shallow,
 )
 from palestra.profiling.frame import Rollouts, TaskIndex, task_order
 from palestra.profiling.join import Keys, duplicates
@@ -25,6 +25,8 @@ ComputeMetrics = Callable[[Sequence[Task]], Mapping[str, Any]]
 GetKeyMetrics = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 PER_TASK = "per_task_metrics"
+CHUNK_ROWS = 1024
+"""Rows whose columns are gathered at once, as many as stay in the processor's cache."""
 
 
 def aggregate_metrics(
@@ -73,7 +75,7 @@ def default_key_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 def _grouped(responses: Sequence[VerifyResponse]) -> tuple[list[VerifyResponse], Rollouts]:
     """The rows in key order, and their columns."""
-    keys = [_key(row, place) for place, row in enumerate(responses)]
+    keys = _keys(responses)
     tasks = sorted({task for task, _ in keys}, key=task_order)
     rank = {task: place for place, task in enumerate(tasks)}
     coded = Keys(
@@ -86,7 +88,9 @@ def _grouped(responses: Sequence[VerifyResponse]) -> tuple[list[VerifyResponse],
     order = coded.order()
     rows = [responses[place] for place in order.tolist()]
     builder = ColumnBuilder()
-    builder.add(fields_of([shallow(row) for row in rows]), len(rows))
+    for start in range(0, len(rows), CHUNK_ROWS):
+        chunk = rows[start : start + CHUNK_ROWS]
+        builder.add(fields_of(chunk), len(chunk))
     return rows, Rollouts.of_sorted(tasks, coded.take(order), builder.build())
 
 
@@ -94,16 +98,21 @@ def _by_task(rows: Sequence[VerifyResponse], rollouts: Rollouts) -> list[Task]:
     return [rows[start:end] for start, end in pairwise(rollouts.starts.tolist())]
 
 
-def _key(row: VerifyResponse, place: int) -> tuple[TaskIndex, int]:
-    task, rollout = row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)
-    if not isinstance(task, int | str) or not isinstance(rollout, int):
-        raise InputDataError(
-            f"verify response {place} lacks {TASK_INDEX} or {ROLLOUT_INDEX}",
-            hint="send the rows as the collection wrote them",
-        )
-    if not is_finite_number(row.get(REWARD)):
+def _keys(rows: Sequence[VerifyResponse]) -> list[tuple[TaskIndex, int]]:
+    """The key of each row, which must have one and a finite reward."""
+    keys: list[tuple[Any, Any]] = [(row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)) for row in rows]
+    for place, (task, rollout) in enumerate(keys):
+        if not isinstance(task, int | str) or not isinstance(rollout, int):
+            raise InputDataError(
+                f"verify response {place} lacks {TASK_INDEX} or {ROLLOUT_INDEX}",
+                hint="send the rows as the collection wrote them",
+            )
+    rewards = [row.get(REWARD) for row in rows]
+    if finite(rewards) is None:
+        place = next(at for at, reward in enumerate(rewards) if not is_finite_number(reward))
+        task, rollout = keys[place]
         raise InputDataError(
             f"verify response {place} (task {task}, rollout {rollout}): the reward is "
-            f"{row.get(REWARD)!r}, not a finite number"
+            f"{rewards[place]!r}, not a finite number"
         )
-    return task, rollout
+    return keys

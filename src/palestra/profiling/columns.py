@@ -1,6 +1,7 @@
 """Gathers the numbers of rows into numpy columns, one per field, as the rows stream by."""
 
 import math
+import re
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX})
 LARGEST_EXACT = 2.0**53
 """Up to here a double holds every integer, so a column can be given back as integers."""
 
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _values, _usage = methodcaller("values"), attrgetter("usage")
 _NUMERIC = frozenset({float, int, bool})
 _NOT_FROM_USAGE = INDICES | {REWARD}
@@ -56,14 +58,6 @@ def as_number(value: object) -> Number | None:
     if isinstance(value, float):
         return Number(value, whole=False)
     return None
-
-
-def shallow(row: Mapping[str, Any]) -> Row:
-    """A row already decoded, as a scan gives it."""
-    return {
-        name: Nested(usage=value.get("usage")) if isinstance(value, Mapping) else value
-        for name, value in row.items()
-    }
 
 
 def is_finite_number(value: object) -> bool:
@@ -155,6 +149,11 @@ class ColumnBuilder:
         return column
 
 
+def can_name_a_field(name: str) -> bool:
+    """Whether a struct of msgspec can have a field of that name: one that JSON writes as it is."""
+    return not _ESCAPED.search(name)
+
+
 def fields_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
     """By field, its value in each row; None where a row lacks it."""
     layouts = set(map(tuple, rows))
@@ -172,12 +171,18 @@ def _usages(responses: Sequence[object]) -> dict[str, Sequence[Any]]:
     """The fields of `response.usage`, as `fields_of`."""
     try:
         held: list[Any] = list(map(_usage, responses))
-    except AttributeError:  # a row without a response
-        held = [getattr(response, "usage", None) for response in responses]
+    except AttributeError:  # a row without a response, or one that is wholly decoded
+        held = list(map(_usage_of, responses))
     if set(map(type, held)) != {dict}:
         held = [usage if isinstance(usage, dict) else {} for usage in held]
     fields = fields_of(held)
     return {name: values for name, values in fields.items() if name not in _NOT_FROM_USAGE}
+
+
+def _usage_of(response: object) -> object:
+    if isinstance(response, Mapping):
+        return response.get("usage")
+    return getattr(response, "usage", None)
 
 
 def finite(values: Sequence[Any]) -> "array[float] | None":

@@ -107,6 +107,7 @@ class _Scan:
         table = KeyTable()
         for path in paths:
             before = len(table)
+            table.begin(path)
             for block in self._reader.blocks(path):
                 _refuse_other_than_inputs(block)
                 self._keep(table, block)
@@ -127,6 +128,7 @@ class _Scan:
         # a shard in which nothing was scored is none of the others' fault
         shards = len(paths) > 1
         for path in paths:
+            table.begin(path)
             for block in self._reader.blocks(path, torn=torn, may_be_empty=shards):
                 _refuse_other_than_rollouts(block)
                 self._keep(table, block)
@@ -145,9 +147,6 @@ class _Scan:
         return last
 
     def _keep(self, table: KeyTable, block: Block) -> None:
-        if not table.files or table.files[-1] != block.path:
-            table.files.append(block.path)
-            table.first.append(len(table))
         tasks, rollouts = _indices(block)
         table.blocks.append(len(table))
         table.lines.append(block.lines)

@@ -7,14 +7,15 @@ score of its own where answers are extracted: 1 for a rollout without one.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from palestra.errors import InputDataError
 from palestra.profiling.columns import REWARD, FloatArray, as_number
-from palestra.profiling.majority import majority_at_k
-from palestra.profiling.passk import expected_max_at_k
+from palestra.profiling.majority import majorities
+from palestra.profiling.passk import expected_max_of_sorted
 
 VerifyResponse = Mapping[str, Any]
 Task = Sequence[VerifyResponse]
@@ -26,16 +27,25 @@ AVERAGE = "pass@1[avg-of-{k}]"
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """One score of every rollout, by task; answers beside them where they are extracted."""
+    """One score of every rollout of every task, and what votes are worth at every k.
+
+    `matrices`: tasks with one number of rollouts, a row each in order of rollout index.
+    `majorities`: per task, for k = 1, 2, … what the vote of its first k is worth; None where no
+    answers are extracted.
+    """
 
     name: str
-    scores: Sequence[FloatArray]
-    answers: Sequence[Sequence[str | None]] | None
+    matrices: Sequence[FloatArray]
+    majorities: Sequence[Sequence[float]] | None
 
-    def with_at_least(self, k: int) -> "_Scored":
-        held = [place for place, scores in enumerate(self.scores) if len(scores) >= k]
-        answers = None if self.answers is None else [self.answers[place] for place in held]
-        return _Scored(self.name, [self.scores[place] for place in held], answers)
+    @property
+    def most(self) -> int:
+        """The largest number of rollouts of a task."""
+        return max((rows.shape[1] for rows in self.matrices), default=0)
+
+    def first(self, k: int) -> FloatArray:
+        """The first k scores of every task that has k."""
+        return np.concatenate([rows[:, :k] for rows in self.matrices if rows.shape[1] >= k])
 
 
 def compute_pass_majority_metrics(
@@ -44,11 +54,12 @@ def compute_pass_majority_metrics(
     score_names: Sequence[str] = (REWARD,),
     answer_key: str = "extracted_answer",
 ) -> dict[str, Any]:
-    """pass@k, pass@1[avg-of-k] and, where answers are extracted, majority@k, for every k.
+    """pass@k, pass^k, pass@1[avg-of-k] and, where answers are extracted, majority@k, for every k.
 
     `pass@{k}/{name}`: expected best score among k of a task's rollouts, which for 0/1 scores is
     the unbiased pass@k. The field takes the maximum of the *first* k for other scores; this is
     the same on average, and does not depend on order.
+    `pass^{k}/{name}`: expected worst score among k, for 0/1 scores the chance that all k succeed.
     `pass@1[avg-of-{k}]/{name}`: mean score of the first k rollouts; with `/std_dev_across_runs`
     and `/std_err_across_runs` over the k runs (run i is every task's i-th rollout) and
     `/avg_sample_std_dev`, the mean over tasks of the deviation within a task.
@@ -59,12 +70,15 @@ def compute_pass_majority_metrics(
     metrics: dict[str, Any] = {}
     runs: dict[str, list[float]] = {}
     for scored in _scores(tasks, score_names, answer_key):
-        most = max((len(scores) for scores in scored.scores), default=0)
-        for k in range(1, most + 1):
-            metrics.update(_at_k(scored.with_at_least(k), k))
+        turned = [-rows for rows in scored.matrices]
+        best = [np.sort(rows, axis=1) for rows in scored.matrices]
+        worst = [np.sort(rows, axis=1) for rows in turned]
+        for k in range(1, scored.most + 1):
+            metrics[f"pass@{k}/{scored.name}"] = 100 * _best_of(best, k)
+            metrics[f"pass^{k}/{scored.name}"] = 0.0 - 100 * _best_of(worst, k)
+            metrics.update(_of_first(scored, k))
         runs[scored.name] = [
-            100 * _mean([float(scores[k - 1]) for scores in scored.with_at_least(k).scores])
-            for k in range(1, most + 1)
+            100 * float(scored.first(k)[:, -1].mean()) for k in range(1, scored.most + 1)
         ]
     if tasks:
         metrics["per_sample_aggregate"] = runs
@@ -120,37 +134,43 @@ def _scores(tasks: Sequence[Task], names: Sequence[str], answer_key: str) -> Ite
     if any(answer_key in row for task in tasks for row in task):
         answers = [[_answer(row.get(answer_key)) for row in task] for task in tasks]
     for name in names:
-        scores = [np.array([_score(row, name) for row in task]) for task in tasks]
-        yield _Scored(name, scores, answers)
+        scores = [[_score(row, name) for row in task] for task in tasks]
+        votes = None
+        if answers is not None:
+            votes = [majorities(*task) for task in zip(answers, scores, strict=True)]
+        yield _Scored(name, _by_size(scores), votes)
     if answers is not None:
-        absent = [np.array([float(answer is None) for answer in task]) for task in answers]
-        yield _Scored(NO_ANSWER, absent, answers)
+        absent = [[float(answer is None) for answer in task] for task in answers]
+        # a vote has no answer only when nobody votes
+        yield _Scored(NO_ANSWER, _by_size(absent), [list(accumulate(task, min)) for task in absent])
 
 
-def _at_k(scored: _Scored, k: int) -> Iterator[tuple[str, float]]:
-    name = scored.name
-    best = [expected_max_at_k(scores, k) for scores in scored.scores]
-    yield f"pass@{k}/{name}", 100 * _mean(best)
-    average = f"{AVERAGE.format(k=k)}/{name}"
-    first = np.array([scores[:k] for scores in scored.scores])
+def _by_size(scores: Sequence[Sequence[float]]) -> list[FloatArray]:
+    sizes: dict[int, list[Sequence[float]]] = {}
+    for task in scores:
+        sizes.setdefault(len(task), []).append(task)
+    return [np.array(sizes[size]) for size in sorted(sizes)]
+
+
+def _best_of(ascending: Sequence[FloatArray], k: int) -> float:
+    """Mean over the tasks that have k of the expected maximum of k."""
+    held = [expected_max_of_sorted(rows, k) for rows in ascending if rows.shape[1] >= k]
+    return float(np.concatenate(held).mean())
+
+
+def _of_first(scored: _Scored, k: int) -> Iterator[tuple[str, float]]:
+    """What is made of the first k rollouts of each task."""
+    average = f"{AVERAGE.format(k=k)}/{scored.name}"
+    first = scored.first(k)
     yield average, 100 * float(first.mean())
     if k > 1:
         across = 100 * float(first.mean(axis=0).std(ddof=1))
         yield f"{average}/std_dev_across_runs", across
         yield f"{average}/std_err_across_runs", across / k**0.5
         yield f"{average}/avg_sample_std_dev", 100 * float(first.std(axis=1, ddof=1).mean())
-    if scored.answers is not None:
-        yield f"majority@{k}/{name}", 100 * _mean(_majorities(scored, scored.answers, k))
-
-
-def _majorities(scored: _Scored, answers: Sequence[Sequence[str | None]], k: int) -> list[float]:
-    if scored.name == NO_ANSWER:
-        # a vote has no answer only when nobody votes
-        return [float(all(answer is None for answer in task[:k])) for task in answers]
-    return [
-        majority_at_k(task, scores.tolist(), k)
-        for task, scores in zip(answers, scored.scores, strict=True)
-    ]
+    if scored.majorities is not None:
+        held = [task[k - 1] for task in scored.majorities if len(task) >= k]
+        yield f"majority@{k}/{scored.name}", 100 * sum(held) / len(held)
 
 
 def _score(row: VerifyResponse, name: str) -> float:
@@ -166,7 +186,3 @@ def _score(row: VerifyResponse, name: str) -> float:
 def _answer(value: object) -> str | None:
     """Answers as text, so that any JSON value can be voted for."""
     return value if value is None or isinstance(value, str) else repr(value)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

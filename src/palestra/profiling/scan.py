@@ -23,6 +23,7 @@ from palestra.profiling.columns import (
     Nested,
     Row,
     Value,
+    can_name_a_field,
     fields_of,
 )
 from palestra.profiling.compression import open_rows
@@ -76,7 +77,7 @@ class RowReader:
     def __init__(self, group_by: Sequence[str] = ()) -> None:
         self._nested: type[Nested] = Nested
         self._inner = group_by[1] if len(group_by) > 1 else ""
-        if self._inner:
+        if self._inner and can_name_a_field(self._inner):
             family = ("family", Any, msgspec.field(name=self._inner, default=None))
             made: Any = msgspec.defstruct("NestedWithFamily", [family], bases=(Nested,), gc=False)
             self._nested = made
@@ -114,6 +115,7 @@ class RowReader:
             )
 
     def _learn(self, names: Iterable[str]) -> None:
+        names = filter(can_name_a_field, names)
         known = tuple(dict.fromkeys((*self._names, *names)))
         if self._names and (known == self._names or len(known) > MOST_FIELDS):
             return

@@ -17,15 +17,14 @@ from palestra.profiling.frame import (
     counts_by_name,
 )
 from palestra.profiling.intervals import Estimate, estimate_level
-from palestra.profiling.statistics import describe, starts_of_sorted, sum_by_group
+from palestra.profiling.statistics import mean_by_group, starts_of_sorted, sum_by_group
 from palestra.profiling.task_rows import solved_by_task
 from palestra.profiling.views import (
     OverRequested,
     PassAtK,
     RangeAtK,
     over_requested,
-    pass_at_powers,
-    pass_hat_powers,
+    pass_powers,
     reward_range,
 )
 
@@ -179,12 +178,13 @@ def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> Group
 def _scores(rollouts: Rollouts) -> Scores:
     tasks = len(rollouts.tasks)
     solved, trials = solved_by_task(rollouts), rollouts.per_task
+    pass_at, pass_hat = pass_powers(rollouts.reward, rollouts.starts)
     never, always = int(np.sum(solved == 0)), int(np.sum(solved == trials))
     return Scores(
         tasks=tasks,
         mean_reward=_mean_reward(rollouts),
-        pass_at=pass_at_powers(rollouts.reward, rollouts.starts),
-        pass_hat=pass_hat_powers(rollouts.reward, rollouts.starts),
+        pass_at=pass_at,
+        pass_hat=pass_hat,
         never_solved=never / tasks,
         sometimes_solved=(tasks - never - always) / tasks,
         always_solved=always / tasks,
@@ -206,5 +206,5 @@ def _mean(rollouts: Rollouts, field: str) -> float | None:
     column = rollouts.columns.values.get(field)
     if column is None or np.isnan(column).all():
         return None
-    everything = np.array([0, len(column)])
-    return float(describe(column, everything).mean[0])
+    present = column[~np.isnan(column)]
+    return float(mean_by_group(present, np.array([0, len(present)]))[0])

@@ -65,6 +65,11 @@ class KeyTable:
         more = len(self.files) - 1
         return str(self.files[0]) + (f" and {more} more files" if more else "")
 
+    def begin(self, path: Path) -> None:
+        """The rows that follow are of this file."""
+        self.files.append(path)
+        self.first.append(len(self))
+
     def keys(self, rank: IntArray) -> Keys:
         """The rows' keys, tasks renumbered by `rank`."""
         return Keys(rank[integers(self.task)], integers(self.rollout))

@@ -14,7 +14,7 @@ import numpy as np
 
 from palestra.profiling.columns import BoolArray, FloatArray, IntArray
 from palestra.profiling.passk import expected_max_of_sorted
-from palestra.profiling.statistics import sum_by_group
+from palestra.profiling.statistics import rows_by_size, sum_by_group
 
 SOLVED_REWARD = 1.0
 """From this reward on a rollout counts as solved; `pass_rate` is the share of such rollouts."""
@@ -78,22 +78,25 @@ def solved_by_group(rewards: FloatArray, starts: IntArray) -> IntArray:
     return sum_by_group(solved, starts).astype(np.int64)
 
 
-def pass_at_powers(rewards: FloatArray, starts: IntArray) -> list[PassAtK]:
-    """The expected maximum of k rewards, for k = 1, 2, 4, … up to the largest group."""
+def pass_powers(rewards: FloatArray, starts: IntArray) -> tuple[list[PassAtK], list[PassAtK]]:
+    """The expected maximum and minimum of k rewards, k = 1, 2, 4, … up to the largest group.
+
+    For 0/1 rewards: the chance that one of k is solved (pass@k), and that all are (pass^k).
+    """
     sizes = np.diff(starts)
-    matrices = [_sorted_rows(rewards, starts, size) for size in np.unique(sizes).tolist()]
-    found, k = [], 1
-    while k <= int(sizes.max()):
-        held = [expected_max_of_sorted(rows, k) for rows in matrices if rows.shape[1] >= k]
-        values = np.concatenate(held)
-        found.append(PassAtK(k, float(values.mean()), len(values)))
-        k *= 2
-    return found
+    matrices = [np.sort(rows, axis=1) for _, rows in rows_by_size(rewards, starts)]
+    powers = [2**power for power in range(int(sizes.max()).bit_length())]
+    best = [_at_k(matrices, k) for k in powers]
+    # the worst of k is the best of k with all signs turned, and then rows ascend backwards
+    turned = [0.0 - rows[:, ::-1] for rows in matrices]
+    worst = [_at_k(turned, k) for k in powers]
+    return best, [PassAtK(at.k, 0.0 - at.value, at.tasks) for at in worst]
 
 
-def pass_hat_powers(rewards: FloatArray, starts: IntArray) -> list[PassAtK]:
-    """The expected minimum of k rewards; for 0/1 rewards the chance that all k are solved."""
-    return [PassAtK(at.k, 0.0 - at.value, at.tasks) for at in pass_at_powers(0.0 - rewards, starts)]
+def _at_k(matrices: Sequence[FloatArray], k: int) -> PassAtK:
+    held = [expected_max_of_sorted(rows, k) for rows in matrices if rows.shape[1] >= k]
+    values = np.concatenate(held)
+    return PassAtK(k, float(values.mean()), len(values))
 
 
 def over_requested(
@@ -101,6 +104,8 @@ def over_requested(
 ) -> OverRequested:
     """`rewards`: of the scored requests, in order. `starts`: of the tasks among all requests."""
     worst, best = (_filled(rewards, scored, fill) for fill in bounds)
+    at_worst = pass_powers(worst, starts)
+    at_best = at_worst if scored.all() else pass_powers(best, starts)
     expected = np.diff(starts)
     missing = sum_by_group((~scored).astype(np.float64), starts).astype(np.int64)
     solved = solved_by_group(_filled(rewards, scored, -np.inf), starts)
@@ -109,8 +114,8 @@ def over_requested(
     return OverRequested(
         tasks=len(expected),
         mean_reward=Range(float(worst.mean()), float(best.mean())),
-        pass_at=_ranges(pass_at_powers(worst, starts), pass_at_powers(best, starts)),
-        pass_hat=_ranges(pass_hat_powers(worst, starts), pass_hat_powers(best, starts)),
+        pass_at=_ranges(at_worst[0], at_best[0]),
+        pass_hat=_ranges(at_worst[1], at_best[1]),
         never_solved=_share(solved + missing == 0, solved == 0),
         sometimes_solved=_share(both, both | ((missing > 0) & (expected > 1))),
         always_solved=_share(failed + missing == 0, failed == 0),
@@ -132,9 +137,3 @@ def _ranges(low: Sequence[PassAtK], high: Sequence[PassAtK]) -> list[RangeAtK]:
 
 def _share(surely: BoolArray, possibly: BoolArray) -> Range:
     return Range(float(surely.mean()), float(possibly.mean()))
-
-
-def _sorted_rows(rewards: FloatArray, starts: IntArray, size: int) -> FloatArray:
-    """One ascending row of rewards for each group that has `size` of them."""
-    first = starts[:-1][np.diff(starts) == size]
-    return np.sort(rewards[first[:, np.newaxis] + np.arange(size)], axis=1)

@@ -1,5 +1,6 @@
 """`ResourcesServer`: an environment. It holds state and tools, and verifies."""
 
+import asyncio
 import inspect
 from abc import abstractmethod
 from functools import cached_property
@@ -75,6 +76,10 @@ class ResourcesServer(Server):
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Metrics over many rollouts; extend by overriding `compute_metrics`."""
+        # seconds for hundreds of thousands of rows, which other requests must not wait for
+        return await asyncio.to_thread(self._aggregated, body)
+
+    def _aggregated(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         return AggregateMetrics.model_validate(
             aggregate_metrics(
                 body.verify_responses,
@@ -84,7 +89,7 @@ class ResourcesServer(Server):
         )
 
     def compute_metrics(self, tasks: Any) -> dict[str, Any]:
-        """Metrics of your own; none by default.
+        """Metrics of your own; none by default. Called in a thread beside the event loop.
 
         `tasks`: for each task the verify responses of its rollouts, as dicts, to be read only.
         A collection sends them without `responses_create_params`, with nothing of `response` but

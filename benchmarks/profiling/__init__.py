@@ -1,0 +1,1 @@
+"""What it takes to profile hundreds of thousands of rollouts: load, statistics, memory."""
