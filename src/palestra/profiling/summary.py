@@ -17,11 +17,7 @@ from palestra.profiling.frame import (
     counts_by_name,
 )
 from palestra.profiling.intervals import Estimate, estimate_level
-from palestra.profiling.statistics import (
-    mean_by_group,
-    starts_of_sorted,
-    sum_by_group,
-)
+from palestra.profiling.statistics import mean_by_group, starts_of_sorted, sum_by_group
 from palestra.profiling.task_rows import solved_by_task
 from palestra.profiling.views import (
     OverRequested,

@@ -78,22 +78,17 @@ def _code(value: object, text: bytes, numbers: dict[str, int]) -> int:
 
 def majority_of_rows(answers: IntArray, scores: FloatArray) -> FloatArray:
     """`majority_at_k` of each row of two matrices, k their width."""
-    task, _ = np.nonzero(answers != NO_ANSWER)
     voted = answers != NO_ANSWER
-    ballots, worth = answers[voted], scores[voted]
-    # also in order of worth, so that sums do not depend on who voted first
-    order = np.lexsort((worth, ballots, task))
-    task, ballots, worth = task[order], ballots[order], worth[order]
-    changes = (np.diff(task) != 0) | (np.diff(ballots) != 0)
-    first = np.flatnonzero(np.concatenate([[True], changes])) if len(task) else task
-    votes = np.diff(np.concatenate([first, [len(task)]]))
-    mean = np.add.reduceat(worth, first) / votes if len(task) else worth
-    of = task[first]
+    row, _ = np.nonzero(voted)
+    ballot = np.column_stack([row, answers[voted]])
+    candidates, of, votes = np.unique(ballot, axis=0, return_inverse=True, return_counts=True)
+    worth = np.bincount(of, weights=scores[voted], minlength=len(votes)) / votes
+    row = candidates[:, 0]
     most = np.zeros(len(answers), dtype=np.int64)
-    np.maximum.at(most, of, votes)
-    wins = votes == most[of]
-    total = np.bincount(of[wins], weights=mean[wins], minlength=len(answers))
-    winners = np.bincount(of[wins], minlength=len(answers))
+    np.maximum.at(most, row, votes)
+    wins = votes == most[row]
+    total = np.bincount(row[wins], weights=worth[wins], minlength=len(answers))
+    winners = np.bincount(row[wins], minlength=len(answers))
     return np.asarray(total / np.maximum(winners, 1))
 
 
