@@ -27,16 +27,17 @@ def lines(rows: list[dict[str, object]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def test_a_whole_run_is_a_table_and_two_files(world: World) -> None:
+def test_a_whole_run_is_a_table_and_its_files(world: World) -> None:
     made(world, "0:0=1 0:1=0 1:0=0 1:1=0")
     done = world.run("ng_reward_profile", INPUTS, "+rollouts_jsonl_fpath=run.jsonl")
 
     assert done.code == 0, done.err
     assert "4/4   0.250 ± 0.490    0.250    0.500" in done.out
     assert "of requested" not in done.out
-    assert done.out.splitlines()[-2:] == [
+    assert done.out.splitlines()[-3:] == [
         "  run_reward_profiling.jsonl",
         "  run_agent_metrics.json",
+        "  run_report.html",
     ]
 
 
