@@ -27,7 +27,7 @@ def lines(rows: list[dict[str, object]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def test_a_whole_run_is_a_table_and_three_files(world: World) -> None:
+def test_a_whole_run_is_a_table_and_its_files(world: World) -> None:
     made(world, "0:0=1 0:1=0 1:0=0 1:1=0")
     done = world.run("ng_reward_profile", INPUTS, "+rollouts_jsonl_fpath=run.jsonl")
 

@@ -71,6 +71,7 @@ def collect_and_profile(world: World, *overrides: str) -> None:
         "out/rollouts_aggregate_metrics.json",
         "out/rollouts_manifest.json",
         "out/rollouts_materialized_inputs.jsonl",
+        "out/rollouts_report.html",
         "out/rollouts_reward_profiling.jsonl",
     ]
 

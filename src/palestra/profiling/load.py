@@ -27,7 +27,7 @@ from palestra.profiling.columns import (
 from palestra.profiling.frame import SCORED, AgentName, RunFrame, TaskIndex
 from palestra.profiling.manifests import check_one_run, requested_beside
 from palestra.profiling.scan import PARTIAL, Block, RowReader
-from palestra.profiling.sources import Files, failure_files, input_files, rollout_files
+from palestra.profiling.sources import Files, failure_files, run_files
 from palestra.profiling.tables import Codes, Failure, KeyTable, Scanned
 
 AGENT_REF = "agent_ref"
@@ -58,8 +58,7 @@ def load_run(
     rollout has no materialized row, and, unless partial, when a request has no rollout; MixedRuns
     when manifests say that the files are of different runs.
     """
-    rollouts_from = rollout_files(rollouts_path)
-    inputs_from = input_files(inputs_path, rollouts_from)
+    inputs_from, rollouts_from = run_files(inputs_path, rollouts_path)
     unvouched = check_one_run(inputs_from, rollouts_from)
     failures_from = failure_files(failures_path, rollouts_from)
     scan = _Scan(group_by)

@@ -18,6 +18,7 @@ _BESIDE = (
     "_aggregate_metrics.json",
     "_reward_profiling.jsonl",
     "_agent_metrics.json",
+    "_report.html",
 )
 _ASIDE = (".bak", ".tmp", ".new", ".merging", ".partial")
 
@@ -25,26 +26,31 @@ _ASIDE = (".bak", ".tmp", ".new", ".merging", ".partial")
 def rollout_files(given: Files) -> list[Path]:
     """The rollouts files; what goes with a run is passed over where a glob matches it.
 
-    Raises InputDataError when a glob matches none.
+    Raises InputDataError when a file is missing or a glob matches none.
     """
     return _named(given, passed_over=_BESIDE)
 
 
-def input_files(given: Files | None, rollouts: Sequence[Path]) -> list[Path]:
-    """The materialized inputs that `given` names, else those beside each of `rollouts`."""
-    if given is not None:
-        return _named(given, passed_over=tuple(set(_BESIDE) - {_INPUTS}))
-    found = []
-    for path in rollouts:
-        wanted = ProfilePaths.for_rollouts(path).materialized_inputs
-        inputs = with_compressed(wanted)
-        if inputs is None:
-            raise InputDataError(
-                f"{path} has no materialized inputs beside it: {wanted} does not exist",
-                hint="name them: --inputs FILE, or +materialized_inputs_jsonl_fpath=FILE",
-            )
-        found.append(inputs)
-    return found
+def run_files(inputs: Files | None, rollouts: Files) -> tuple[list[Path], list[Path]]:
+    """The materialized inputs and the rollouts that are named.
+
+    Inputs that are not named are those beside each of the rollouts. Raises InputDataError when a
+    file is missing or a glob matches none.
+    """
+    named = None if inputs is None else _named(inputs, passed_over=tuple(set(_BESIDE) - {_INPUTS}))
+    found = rollout_files(rollouts)
+    return [_inputs_beside(path) for path in found] if named is None else named, found
+
+
+def _inputs_beside(rollouts: Path) -> Path:
+    wanted = ProfilePaths.for_rollouts(rollouts).materialized_inputs
+    inputs = with_compressed(wanted)
+    if inputs is None:
+        raise InputDataError(
+            f"{rollouts} has no materialized inputs beside it: {wanted} does not exist",
+            hint="name them: --inputs FILE, or +materialized_inputs_jsonl_fpath=FILE",
+        )
+    return inputs
 
 
 def failure_files(given: Files | None, rollouts: Sequence[Path]) -> list[Path]:
