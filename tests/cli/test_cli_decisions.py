@@ -117,9 +117,7 @@ def test_runs_that_cannot_be_compared_are_refused(world: World, runs: tuple[str,
     )
     assert "1 only in A (11)" in world.run("palestra", "compare", runs[0], shorter).refused()
     assert "0 (expected_answer)" in world.run("palestra", "compare", runs[0], other).refused()
-    assert (
-        "no rollouts at no.jsonl" in world.run("palestra", "compare", runs[0], "no.jsonl").refused()
-    )
+    assert "cannot read no.jsonl" in world.run("palestra", "compare", runs[0], "no.jsonl").refused()
 
 
 @pytest.mark.parametrize(

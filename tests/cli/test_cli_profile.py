@@ -18,6 +18,9 @@ def made(world: World, scored: str, asked: str = "0:0 0:1 1:0 1:1", stem: str = 
     world.write(f"{stem}.jsonl", lines(rollouts))
 
 
+WHOLE = "0:0=1 0:1=0 1:0=0 1:1=0"
+
+
 def key(word: str) -> dict[str, object]:
     task, rollout = map(int, word.split(":"))
     return {"_ng_task_index": task, "_ng_rollout_index": rollout, "agent_ref": REF}
@@ -116,3 +119,31 @@ def test_metrics_are_asked_for_one_plain_file_only(world: World) -> None:
 
     assert done.code == 2
     assert "`palestra merge OUT SHARD…`" in done.err
+
+
+def test_a_run_may_be_given_without_a_flag(world: World) -> None:
+    made(world, WHOLE)
+    done = world.run("palestra", "profile", "run.jsonl")
+
+    assert done.code == 0, done.err
+
+
+def test_an_output_that_cannot_be_written_is_named(world: World) -> None:
+    made(world, WHOLE)
+    (world.folder / "run_agent_metrics.json").mkdir()
+    said = world.run("palestra", "profile", "run.jsonl").refused()
+
+    assert "run_agent_metrics.json: it is a folder" in said
+
+
+def test_names_from_data_are_shown_and_do_nothing(world: World) -> None:
+    made(world, WHOLE)
+    for name in ("run.jsonl", "run_materialized_inputs.jsonl"):
+        path = world.folder / name
+        ref = json.dumps({**REF, "name": "evil\x1b[31m\u202e"})
+        path.write_text(path.read_text().replace(json.dumps(REF), ref))
+    done = world.run("palestra", "profile", "run.jsonl")
+
+    assert "evil" in done.out
+    assert "\x1b" not in done.out
+    assert "\u202e" not in done.out

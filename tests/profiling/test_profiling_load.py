@@ -81,6 +81,18 @@ def test_part_of_a_run_is_counted(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("field", ["note", "extracted_answer", "agent_ref"])
+def test_a_text_that_is_no_utf8_is_named(tmp_path: Path, field: str) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+    value = b'{"name": "caf\xe9"}' if field == "agent_ref" else b'"caf\xe9"'
+    row = b'{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "%s": %s}\n'
+    run.paths.rollouts.write_bytes(row % (field.encode(), value))
+
+    with pytest.raises(InputDataError, match="is not UTF-8: line 1, byte") as caught:
+        run.load()
+    assert caught.value.hint == "write the file again as UTF-8"
+
+
 def test_rollouts_given_as_inputs_are_recognised(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
 

@@ -190,9 +190,14 @@ def profile(
     configs: Configs = None,
     overrides: Overrides = None,
 ) -> None:
-    """Reward statistics per task and per agent, and the table. Same as ng_reward_profile."""
+    """Reward statistics per task and per agent, and the table. Same as ng_reward_profile.
+
+    `palestra profile FILE` is short for `--rollouts FILE`.
+    """
     from palestra.cli.profiling_commands import profile as profile_run
 
+    if not rollouts and overrides and "=" not in overrides[0] and not overrides[0].startswith("~"):
+        rollouts, *overrides = [overrides[0]], *overrides[1:]
     extra = _given(
         materialized_inputs_jsonl_fpath=materialized_inputs,
         rollouts_jsonl_fpath=rollouts,

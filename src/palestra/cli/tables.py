@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from palestra.cli.escaping import one_line
+
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", right: str = ""
@@ -20,12 +22,13 @@ def print_table(
         )
     for row in rows:
         # As Text: names like `pass@1[avg-of-4]` would be read as markup.
-        table.add_row(*(Text(str(cell)) for cell in row))
+        # And visibly: they come from data.
+        table.add_row(*(Text(one_line(str(cell))) for cell in row))
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)
     if title:
-        console.print(Text(title))
+        console.print(Text(one_line(title)))
     console.print(table)
 
 

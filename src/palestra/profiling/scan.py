@@ -32,7 +32,10 @@ BLOCK_BYTES = 1 << 18
 """Lines taken at once: what they are decoded to should stay in the processor's cache."""
 MOST_FIELDS = 200
 """Rows with fields of more names than this are decoded without learning the rest."""
-PARTIAL = "++allow_partial_rollouts=True"
+UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What a strict decoder raises at a text that is no JSON, is nested too deeply, or is no UTF-8."""
+
+PARTIAL = "--allow-partial (++allow_partial_rollouts=True)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class RowReader:
                 columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
                 fields = dict(zip(self._names, columns, strict=True))
                 block = Block(path, texts, fields, lines, offsets[:-1])
-            except (msgspec.MsgspecError, RecursionError):
+            except UNREADABLE:
                 # a field of a new name, or a line that is blank, broken, or Python's own JSON
                 block = self._one_by_one(path, texts, lines, offsets, torn)
                 self._learn(block.fields)
@@ -162,7 +165,7 @@ class RowReader:
         """One row, or None when the text is something else."""
         try:
             return self._decode_any(text)
-        except (msgspec.MsgspecError, RecursionError):
+        except UNREADABLE:
             return self._leniently(text)
 
     def _leniently(self, text: bytes) -> Row | None:
@@ -188,7 +191,7 @@ def split_row(text: bytes) -> dict[str, msgspec.Raw] | None:
     """The fields of a JSON object, each as the bytes it was; None for anything else."""
     try:
         return _split(text)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return _split_leniently(text)
 
 
@@ -196,7 +199,7 @@ def decode_value(raw: msgspec.Raw) -> Any:
     """One value as Python objects; integers keep all their digits."""
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return json.loads(bytes(raw))
 
 
@@ -229,6 +232,11 @@ def _texts(path: Path) -> Iterator[list[bytes]]:
 def _malformed(path: Path, number: int, text: bytes) -> InputDataError:
     try:
         json.loads(text)
+    except UnicodeDecodeError as error:
+        return InputDataError(
+            f"{path} is not UTF-8: line {number}, byte {error.start} ({error.reason})",
+            hint="write the file again as UTF-8",
+        )
     except (ValueError, RecursionError) as error:
         return InputDataError(
             f"{path} is not JSONL: line {number} is not JSON ({error})",

@@ -1,5 +1,6 @@
 """Writes a file whole or not at all: under a temporary name, synced, then renamed."""
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
+
+from palestra.errors import InputDataError
 
 
 def encode(value: Any) -> bytes:
@@ -32,24 +35,38 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """One document, indented for people to read."""
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2)
+    except TypeError:  # as in `encode`
+        text = json.dumps(value, indent=2).encode()
     with replacing(path) as file:
-        file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+        file.write(text + b"\n")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes `path`'s place when the block ends, and leaves no trace if it fails."""
+    """A file that takes `path`'s place when the block ends, and leaves no trace if it fails.
+
+    Raises InputDataError when the disk or its permissions do not allow that.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
         with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
         _sync_folder(path.parent)
-    except BaseException:
-        with suppress(FileNotFoundError):
+    except BaseException as error:
+        with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError):
+            raise InputDataError(
+                f"cannot write {path}: {error.strerror}",
+                hint="make room or its folder writable, or copy the run's files to another",
+            ) from error
         raise
 
 
