@@ -107,6 +107,16 @@ def test_the_gate_is_the_exit_code(
     assert f"gate: {'failed' if code else 'passed'}: B is" in done.out
 
 
+def test_a_gate_over_rewards_that_cannot_be_computed_is_an_error_and_no_verdict(
+    world: World, runs: tuple[str, str]
+) -> None:
+    file = world.folder / runs[1]
+    file.write_text(file.read_text().replace('"reward":1.0', '"reward":1e308'))
+
+    refused = world.run("palestra", "compare", *runs, "--gate").refused()
+    assert "the reward is 1e+308, beyond the ±1e+100" in refused
+
+
 def test_runs_that_cannot_be_compared_are_refused(world: World, runs: tuple[str, str]) -> None:
     shorter = write_run(world, "c", lambda _: 2, tasks=11)
     other = write_run(world, "d", lambda _: 2, expected_answer="5")

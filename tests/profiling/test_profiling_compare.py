@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import math
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -262,6 +264,39 @@ def test_a_gate_fails_when_missing_rollouts_could_hide_a_regression(tmp_path: Pa
 
 def test_a_gate_that_sees_one_task_fails(tmp_path: Path) -> None:
     assert not judge(compared(tmp_path, {0: [0.0]}, {0: [1.0]})).passed
+
+
+@pytest.mark.parametrize("end", ["value", "low", "high"])
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_gate_refuses_a_difference_that_is_not_finite(
+    tmp_path: Path, end: str, number: float
+) -> None:
+    found = compared(tmp_path, SOLVED, SOLVED)
+    difference = replace(found.reward.difference, **{end: number})
+    broken = replace(found, metrics=[replace(found.reward, difference=difference)])
+
+    with pytest.raises(InputDataError, match="not finite, so the gate cannot decide"):
+        judge(broken)
+
+
+def test_a_gate_refuses_a_range_that_is_not_finite_unless_it_leaves_it_out(tmp_path: Path) -> None:
+    found = compared(tmp_path, SOLVED, {task: [1.0, None] for task in range(12)})
+    lowest = replace(found.reward.requested.lowest, high=math.nan)
+    reward = replace(found.reward, requested=replace(found.reward.requested, lowest=lowest))
+    broken = replace(found, metrics=[reward])
+
+    with pytest.raises(InputDataError, match="not finite"):
+        judge(broken)
+    assert judge(broken, scored_only=True).passed
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e80, 1e100])
+def test_the_largest_rewards_are_compared_without_overflow(tmp_path: Path, size: float) -> None:
+    a = {task: [size, size / (task + 1)] for task in range(12)}
+    b = {task: [-size, None] for task in range(12)}
+
+    assert not judge(compared(tmp_path, a, b)).passed
 
 
 @given(

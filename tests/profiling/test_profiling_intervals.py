@@ -54,6 +54,16 @@ def test_the_interval_holds_the_mean_and_stays_within_the_limits(
     assert 0 <= found.low <= found.value <= found.high <= 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_interval_of_very_large_values_is_that_of_small_ones_scaled() -> None:
+    size = 2.0**360
+    sums, ones = np.array([0.0, 1.0, 1.0, 3.0, 8.0, 2.0, 0.0, 1.0, 5.0, 1.0]), np.ones(10)
+    plain = estimate_level(sums, ones, limits=None)
+    found = estimate_level(sums * size, ones, limits=None)
+
+    assert astuple(found) == pytest.approx([end * size for end in astuple(plain)])
+
+
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=5), min_size=2, max_size=8))
 def test_the_standard_error_is_the_one_clustered_by_task(groups: list[list[int]]) -> None:
     values = np.concatenate(groups).astype(float)

@@ -122,6 +122,25 @@ def test_a_reward_must_be_a_finite_number(tmp_path: Path, value: str, shown: str
         run.load()
 
 
+@pytest.mark.parametrize("value", ["1e308", "-1.5e100", "1" + "0" * 101])
+def test_a_reward_beyond_what_can_be_computed_is_refused(tmp_path: Path, value: str) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1e100), scored(0, 1, 0.25)])
+    text = run.paths.rollouts.read_text().replace("0.25", value)
+    run.paths.rollouts.write_text(text)
+
+    with pytest.raises(
+        InputDataError, match=r"rollouts\.jsonl line 2 \(task 0, .* beyond the ±1e\+100"
+    ) as refused:
+        run.load()
+    assert "scale the rewards" in refused.value.hint
+
+
+def test_the_largest_reward_that_can_be_computed_is_taken(tmp_path: Path) -> None:
+    frame = Run.write(tmp_path, [scored(0, 0, 1e100), scored(0, 1, -1e100)]).load()
+
+    assert frame.rollouts.reward.tolist() == [1e100, -1e100]
+
+
 def test_a_row_without_a_reward_among_scored_ones_is_named(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
     with run.paths.rollouts.open("a") as file:

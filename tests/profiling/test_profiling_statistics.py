@@ -59,6 +59,34 @@ def test_equal_values_have_exactly_their_mean_and_no_spread(value: float, count:
     assert (found.mean[0], found.median[0], found.std[0]) == (value, value, 0.0)
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_mean_of_values_whose_sum_overflows_is_the_mean() -> None:
+    found = describe(*flattened([[-1e308, -1e308, 1e308, -1e308], [1.7e308, 1.7e308]]))
+
+    assert found.mean.tolist() == [-5e307, 1.7e308]
+    assert found.std.tolist() == pytest.approx([1e308, 0.0])
+
+
+@pytest.mark.filterwarnings("error")
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=6), st.integers(480, 1000))
+def test_very_large_values_are_described_as_small_ones_scaled(
+    values: list[int], exponent: int
+) -> None:
+    small = [float(value) for value in values]
+    found = describe(*flattened([[math.ldexp(value, exponent) for value in small], small]))
+
+    for name in ("mean", "max", "min", "median", "std"):
+        large, plain = getattr(found, name).tolist()
+        assert large == math.ldexp(plain, exponent)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_spread_wider_than_any_number_is_infinite_and_the_mean_is_not() -> None:
+    found = describe(*flattened([[-1.7e308, 1.7e308]]))
+
+    assert (found.mean[0], found.std[0]) == (0.0, math.inf)
+
+
 @given(st.lists(st.lists(NUMBERS, min_size=1, max_size=6), min_size=1, max_size=6))
 def test_a_histogram_holds_every_value_once(groups: list[list[float]]) -> None:
     values, starts = flattened(groups)

@@ -200,7 +200,9 @@ def _bca_shares(
     below, up_to = np.searchsorted(ordered, [value - tolerance, value + tolerance])
     share = float(np.clip((below + up_to) / 2 / resamples, 1 / resamples, 1 - 1 / resamples))
     bias = _NORMAL.inv_cdf(share)
-    acceleration = float(np.sum(influence**3) / (6 * np.sum(influence**2) ** 1.5))
+    # the acceleration has no unit, and powers of large sums would overflow
+    scaled = influence / np.max(np.abs(influence))
+    acceleration = float(np.sum(scaled**3) / (6 * np.sum(scaled**2) ** 1.5))
     reach = _expanded(confidence, len(influence))
     return [_bca_share(bias, acceleration, z) for z in (-reach, reach)]
 

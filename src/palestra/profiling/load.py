@@ -12,6 +12,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from palestra.errors import InputDataError
 from palestra.profiling.assemble import assemble
 from palestra.profiling.columns import (
@@ -34,6 +36,8 @@ AGENT_REF = "agent_ref"
 CREATE_PARAMS = "responses_create_params"
 FAILURE_CLASS = "_ng_failure_class"
 LONGEST_SHOWN = 60
+LARGEST_REWARD = 1e100
+"""Sums of squares of rewards up to here are far from the end of what a double holds."""
 
 _name_and_type = attrgetter("name", "type")
 
@@ -251,9 +255,11 @@ _ROLLOUTS_HINT = "give the file that the run's output_jsonl_fpath names, not its
 
 
 def _refuse_other_than_rollouts(block: Block) -> None:
-    """Every row must have a finite reward."""
+    """Every row must have a finite reward that statistics can be computed of."""
     rewards = block.field(REWARD)
-    if finite(rewards) is not None:
+    column = finite(rewards)
+    if column is not None:
+        _refuse_beyond_arithmetic(block, column)
         return
     at = next(at for at, reward in enumerate(rewards) if not is_finite_number(reward))
     if not any(block.has(at, REWARD) for at in range(len(block))):
@@ -273,6 +279,18 @@ def _refuse_other_than_rollouts(block: Block) -> None:
         f"{block.place(at)}: the reward is {_shown(rewards[at])}, not a finite number",
         hint=_UNSCORED_HINT,
     )
+
+
+def _refuse_beyond_arithmetic(block: Block, rewards: "array[float]") -> None:
+    beyond = np.flatnonzero(np.abs(rewards) > LARGEST_REWARD)
+    if len(beyond):
+        at = int(beyond[0])
+        raise InputDataError(
+            f"{block.place(at)}: the reward is {_shown(block.field(REWARD)[at])}, beyond the "
+            f"±{LARGEST_REWARD:g} that statistics can be computed of",
+            hint="scale the rewards in the verifier, then score the run again with "
+            "`palestra reverify`",
+        )
 
 
 _UNSCORED_HINT = (

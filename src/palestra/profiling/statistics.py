@@ -15,6 +15,8 @@ from palestra.profiling.columns import BoolArray, FloatArray, IntArray
 
 STATISTICS = ("mean", "max", "min", "median", "std")
 HISTOGRAM_BINS = 10
+LARGEST_SQUARED = 1e150
+"""Sums of squares of values up to here do not overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +144,30 @@ def _describe_dense(values: FloatArray, starts: IntArray) -> Description:
     count = np.diff(starts)
     low = np.minimum.reduceat(values, starts[:-1])
     high = np.maximum.reduceat(values, starts[:-1])
+    unit = _units(low, high)
+    if unit is not None:
+        scaled = _describe_dense(values / np.repeat(unit, count), starts)
+        with np.errstate(over="ignore"):  # a spread can be wider than any double, and is infinite
+            std = scaled.std * unit
+        return Description(count, scaled.mean * unit, high, low, _median(values, starts), std)
     # rounding must not carry the mean of equal values away from them, nor give them a spread
     mean = np.clip(mean_by_group(values, starts), low, high)
     squares = sum_by_group((values - np.repeat(mean, count)) ** 2, starts)
     std = np.where(low == high, 0.0, np.sqrt(squares / np.maximum(count - 1, 1)))
     return Description(count, mean, high, low, _median(values, starts), std)
+
+
+def _units(low: FloatArray, high: FloatArray) -> FloatArray | None:
+    """What to divide each group by so that its squares fit; None if they all do as they are.
+
+    Powers of two, which cost no precision, and 1 for a group that needs none.
+    """
+    peak = np.maximum(np.abs(low), np.abs(high))
+    large = peak > LARGEST_SQUARED
+    if not large.any():
+        return None
+    _, exponent = np.frexp(peak)
+    return np.ldexp(1.0, np.where(large, exponent - 1, 0))
 
 
 def rows_by_size(values: FloatArray, starts: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:

@@ -1,7 +1,9 @@
 """The answer of a gate: may B take the place of A?"""
 
 from dataclasses import dataclass
+from math import isfinite
 
+from palestra.errors import InputDataError
 from palestra.profiling.comparison.result import Comparison, Requested
 from palestra.profiling.intervals import Estimate
 
@@ -20,8 +22,14 @@ def judge(comparison: Comparison, *, tolerance: float = 0.0, scored_only: bool =
     That is when the whole 95 % interval of the difference lies below -`tolerance`. It also fails
     when missing rollouts could hide that: when it would be so if each one missing had ended in the
     worst way for B. `scored_only` leaves that second question out.
+
+    Raises InputDataError where a difference is no finite number: no such number is below any
+    tolerance, so the gate would let everything pass.
     """
     reward = comparison.reward
+    _refuse_not_finite(reward.difference)
+    if reward.requested is not None and not scored_only:
+        _refuse_not_finite(reward.requested.lowest)
     if reward.difference.high is None:
         return Gate(passed=False, reason="one task says nothing about others: nothing was shown")
     if reward.difference.high < -tolerance:
@@ -49,6 +57,16 @@ def _hidden(requested: Requested | None, tolerance: float) -> Estimate | None:
     if requested is None or requested.lowest.high is None:
         return None
     return requested.lowest if requested.lowest.high < -tolerance else None
+
+
+def _refuse_not_finite(difference: Estimate) -> None:
+    numbers = (difference.value, difference.low, difference.high)
+    if not all(number is None or isfinite(number) for number in numbers):
+        raise InputDataError(
+            "the difference in reward is not finite, so the gate cannot decide: "
+            f"{difference.value:g} [{difference.low}, {difference.high}]",
+            hint="look for rewards that are very large or not numbers, and scale or correct them",
+        )
 
 
 def _told(difference: Estimate) -> str:
