@@ -1,8 +1,7 @@
 """Fakes of model endpoints: they say what real ones were seen to say, nothing else.
 
 `VLLM` and `LLAMA_CPP` are answers captured from vLLM 0.32.0 and llama.cpp (xllamacpp 2026.10);
-the whole collection lies beside the repository, in `shared/data/vllm-captures`, when it is
-there.
+`vllm_captures` beside this file holds 45 exchanges with vLLM, requests included.
 """
 
 import asyncio
@@ -14,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 from palestra.transport import HttpReply, HttpRequest, HttpTransport, ServerClient
 
-CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "data" / "vllm-captures"
+CAPTURES = Path(__file__).with_name("vllm_captures")
 
 
 def vllm_error(message: str, kind: str = "BadRequestError", code: int = 400) -> dict[str, Any]:
@@ -105,11 +103,8 @@ LLAMA_CPP_OVERFLOW = {
 
 
 def capture(name: str) -> dict[str, Any]:
-    """The answer in a capture file; skips the test where the captures are absent."""
-    path = CAPTURES / f"{name}.json"
-    if not path.exists():
-        pytest.skip(f"the captures are not beside this clone ({CAPTURES})")
-    response: dict[str, Any] = json.loads(path.read_text())["response"]
+    """What vLLM answered in one captured exchange: `status` and `body`."""
+    response: dict[str, Any] = json.loads((CAPTURES / f"{name}.json").read_text())["response"]
     return response
 
 

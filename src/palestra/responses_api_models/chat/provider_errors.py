@@ -36,22 +36,33 @@ class ContextOverflow:
 
 
 _OVERFLOW = re.compile(
-    r"context[ _](?:length|window|size)"
-    r"|maximum model length"  # vLLM: the prompt "is longer than the maximum model length"
-    r"|max_model_len"
+    r"context[ _]?(?:length|window|size|limit)"
+    r"|maximum (?:model|prompt) length"  # vLLM's decoder prompt; xAI
+    r"|max_model_len|max_seq_len|max_num_tokens"  # vLLM; TensorRT-LLM
     r"|max_(?:completion_|new_)?tokens\b.*(?:too large|cannot be greater|exceed|at least 1, got|<=)"
-    r"|prompt is too long"
-    r"|input is too long"
-    r"|(?:input|prompt) token count .*exceeds"
+    r"|(?:prompt|input) is too long"  # Anthropic; Bedrock
+    r"|(?:input|prompt) token count .*exceeds"  # Gemini
+    r"|`inputs` must have less than \d+ tokens"  # TGI
+    r"|too many tokens: "  # Cohere
     r"|reduce the length of the (?:messages|input|prompt)",
     re.IGNORECASE | re.DOTALL,
 )
+
+_TOO_LONG_AN_ANSWER = re.compile(r"supports at most \d+ completion tokens", re.IGNORECASE)
+"""OpenAI, of a `max_tokens` that the model never allows, however short the conversation."""
 
 _VALIDATION = re.compile(r"^\s*\d+ validation error")
 """How vLLM begins when a field has the wrong type; it then quotes the request, which may say
 anything."""
 
 _TOOLS = re.compile(r"tool|function|schema|grammar|response_format|regex", re.IGNORECASE)
+
+_ROLES = re.compile(
+    r"roles must alternate|unexpected (?:message )?role|role .*not supported"
+    r"|system (?:message|role).*(?:beginning|first|not supported)",
+    re.IGNORECASE,
+)
+"""What chat templates say of an order of messages that they cannot render."""
 
 _BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -93,7 +104,7 @@ def _code(body: bytes) -> str:
 
 def is_context_overflow(sentence: str, code: str = "") -> bool:
     """Whether a refusal means that the conversation does not fit, in any known wording."""
-    if _VALIDATION.match(sentence):
+    if _VALIDATION.match(sentence) or _TOO_LONG_AN_ANSWER.search(sentence):
         return False
     return bool(_OVERFLOW.search(sentence) or _OVERFLOW.search(code))
 
@@ -124,6 +135,11 @@ def _failure(status: int, sentence: str, reply: HttpReply) -> tuple[type[CallErr
         return ModelNotServed, hint
     # llama.cpp answers 500 to a malformed tool.
     malformed_tool = status == 500 and "failed to parse tools" in sentence.lower()
+    if _ROLES.search(sentence) and status < 500:
+        return ModelRejectedRow, (
+            "the model's chat template cannot render this order of roles; for a developer message "
+            "set replace_developer_role_with_system: true"
+        )
     if malformed_tool or (status in {400, 422} and _TOOLS.search(sentence)):
         return (
             ModelRejectedRow,

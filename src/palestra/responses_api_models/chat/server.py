@@ -16,7 +16,11 @@ from pydantic import (
 
 from palestra.errors import ConfigError, ModelError, ModelNotServed
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
-from palestra.responses_api_models.chat.request import json_setting, to_chat_request
+from palestra.responses_api_models.chat.request import (
+    json_setting,
+    template_kwargs,
+    to_chat_request,
+)
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.upstream import Upstream
@@ -155,11 +159,7 @@ class ChatCompletionsServer(ModelServer):
             **asked,
             "model": self.config.model,
         }
-        template = {
-            **self._conversion.chat_template_kwargs,
-            **json_setting(metadata, "chat_template_kwargs"),
-            **request.get("chat_template_kwargs", {}),
-        }
+        template = template_kwargs(metadata, asked, self._conversion)
         if template:
             request["chat_template_kwargs"] = template
         if self.config.replace_developer_role_with_system:
