@@ -46,23 +46,35 @@ def test_llama_cpps_overflow_is_recognised() -> None:
 
 
 VLLM_WORDINGS = [
-    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 "
-    "in the messages, 1000 in the completion). Please reduce the length of the messages or "
-    "completion.",
-    "This model's maximum context length is 4096 tokens. However, your request has 5000 input "
-    "tokens. Please reduce the length of the input messages.",
-    "This model's maximum context length is 4096 tokens. However, you requested 0 output tokens and "
-    "your prompt contains at least 4097 input tokens, for a total of at least 4097 tokens. Please "
-    "reduce the length of the input prompt or the number of requested output tokens.",
-    "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context "
-    "length is 4096 tokens and your request has 10 input tokens (9000 > 4096 - 10).",
+    (
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 "
+        "in the messages, 1000 in the completion). Please reduce the length of the messages or "
+        "completion."
+    ),
+    (
+        "This model's maximum context length is 4096 tokens. However, your request has 5000 input "
+        "tokens. Please reduce the length of the input messages."
+    ),
+    (
+        "This model's maximum context length is 4096 tokens. However, you requested 0 output tokens and "
+        "your prompt contains at least 4097 input tokens, for a total of at least 4097 tokens. Please "
+        "reduce the length of the input prompt or the number of requested output tokens."
+    ),
+    (
+        "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context "
+        "length is 4096 tokens and your request has 10 input tokens (9000 > 4096 - 10)."
+    ),
     "max_tokens must be at least 1, got -512.",
-    "The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure "
-    "that `max_model_len` is no smaller than the number of text tokens.",
+    (
+        "The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure "
+        "that `max_model_len` is no smaller than the number of text tokens."
+    ),
     "The prompt (total length 5000) is too long to fit into the model (context length 4096).",
-    "You passed 2049 input tokens and requested 16 output tokens. However, the model's context "
-    "length is only 2048 tokens, resulting in a maximum input length of 2032 tokens. Please reduce "
-    "the length of the input prompt. (parameter=input_tokens, value=2049)",
+    (
+        "You passed 2049 input tokens and requested 16 output tokens. However, the model's context "
+        "length is only 2048 tokens, resulting in a maximum input length of 2032 tokens. Please reduce "
+        "the length of the input prompt. (parameter=input_tokens, value=2049)"
+    ),
     "The engine prompt length 2049 exceeds the max_model_len 2048. Please reduce prompt.",
     "Prompt length of 5000 is longer than the maximum model length of 4096.",
 ]

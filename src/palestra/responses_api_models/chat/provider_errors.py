@@ -64,6 +64,13 @@ _ROLES = re.compile(
 )
 """What chat templates say of an order of messages that they cannot render."""
 
+_MEND_TOOLS = "mend the tools of this row; the endpoint says what it does not accept"
+
+_MEND_ROLES = (
+    "the model's chat template cannot render this order of roles; for a developer message set "
+    "replace_developer_role_with_system: true"
+)
+
 _BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 _LONGEST_SENTENCE = 500
@@ -134,19 +141,16 @@ def _failure(status: int, sentence: str, reply: HttpReply) -> tuple[type[CallErr
         hint = "is the model listed by GET <base_url>/models, and does base_url end in /v1?"
         return ModelNotServed, hint
     # llama.cpp answers 500 to a malformed tool.
-    malformed_tool = status == 500 and "failed to parse tools" in sentence.lower()
-    if _ROLES.search(sentence) and status < 500:
-        return ModelRejectedRow, (
-            "the model's chat template cannot render this order of roles; for a developer message "
-            "set replace_developer_role_with_system: true"
-        )
-    if malformed_tool or (status in {400, 422} and _TOOLS.search(sentence)):
-        return (
-            ModelRejectedRow,
-            "mend the tools of this row; the endpoint says what it does not accept",
-        )
+    if status == 500 and "failed to parse tools" in sentence.lower():
+        return ModelRejectedRow, _MEND_TOOLS
     if status >= 500 or status in _BUSY:
         return ModelError, "the endpoint is overloaded or broken; see its own log"
     if status < 400:
         return ModelError, f"set base_url to where it sends us: {reply.headers.get('location')}"
-    return ModelRejectedRow, ""
+    return ModelRejectedRow, _what_to_mend(status, sentence)
+
+
+def _what_to_mend(status: int, sentence: str) -> str:
+    if _ROLES.search(sentence):
+        return _MEND_ROLES
+    return _MEND_TOOLS if status in {400, 422} and _TOOLS.search(sentence) else ""
