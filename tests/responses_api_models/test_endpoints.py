@@ -89,8 +89,10 @@ def test_that_an_endpoint_is_left_is_said_once_and_so_is_its_return(
         known.answered(first)
 
     assert caplog.messages == [
-        "policy_model: http://a/v1 is left (connection refused); its 1 sessions move to "
-        "http://b/v1",
+        (
+            "policy_model: http://a/v1 is left (connection refused); its 1 sessions move to "
+            "http://b/v1"
+        ),
         "policy_model: http://a/v1 answers again",
     ]
 
