@@ -15,10 +15,12 @@ from palestra.errors import CallError, Evidence, ModelError
 from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
+    ChatMessage,
     Response,
     ResponseCreateParams,
     encode_json,
     fields_of,
+    set_fields,
 )
 from palestra.serving.endpoints import JSON_TYPE, Endpoint
 from palestra.serving.fronts import (
@@ -31,6 +33,7 @@ from palestra.serving.fronts import (
     message_from_response,
     params_from_chat,
     params_from_messages,
+    unpacked,
 )
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import Session, SessionStore
@@ -41,6 +44,12 @@ CHECK_PATH = "/endpoint"
 
 _STREAMING = frozenset({"stream", "stream_options"})
 """Of a chat request: how it is answered, which concerns nobody behind the front."""
+
+
+def _unpacked(message: ChatMessage) -> ChatMessage:
+    if "provider_specific_fields" not in (message.model_extra or ()):
+        return message
+    return ChatMessage.model_construct(None, **unpacked(set_fields(message)))
 
 
 class ModelServerConfig(ServerConfig):
@@ -66,6 +75,7 @@ class ModelServer(Server):
         self, body: ChatCreateParams, session: Session
     ) -> ChatCompletion | HttpResponse:
         asked = {name: value for name, value in fields_of(body).items() if name not in _STREAMING}
+        asked["messages"] = [_unpacked(message) for message in body.messages]
         completion = await self.chat_completions(
             ChatCreateParams.model_construct(None, **asked), session
         )

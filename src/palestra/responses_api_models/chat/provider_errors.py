@@ -109,6 +109,21 @@ def _code(body: bytes) -> str:
         return ""
 
 
+def failure_status(body: bytes) -> int | None:
+    """The status that a body of status 200 means by its `error`; None where it has none.
+
+    Routers such as OpenRouter have answered 200 by the time that the provider behind them fails.
+    """
+    try:
+        error = orjson.loads(body)["error"]
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return None
+    if not error:
+        return None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else HTTPStatus.BAD_GATEWAY.value
+
+
 def is_context_overflow(sentence: str, code: str = "") -> bool:
     """Whether a refusal means that the conversation does not fit, in any known wording."""
     if _VALIDATION.match(sentence) or _TOO_LONG_AN_ANSWER.search(sentence):

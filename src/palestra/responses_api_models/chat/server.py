@@ -37,7 +37,7 @@ from palestra.schema import (
     decode_completion,
     to_plain,
 )
-from palestra.serving import ModelServer, ModelServerConfig, Session
+from palestra.serving import ModelServer, ModelServerConfig, Session, without_tokens
 from palestra.transport import ConnectionFailed, new_id
 
 
@@ -149,7 +149,8 @@ class ChatCompletionsServer(ModelServer):
         try:
             completion = decode_completion(answer)
         except (msgspec.DecodeError, ValueError) as error:
-            raise self._upstream.unreadable(url, answer, "chat completion", error) from error
+            overflow = self._upstream.no_answer(url, answer, "chat completion", error)
+            return overflow_response(body, model=model, sentence=overflow.sentence)
         return to_response(completion, body, model=model, settings=self._conversion)
 
     async def post(self, path: str, body: Mapping[str, Any], session: Session) -> Answered:
@@ -164,7 +165,8 @@ class ChatCompletionsServer(ModelServer):
         try:
             return ChatCompletion.model_validate(orjson.loads(answer))
         except (orjson.JSONDecodeError, ValidationError) as error:
-            raise self._upstream.unreadable(url, answer, "chat completion", error) from error
+            self._upstream.no_answer(url, answer, "chat completion", error)
+            return _overflow_completion(self.config.model)
 
     def _chat_request(self, body: ChatCreateParams) -> dict[str, Any]:
         asked = to_plain(body)
@@ -174,6 +176,7 @@ class ChatCompletionsServer(ModelServer):
             **json_setting(metadata, "extra_body"),
             **asked,
             "model": self.config.model,
+            "messages": [without_tokens(message) for message in asked["messages"]],
         }
         template = template_kwargs(metadata, asked, self._conversion)
         if template:

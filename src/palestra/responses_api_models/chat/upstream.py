@@ -9,7 +9,11 @@ from msgspec.structs import replace
 
 from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excerpt, mask_error
 from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
-from palestra.responses_api_models.chat.provider_errors import ContextOverflow, classify
+from palestra.responses_api_models.chat.provider_errors import (
+    ContextOverflow,
+    classify,
+    failure_status,
+)
 from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
     BUSY_STATUSES,
@@ -208,6 +212,16 @@ class Upstream:
     def moved(self) -> None:
         """Count a request that is sent again, to another endpoint."""
         self._count.retries += 1
+
+    def no_answer(self, url: str, body: bytes, wanted: str, error: Exception) -> ContextOverflow:
+        """What a success means that holds no answer: some routers report failures that way.
+
+        Raises `CallError`, but for a context that is full.
+        """
+        status = failure_status(body)
+        if status is None:
+            raise self.unreadable(url, body, wanted, error) from error
+        return self._refused(url, HttpReply(status=status, body=body))
 
     def unreadable(self, url: str, body: bytes, wanted: str, error: Exception) -> ModelError:
         """A success whose body is not what was asked for."""

@@ -8,6 +8,7 @@ All pure: requests become Responses API parameters, responses become answers. To
 assistant messages, as they do on the items of a response.
 """
 
+from palestra.serving.fronts.asked import TOKEN_FIELDS, unpacked, without_tokens
 from palestra.serving.fronts.chat import completion_from_response, params_from_chat
 from palestra.serving.fronts.messages import (
     MessagesAnswer,
@@ -19,6 +20,7 @@ from palestra.serving.fronts.streams import EVENT_STREAM, chat_events, message_e
 
 __all__ = [
     "EVENT_STREAM",
+    "TOKEN_FIELDS",
     "MessagesAnswer",
     "MessagesRequest",
     "chat_events",
@@ -27,4 +29,6 @@ __all__ = [
     "message_from_response",
     "params_from_chat",
     "params_from_messages",
+    "unpacked",
+    "without_tokens",
 ]

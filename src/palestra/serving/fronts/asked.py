@@ -14,7 +14,13 @@ from palestra.schema import (
     rejection_text,
 )
 
-TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+TOKEN_FIELDS = (
+    "prompt_token_ids",
+    "generation_token_ids",
+    "generation_log_probs",
+    "token_continuity",
+)
+"""What a model server under training puts on the last item of a turn, and a chat on its message."""
 
 JSON = dict[str, Any]
 
@@ -45,6 +51,25 @@ def with_tokens(items: list[JSON], given: Mapping[str, Any]) -> list[JSON]:
     if not tokens or not items:
         return items
     return [*items[:-1], {**items[-1], **tokens}]
+
+
+def unpacked(message: Mapping[str, Any]) -> JSON:
+    """An assistant message with its token ids where we put them.
+
+    LiteLLM packs every field that it does not know into `provider_specific_fields`, both ways.
+    """
+    packed = message.get("provider_specific_fields")
+    kept = {key: value for key, value in message.items() if key != "provider_specific_fields"}
+    if isinstance(packed, Mapping):
+        for name in TOKEN_FIELDS:
+            if kept.get(name) is None and packed.get(name) is not None:
+                kept[name] = packed[name]
+    return kept
+
+
+def without_tokens(message: Mapping[str, Any]) -> JSON:
+    """A message as an endpoint knows it: token ids are long, and nothing to it."""
+    return {key: value for key, value in message.items() if key not in TOKEN_FIELDS}
 
 
 def tokens_of(response: Response) -> JSON:

@@ -127,7 +127,7 @@ def _own_items(message: JSON, pointer: str) -> list[JSON]:
         summary = [{"type": "summary_text", "text": thoughts}]
         items.append({"type": "reasoning", "summary": summary})
     content, calls = message.get("content"), message.get("tool_calls") or []
-    parts = [] if content is None else _said(content, f"{pointer}/content")
+    parts = _said(content, f"{pointer}/content") if content else []
     if refusal := message.get("refusal"):
         parts.append({"type": "refusal", "refusal": refusal})
     if parts or not (items or calls):
