@@ -32,11 +32,12 @@ def spliced(
     before: prompt and generation of the last turn. rendered: the whole chat with the beginning
     of an answer. history: the chat up to the last turn, without that beginning.
     """
-    if rendered[: len(before)] == before:
+    closed = before[-1] == closing
+    # Without its closing, a turn may be the beginning of a longer one.
+    if (closed or closing is None) and rendered[: len(before)] == before:
         return rendered
     if closing is None:
         return Reason.TEMPLATE
-    closed = before[-1] == closing
     turns = before.count(closing) + (not closed)
     if history.count(closing) != turns:
         return Reason.TEMPLATE

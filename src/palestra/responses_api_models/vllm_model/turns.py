@@ -154,7 +154,8 @@ class Turns:
     ) -> list[int] | Reason | ContextOverflow:
         """The prompt that continues the turn before, or why there is none."""
         before, ids = previous.tokens.all, list(rendered["token_ids"])
-        if ids[: len(before)] == before:
+        closed = before[-1] == self._can.closing_token
+        if closed and ids[: len(before)] == before:
             return ids
         if rendered.get("features") is not None:
             return Reason.MEDIA
