@@ -40,7 +40,8 @@ def _stay(_number: int, _frame: FrameType | None) -> None:
 
 
 def _end_with_parent(server: "subprocess.Popen[bytes]") -> None:
-    while sys.stdin.buffer.readline():
+    # Not through the buffered file, whose lock this thread would hold at our end.
+    while os.read(0, 4096):
         pass
     os.killpg(0, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
