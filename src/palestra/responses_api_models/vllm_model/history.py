@@ -81,9 +81,13 @@ def previous_of_messages(messages: Sequence[ChatMessage], tools: Sequence[Any]) 
 
 
 def without_tokens(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A chat message as an endpoint knows it."""
-    kept = {*message} - {*TOKEN_FIELDS, CONTINUITY}
-    return {name: message[name] for name in message if name in kept}
+    """A chat message as an endpoint knows it; vLLM refuses fields that are there and null."""
+    ours = {*TOKEN_FIELDS, CONTINUITY}
+    return {
+        name: value
+        for name, value in message.items()
+        if name not in ours and (value is not None or name == "content")
+    }
 
 
 def _sealed_items(
