@@ -1,25 +1,23 @@
 """Fakes of model endpoints: they say what real ones were seen to say, nothing else.
 
 `VLLM` and `LLAMA_CPP` are answers captured from vLLM 0.32.0 and llama.cpp (xllamacpp 2026.10);
-the whole collection lies beside the repository, in `shared/data/vllm-captures`, when it is
-there.
+`vllm_captures` beside this file holds 45 exchanges with vLLM, requests included.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 from palestra.transport import HttpReply, HttpRequest, HttpTransport, ServerClient
 
-CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "data" / "vllm-captures"
+CAPTURES = Path(__file__).with_name("vllm_captures")
 
 
 def vllm_error(message: str, kind: str = "BadRequestError", code: int = 400) -> dict[str, Any]:
@@ -105,11 +103,8 @@ LLAMA_CPP_OVERFLOW = {
 
 
 def capture(name: str) -> dict[str, Any]:
-    """The answer in a capture file; skips the test where the captures are absent."""
-    path = CAPTURES / f"{name}.json"
-    if not path.exists():
-        pytest.skip(f"the captures are not beside this clone ({CAPTURES})")
-    response: dict[str, Any] = json.loads(path.read_text())["response"]
+    """What vLLM answered in one captured exchange: `status` and `body`."""
+    response: dict[str, Any] = json.loads((CAPTURES / f"{name}.json").read_text())["response"]
     return response
 
 
@@ -179,3 +174,101 @@ async def fake_endpoint(*replies: HttpReply) -> AsyncIterator[str]:
         port = server.sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}/v1"
         server.close()
+
+
+class FakeEndpoint:
+    """A fake: a real socket that says what `say` gives for each request, and can die.
+
+    `held` keeps answers back until it is set; `waiting` counts requests that are kept. Its host
+    can also die without a word (`mute`): connections stay open, and nothing is answered.
+    """
+
+    def __init__(self, say: Callable[[dict[str, Any]], HttpReply]) -> None:
+        self.say = say
+        self.asked: list[dict[str, Any]] = []
+        self.connections = 0
+        self.closed_by_peer = asyncio.Event()
+        self.held = asyncio.Event()
+        self.held.set()
+        self.waiting = 0
+        self.someone_waits = asyncio.Event()
+        self.mute = False
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    async def rise(self) -> None:
+        """Listen, again at the same port."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def die(self) -> None:
+        """As a killed process: no listener, every connection reset."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.add(writer)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                method, path, _ = head.split(b"\r\n")[0].decode().split(" ")
+                sizes = [
+                    int(line.split(b":")[1])
+                    for line in head.split(b"\r\n")
+                    if line.lower().startswith(b"content-length:")
+                ]
+                body = await reader.readexactly(sizes[0] if sizes else 0)
+                await self._answer(method, path, orjson.loads(body) if body else {}, writer)
+        except asyncio.IncompleteReadError:
+            self.closed_by_peer.set()
+        except ConnectionError:
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _answer(
+        self, method: str, path: str, body: dict[str, Any], writer: asyncio.StreamWriter
+    ) -> None:
+        self.asked.append({"method": method, "path": path, "body": body})
+        self.waiting += 1
+        self.someone_waits.set()
+        await self.held.wait()
+        if self.mute:
+            await asyncio.Event().wait()
+        self.waiting -= 1
+        found = self.say(body)
+        lines = [f"HTTP/1.1 {found.status} X", f"content-length: {len(found.body)}"]
+        lines += [f"{name}: {value}" for name, value in found.headers.items()]
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + found.body)
+        await writer.drain()
+
+
+def vllm_says(body: dict[str, Any]) -> HttpReply:
+    """What the captured vLLM answers: a completion, or its list of models to a GET."""
+    return reply(*VLLM["chat" if body else "models"])
+
+
+@asynccontextmanager
+async def fake_endpoints(
+    count: int, say: Callable[[dict[str, Any]], HttpReply] = vllm_says
+) -> AsyncIterator[list[FakeEndpoint]]:
+    """Some fakes that listen; none is left listening."""
+    fakes = [FakeEndpoint(say) for _ in range(count)]
+    for fake in fakes:
+        await fake.rise()
+    try:
+        yield fakes
+    finally:
+        for fake in fakes:
+            fake.held.set()
+            await fake.die()

@@ -129,6 +129,21 @@ def test_reasoning_that_only_has_content_is_kept() -> None:
     assert messages([item, said("x")])[0]["content"] == "<think>a</think>x"
 
 
+def test_the_thoughts_themselves_go_before_their_summary() -> None:
+    content = [{"type": "reasoning_text", "text": "all of it"}]
+
+    turn = messages([{**thought("in short"), "content": content}, said("x")])[0]
+
+    assert turn["content"] == "<think>all of it</think>x"
+
+
+def test_reasoning_that_only_its_provider_can_read_is_refused() -> None:
+    with pytest.raises(RowError) as caught:
+        messages([user("q"), {**thought(), "encrypted_content": "gAAAA"}, said("x")])
+
+    assert pointer_of(caught.value) == "/input/1/encrypted_content"
+
+
 def test_sequential_reasoning_is_refused_where_it_is_not_allowed() -> None:
     settings = ConversionSettings(sequential_reasoning_allowed=False)
 
@@ -291,6 +306,35 @@ def test_a_row_goes_over_the_configuration_and_its_parameters_over_both() -> Non
     assert (found["top_k"], found["min_p"]) == (2, 0.1)
     assert (found["temperature"], found["max_tokens"]) == (0.0, 6)
     assert found["chat_template_kwargs"] == {"enable_thinking": False, "a": 1}
+
+
+def test_template_arguments_of_a_row_go_over_the_configurations_wherever_it_gives_them() -> None:
+    settings = ConversionSettings(
+        extra_body={"chat_template_kwargs": {"a": 1, "b": 1, "c": 1}},
+        chat_template_kwargs={"b": 2, "c": 2},
+    )
+    metadata = {"extra_body": '{"chat_template_kwargs": {"c": 3}}'}
+
+    found = request(settings, metadata=metadata)["chat_template_kwargs"]
+
+    assert found == {"a": 1, "b": 2, "c": 3}
+
+
+@pytest.mark.parametrize(
+    ("params", "pointer"),
+    [
+        ({"metadata": {"extra_body": '{"chat_template_kwargs": 3}'}},
+         "/metadata/extra_body/chat_template_kwargs"),
+        ({"chat_template_kwargs": [1]}, "/chat_template_kwargs"),
+        ({"metadata": {"extra_body": '{"stream": true}'}}, "/metadata/extra_body"),
+        ({"max_output_tokens": 0}, "/max_output_tokens"),
+    ],
+)  # fmt: skip
+def test_parameters_that_make_no_sense_are_named(params: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(RowError) as caught:
+        request(**params)
+
+    assert pointer_of(caught.value) == pointer
 
 
 @pytest.mark.parametrize("raw", ["{not json", "[1]", 3])

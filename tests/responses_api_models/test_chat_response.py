@@ -63,11 +63,23 @@ def test_text_is_one_message() -> None:
 
 
 def test_blocks_of_thinking_are_one_reasoning_item_before_the_message() -> None:
-    thinking, message = response({"content": "<think>a</think>\n\nx<think>b</think>y"}).output
+    thinking, message = response({"content": "<think>a</think><think>b</think>\n\nx"}).output
 
     assert blocks(thinking) == ["a", "b"]
     assert isinstance(message, OutputMessage)
-    assert message.text == "\n\nxy"
+    assert message.text == "\n\nx"
+
+
+def test_thinking_amid_the_answer_keeps_its_place() -> None:
+    found = response({"content": "x<think>b</think>y", "tool_calls": [call("{}")]})
+
+    assert [item.type for item in found.output] == [
+        "message",
+        "reasoning",
+        "message",
+        "function_call",
+    ]
+    assert (found.output_text, found.final_text) == ("xy", "y")
 
 
 def test_thinking_that_the_limit_cut_is_no_answer() -> None:
@@ -139,7 +151,11 @@ def test_content_in_parts_is_joined() -> None:
 
 @pytest.mark.parametrize(
     ("finish_reason", "reason"),
-    [("length", "max_output_tokens"), ("content_filter", "content_filter")],
+    [
+        ("length", "max_output_tokens"),
+        ("model_length", "max_output_tokens"),
+        ("content_filter", "content_filter"),
+    ],
 )
 def test_an_answer_that_was_cut_says_so(finish_reason: str, reason: str) -> None:
     found = response({"content": "x"}, finish_reason=finish_reason)
@@ -164,6 +180,14 @@ def test_usage_takes_its_responses_names() -> None:
     assert (found.input_tokens, found.output_tokens, found.total_tokens) == (5, 7, 12)
     assert found.input_tokens_details.cached_tokens == 3
     assert found.output_tokens_details.reasoning_tokens == 2
+
+
+@pytest.mark.parametrize("finish_reason", ["abort", "error"])
+def test_an_answer_that_the_endpoint_broke_off_is_no_answer(finish_reason: str) -> None:
+    with pytest.raises(ModelError, match="broke its answer off") as caught:
+        response({"content": "4"}, finish_reason=finish_reason)
+
+    assert caught.value.retriable
 
 
 def test_a_refusal_is_a_part_of_the_message() -> None:
@@ -206,12 +230,13 @@ def test_what_is_built_unchecked_survives_the_wire_unchanged() -> None:
 
 
 def test_every_item_has_an_id_of_its_own_in_every_response() -> None:
-    message = {"content": "<think>a</think>x", "tool_calls": [call("{}"), call("{}")]}
+    content = "<think>a</think>x<think>b</think>y"
+    message = {"content": content, "tool_calls": [call("{}"), call("{}")]}
 
     found = [response(message) for _ in range(2)]
 
     ids = [each.id for each in found] + [item.id for each in found for item in each.output]
-    assert len(set(ids)) == len(ids) == 2 * (1 + 4)
+    assert len(set(ids)) == len(ids) == 2 * (1 + 6)
 
 
 def test_an_overflow_is_an_empty_truncated_response_that_says_why() -> None:

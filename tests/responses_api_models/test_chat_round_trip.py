@@ -1,14 +1,26 @@
 """A conversation that goes to the chat and comes back has lost nothing.
 
-Both sides are brought to one form: a list of turns, in which a turn of the model is its blocks
-of reasoning, its text and its tool calls, however many items they were.
+What "nothing" is. A conversation is a list of turns. A turn that the model heard is its role (or
+the id of the call it answers) and its parts, in order. A turn that the model spoke is what one
+chat message holds: its reasoning and its text in the order in which they alternate, its tool calls
+in order with ids, names and arguments to the character, and its refusal.
+
+What a chat message has no place for, and what therefore may change:
+
+- how many items or parts the text of one turn was (`["a", "b"]` comes back as `["ab"]`);
+- whether a call stood before or after the turn's text, and no text at all for the empty one;
+- ids and statuses of items, annotations and log-probabilities;
+- with a reasoning parser: where reasoning stood within the text, and the bounds of its blocks,
+  which are joined by a blank line.
+
+A text that itself holds `<think>` tags is read as what it looks like.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from palestra.responses_api_models.chat import ConversionSettings, to_chat_request, to_response
@@ -23,12 +35,19 @@ from palestra.schema import (
     Refusal,
     ResponseCreateParams,
     decode_completion,
+    encode_json,
 )
 
 TAGS = ConversionSettings()
 PARSER = ConversionSettings(uses_reasoning_parser=True)
+NO_DEVELOPER = ConversionSettings(replace_developer_role_with_system=True)
 
-texts = st.text(st.characters(exclude_characters="<", exclude_categories=["Cs"]), max_size=8)
+TAG_LETTERS = st.sampled_from(["<", ">", "/", "think", "<thin", "k>"])
+
+texts = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    st.lists(TAG_LETTERS, max_size=3).map("".join),
+)
 ids = st.sampled_from(["call_1", "call_2", "call_3"])
 
 
@@ -58,6 +77,7 @@ def items() -> st.SearchStrategy[Any]:
             said,
             st.lists(texts, max_size=1),
         ),
+        texts.map(lambda text: {"role": "assistant", "content": text}),
         st.lists(texts, max_size=3).map(
             lambda blocks: {
                 "type": "reasoning",
@@ -100,7 +120,7 @@ def turns_of(conversation: Sequence[Any]) -> list[Any]:
             turns.append((item.role, "", parts_of(item.content)))
         else:
             if own is None:
-                own = {"blocks": [], "text": "", "refusal": "", "calls": []}
+                own = {"spoken": [], "blocks": [], "text": "", "refusal": "", "calls": []}
                 turns.append(own)
             add_own(own, item)
     return turns
@@ -108,12 +128,19 @@ def turns_of(conversation: Sequence[Any]) -> list[Any]:
 
 def add_own(own: dict[str, Any], item: Any) -> None:
     if isinstance(item, Reasoning):
-        own["blocks"] += [part.text for part in item.summary]
+        blocks = [part.text for part in item.summary]
+        own["blocks"] += blocks
+        own["spoken"] += [(True, block) for block in blocks]
     elif isinstance(item, FunctionCall):
         own["calls"].append((item.call_id, item.name, item.arguments))
     else:
         own["text"] += item.text
-        own["refusal"] += "".join(p.refusal for p in item.content if isinstance(p, Refusal))
+        if own["spoken"] and not own["spoken"][-1][0]:
+            own["spoken"][-1] = (False, own["spoken"][-1][1] + item.text)
+        elif item.text:
+            own["spoken"].append((False, item.text))
+        if not isinstance(item.content, str):
+            own["refusal"] += "".join(p.refusal for p in item.content if isinstance(p, Refusal))
 
 
 def parts_of(content: Any) -> list[Any]:
@@ -158,12 +185,23 @@ def chat_part(part: dict[str, Any]) -> Any:
     return part["text"]
 
 
+def holds_tags(turns: list[Any]) -> bool:
+    """Whether some text would be read as reasoning, or some block as ended."""
+    own = [turn for turn in turns if isinstance(turn, dict)]
+    written = [text for turn in own for _, text in turn["spoken"]] + [turn["text"] for turn in own]
+    return any(tag in text for text in written for tag in ("<think>", "</think>"))
+
+
 def there_and_back(
     conversation: list[Any], wanted: ConversionSettings
 ) -> tuple[list[Any], list[Any]]:
     params = ResponseCreateParams.model_validate({"input": conversation})
+    before = turns_of(params.input)
+    assume(not holds_tags(before))
     request = to_chat_request(params, model="m", settings=wanted)
-    return turns_of(params.input), turns_back(request["messages"], wanted)
+    # As the endpoint gets it: what is no JSON would be lost here.
+    messages = orjson.loads(encode_json(request))["messages"]
+    return before, turns_back(messages, wanted)
 
 
 @settings(deadline=None)
@@ -184,4 +222,34 @@ def test_a_round_trip_through_reasoning_fields_keeps_every_block(conversation: l
             if isinstance(turn, dict):
                 # One field holds all blocks of a turn; an empty one is as good as none.
                 turn["blocks"] = "\n\n".join(turn["blocks"])
+                del turn["spoken"]
     assert after == before
+
+
+@settings(deadline=None)
+@given(st.lists(items(), max_size=8))
+def test_a_developer_turned_system_is_all_that_the_replacement_changes(
+    conversation: list[Any],
+) -> None:
+    before, after = there_and_back(conversation, NO_DEVELOPER)
+
+    assert after == [
+        ("system", *turn[1:]) if isinstance(turn, tuple) and turn[0] == "developer" else turn
+        for turn in before
+    ]
+
+
+BLOCK = st.text(st.characters(exclude_characters="<", exclude_categories=["Cs"]), max_size=8)
+SPOKEN = st.lists(st.one_of(BLOCK, BLOCK.map(lambda text: f"<think>{text}</think>"))).map("".join)
+
+
+@settings(deadline=None)
+@given(SPOKEN, st.booleans())
+def test_what_the_model_said_goes_back_to_it_to_the_character(text: str, calls: bool) -> None:
+    called = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{ }"}}]
+    message = {"role": "assistant", "content": text, **({"tool_calls": called} if calls else {})}
+
+    params = ResponseCreateParams(input=answered(message, TAGS))
+    (again,) = to_chat_request(params, model="m", settings=TAGS)["messages"]
+
+    assert {**again, "content": again["content"] or ""} == message

@@ -98,6 +98,36 @@ def test_a_chat_completion_passes_with_the_configured_model_and_extras() -> None
     }
 
 
+def test_a_failure_that_came_as_a_success_is_a_failure() -> None:
+    body = {"error": {"code": 429, "message": "Rate limit exceeded: free-models-per-min."}}
+
+    with pytest.raises(ModelError, match="answered 429: Rate limit exceeded"):
+        ask(ScriptedTransport([reply(200, body)]))
+
+
+def test_an_overflow_that_came_as_a_success_is_an_overflow() -> None:
+    _, body = VLLM["prompt overflow"]
+
+    found = ask(ScriptedTransport([reply(200, body)]))
+
+    assert found.incomplete_details is not None
+
+
+def test_token_ids_on_messages_do_not_go_to_the_endpoint() -> None:
+    http = scripted("chat")
+    said = {
+        "role": "assistant",
+        "content": "a",
+        "prompt_token_ids": [1],
+        "generation_token_ids": [2],
+    }
+    params = ChatCreateParams.model_validate({"messages": [said]})
+
+    asyncio.run(vllm_model(http).chat_completions(params, Session("s")))
+
+    assert http.requests[0]["body"]["messages"] == [{"role": "assistant", "content": "a"}]
+
+
 def test_a_chat_completion_that_does_not_fit_is_cut_at_once() -> None:
     params = ChatCreateParams.model_validate({"messages": [{"role": "user", "content": "q"}]})
 

@@ -24,7 +24,7 @@ class ChatMessage(WireModel):
 
 
 class ChatCreateParams(WireModel):
-    """What is asked of a Chat Completions endpoint, without streaming."""
+    """What is asked of a Chat Completions endpoint."""
 
     messages: list[ChatMessage]
     model: str | None = None
@@ -35,7 +35,8 @@ class ChatCreateParams(WireModel):
     max_completion_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
-    stream: Literal[False] | None = None
+    stream: bool | None = None
+    """Whether the answer is wanted as an event stream; it comes whole, in one piece, all the same."""
 
 
 class ChatChoice(WireModel):

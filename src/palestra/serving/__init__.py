@@ -10,6 +10,7 @@ from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
+from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
@@ -31,6 +32,7 @@ __all__ = [
     "PROCESS",
     "REMOTE",
     "SESSION_ID_KEY",
+    "TOKEN_FIELDS",
     "Agent",
     "AgentConfig",
     "Aside",
@@ -72,4 +74,5 @@ __all__ = [
     "tool",
     "tool_schema",
     "watchdog_threshold_s",
+    "without_tokens",
 ]

@@ -1,4 +1,8 @@
-"""`ModelServer`: turns Responses API requests into calls of a real endpoint."""
+"""`ModelServer`: turns Responses API requests into calls of a real endpoint.
+
+Clients that speak Chat Completions or Anthropic's Messages are served by every model server: see
+`palestra.serving.fronts`.
+"""
 
 from abc import abstractmethod
 
@@ -11,16 +15,41 @@ from palestra.errors import CallError, Evidence, ModelError
 from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
+    ChatMessage,
     Response,
     ResponseCreateParams,
     encode_json,
+    fields_of,
+    set_fields,
 )
 from palestra.serving.endpoints import JSON_TYPE, Endpoint
+from palestra.serving.fronts import (
+    EVENT_STREAM,
+    MessagesAnswer,
+    MessagesRequest,
+    chat_events,
+    completion_from_response,
+    message_events,
+    message_from_response,
+    params_from_chat,
+    params_from_messages,
+    unpacked,
+)
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import Session, SessionStore
 
 CHECK_PATH = "/endpoint"
 """Where a model server says what its endpoint is and whether it answers."""
+
+
+_STREAMING = frozenset({"stream", "stream_options"})
+"""Of a chat request: how it is answered, which concerns nobody behind the front."""
+
+
+def _unpacked(message: ChatMessage) -> ChatMessage:
+    if "provider_specific_fields" not in (message.model_extra or ()):
+        return message
+    return ChatMessage.model_construct(None, **unpacked(set_fields(message)))
 
 
 class ModelServerConfig(ServerConfig):
@@ -39,12 +68,34 @@ class ModelServer(Server):
         """One turn of the model."""
 
     async def chat_completions(self, body: ChatCreateParams, session: Session) -> ChatCompletion:
-        """One chat completion; `ModelError` where the endpoint behind this server has none."""
-        del body, session
-        raise ModelError(
-            f"{self.name} does not serve /v1/chat/completions",
-            hint="use /v1/responses, or a vllm_model in front of a Chat Completions endpoint",
+        """One chat completion: by default, what `responses` answers to the same conversation."""
+        return completion_from_response(await self.responses(params_from_chat(body), session))
+
+    async def _chat(
+        self, body: ChatCreateParams, session: Session
+    ) -> ChatCompletion | HttpResponse:
+        asked = {name: value for name, value in fields_of(body).items() if name not in _STREAMING}
+        asked["messages"] = [_unpacked(message) for message in body.messages]
+        completion = await self.chat_completions(
+            ChatCreateParams.model_construct(None, **asked), session
         )
+        if not body.stream:
+            return completion
+        options = (body.model_extra or {}).get("stream_options") or {}
+        events = chat_events(completion, with_usage=bool(options.get("include_usage")))
+        return HttpResponse(events, media_type=EVENT_STREAM)
+
+    async def messages(self, body: MessagesRequest, session: Session) -> MessagesAnswer:
+        """One message of Anthropic's protocol, by way of `responses`."""
+        return message_from_response(await self.responses(params_from_messages(body), session))
+
+    async def _messages(
+        self, body: MessagesRequest, session: Session
+    ) -> MessagesAnswer | HttpResponse:
+        answer = await self.messages(body, session)
+        if not body.stream:
+            return answer
+        return HttpResponse(message_events(answer), media_type=EVENT_STREAM)
 
     async def list_models(self) -> list[str]:
         """Names of the models behind this server."""
@@ -69,10 +120,11 @@ class ModelServer(Server):
         return ModelError(message, evidence=evidence)
 
     def routes(self) -> list[Endpoint]:
-        """Responses and chat completions."""
+        """Responses, chat completions and messages."""
         return [
             self.endpoint(self.responses, "/v1/responses"),
-            self.endpoint(self.chat_completions, "/v1/chat/completions"),
+            self.endpoint(self._chat, "/v1/chat/completions"),
+            self.endpoint(self._messages, "/v1/messages"),
         ]
 
     def setup_webserver(self) -> FastAPI:

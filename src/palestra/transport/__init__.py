@@ -43,6 +43,7 @@ from palestra.transport.retry import (
     WITHIN_FLEET,
     RetryCount,
     RetryPolicy,
+    retry_after_s,
     with_retries,
 )
 from palestra.transport.workers import worker_cookie, worker_url
@@ -84,6 +85,7 @@ __all__ = [
     "current_call",
     "new_id",
     "parse_set_cookies",
+    "retry_after_s",
     "with_retries",
     "worker_cookie",
     "worker_url",

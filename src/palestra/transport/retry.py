@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 
 from palestra.errors import CallError, DeadlineExceeded
 from palestra.transport.context import current_call
@@ -87,7 +88,7 @@ async def with_retries(
                 return reply
             failure = None
             reason = f"{what} answered {reply.status}"
-            asked_wait = _retry_after(reply)
+            asked_wait = retry_after_s(reply)
         # Never sooner than asked, and never at once: "Retry-After: 0" is no leave to hammer.
         pause = max(asked_wait or 0.0, random.uniform(0.5, 1.0) * wait_s)
         left = context.remaining_s()
@@ -118,8 +119,17 @@ def _notice(count: RetryCount, reason: str, pause: float) -> None:
         )
 
 
-def _retry_after(reply: HttpReply) -> float | None:
+def retry_after_s(reply: HttpReply) -> float | None:
+    """How long the Retry-After header asks to wait, in seconds; None when it does not say.
+
+    A date, which HTTP allows too, is counted from our own clock.
+    """
+    raw = reply.headers.get("retry-after", "")
     try:
-        return max(0.0, float(reply.headers.get("retry-after", "")))
+        return max(0.0, float(raw))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(raw).timestamp() - time.time())
     except ValueError:
         return None

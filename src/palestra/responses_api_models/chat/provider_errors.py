@@ -36,22 +36,40 @@ class ContextOverflow:
 
 
 _OVERFLOW = re.compile(
-    r"context[ _](?:length|window|size)"
-    r"|maximum model length"  # vLLM: the prompt "is longer than the maximum model length"
-    r"|max_model_len"
+    r"context[ _]?(?:length|window|size|limit)"
+    r"|maximum (?:model|prompt) length"  # vLLM's decoder prompt; xAI
+    r"|max_model_len|max_seq_len|max_num_tokens"  # vLLM; TensorRT-LLM
     r"|max_(?:completion_|new_)?tokens\b.*(?:too large|cannot be greater|exceed|at least 1, got|<=)"
-    r"|prompt is too long"
-    r"|input is too long"
-    r"|(?:input|prompt) token count .*exceeds"
+    r"|(?:prompt|input) is too long"  # Anthropic; Bedrock
+    r"|(?:input|prompt) token count .*exceeds"  # Gemini
+    r"|`inputs` must have less than \d+ tokens"  # TGI
+    r"|too many tokens: "  # Cohere
     r"|reduce the length of the (?:messages|input|prompt)",
     re.IGNORECASE | re.DOTALL,
 )
+
+_TOO_LONG_AN_ANSWER = re.compile(r"supports at most \d+ completion tokens", re.IGNORECASE)
+"""OpenAI, of a `max_tokens` that the model never allows, however short the conversation."""
 
 _VALIDATION = re.compile(r"^\s*\d+ validation error")
 """How vLLM begins when a field has the wrong type; it then quotes the request, which may say
 anything."""
 
 _TOOLS = re.compile(r"tool|function|schema|grammar|response_format|regex", re.IGNORECASE)
+
+_ROLES = re.compile(
+    r"roles must alternate|unexpected (?:message )?role|role .*not supported"
+    r"|system (?:message|role).*(?:beginning|first|not supported)",
+    re.IGNORECASE,
+)
+"""What chat templates say of an order of messages that they cannot render."""
+
+_MEND_TOOLS = "mend the tools of this row; the endpoint says what it does not accept"
+
+_MEND_ROLES = (
+    "the model's chat template cannot render this order of roles; for a developer message set "
+    "replace_developer_role_with_system: true"
+)
 
 _BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -91,9 +109,24 @@ def _code(body: bytes) -> str:
         return ""
 
 
+def failure_status(body: bytes) -> int | None:
+    """The status that a body of status 200 means by its `error`; None where it has none.
+
+    Routers such as OpenRouter have answered 200 by the time that the provider behind them fails.
+    """
+    try:
+        error = orjson.loads(body)["error"]
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return None
+    if not error:
+        return None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else HTTPStatus.BAD_GATEWAY.value
+
+
 def is_context_overflow(sentence: str, code: str = "") -> bool:
     """Whether a refusal means that the conversation does not fit, in any known wording."""
-    if _VALIDATION.match(sentence):
+    if _VALIDATION.match(sentence) or _TOO_LONG_AN_ANSWER.search(sentence):
         return False
     return bool(_OVERFLOW.search(sentence) or _OVERFLOW.search(code))
 
@@ -123,14 +156,16 @@ def _failure(status: int, sentence: str, reply: HttpReply) -> tuple[type[CallErr
         hint = "is the model listed by GET <base_url>/models, and does base_url end in /v1?"
         return ModelNotServed, hint
     # llama.cpp answers 500 to a malformed tool.
-    malformed_tool = status == 500 and "failed to parse tools" in sentence.lower()
-    if malformed_tool or (status in {400, 422} and _TOOLS.search(sentence)):
-        return (
-            ModelRejectedRow,
-            "mend the tools of this row; the endpoint says what it does not accept",
-        )
+    if status == 500 and "failed to parse tools" in sentence.lower():
+        return ModelRejectedRow, _MEND_TOOLS
     if status >= 500 or status in _BUSY:
         return ModelError, "the endpoint is overloaded or broken; see its own log"
     if status < 400:
         return ModelError, f"set base_url to where it sends us: {reply.headers.get('location')}"
-    return ModelRejectedRow, ""
+    return ModelRejectedRow, _what_to_mend(status, sentence)
+
+
+def _what_to_mend(status: int, sentence: str) -> str:
+    if _ROLES.search(sentence):
+        return _MEND_ROLES
+    return _MEND_TOOLS if status in {400, 422} and _TOOLS.search(sentence) else ""

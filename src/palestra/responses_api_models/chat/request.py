@@ -60,14 +60,12 @@ def to_chat_request(
         "model": model,
         "messages": to_messages(params, settings),
     }
-    template = {
-        **request.get("chat_template_kwargs", {}),
-        **settings.chat_template_kwargs,
-        **json_setting(metadata, "chat_template_kwargs"),
-    }
+    template = template_kwargs(metadata, params.model_extra or {}, settings)
     if template:
         request["chat_template_kwargs"] = template
     request.update(_sampling(params))
+    if request.get("stream"):
+        _refuse("/metadata/extra_body", "no `stream`: an answer is read in one piece")
     if params.tools:
         request["tools"] = [_tool(tool, index) for index, tool in enumerate(params.tools)]
         if "tool_choice" in params.model_fields_set and params.tool_choice is not None:
@@ -91,6 +89,30 @@ def to_messages(params: ResponseCreateParams, settings: ConversionSettings) -> l
     if params.instructions:
         messages = _with_instructions(params.instructions, messages)
     return messages
+
+
+def template_kwargs(
+    metadata: Mapping[str, Any], asked: Mapping[str, Any], settings: ConversionSettings
+) -> dict[str, Any]:
+    """The chat template's arguments: whatever a row says goes over the configuration.
+
+    Either may give them by themselves or inside of `extra_body`; `asked` are the request's own
+    fields. Raises `RowError`.
+    """
+    merged: dict[str, Any] = {}
+    for pointer, given in (
+        ("", settings.extra_body.get("chat_template_kwargs")),
+        ("", settings.chat_template_kwargs),
+        ("/metadata/extra_body", json_setting(metadata, "extra_body").get("chat_template_kwargs")),
+        ("", asked.get("chat_template_kwargs")),
+        ("/metadata", json_setting(metadata, "chat_template_kwargs")),
+    ):
+        if given is None:
+            continue
+        if not isinstance(given, Mapping):
+            _refuse(f"{pointer}/chat_template_kwargs", f"a JSON object, got {given!r:.100}")
+        merged.update(given)
+    return merged
 
 
 def json_setting(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -160,9 +182,7 @@ class _Turn:
         if self._last_is_reasoning and not self._settings.sequential_reasoning_allowed:
             expected = "one reasoning item in a row (sequential_reasoning_allowed: false)"
             _refuse(f"/input/{position}", expected)
-        blocks = [part.text for part in reasoning.summary]
-        if not blocks and reasoning.content:
-            blocks = [part["text"] for part in reasoning.content if "text" in part]
+        blocks = _blocks(reasoning, position)
         if self._settings.uses_reasoning_parser:
             self._thoughts += blocks
         elif blocks:
@@ -188,6 +208,17 @@ class _Turn:
         if self._refusal:
             message["refusal"] = self._refusal
         return message
+
+
+def _blocks(reasoning: Reasoning, position: int) -> list[str]:
+    """What was thought: the thoughts themselves where they are given, else their summary."""
+    parts = reasoning.content or []
+    blocks = [str(part["text"]) for part in parts if isinstance(part, Mapping) and "text" in part]
+    blocks = blocks or [part.text for part in reasoning.summary]
+    if reasoning.encrypted_content and not blocks:
+        expected = "reasoning as text (only the provider that encrypted it can read it)"
+        _refuse(f"/input/{position}/encrypted_content", expected)
+    return blocks
 
 
 def _fold(items: Sequence[InputItem], settings: ConversionSettings) -> list[dict[str, Any]]:
@@ -304,6 +335,9 @@ def _sampling(params: ResponseCreateParams) -> dict[str, Any]:
             _refuse(f"/{name}", "the whole conversation in `input`")
     asked = {name: value for name in _SAME_NAME if (value := getattr(params, name)) is not None}
     if params.max_output_tokens is not None:
+        if params.max_output_tokens < 1:
+            # An endpoint would say what it says of a prompt that leaves no room for an answer.
+            _refuse("/max_output_tokens", f"at least 1, got {params.max_output_tokens}")
         asked["max_tokens"] = params.max_output_tokens
     if params.include and _LOGPROBS in params.include:
         asked["logprobs"] = True

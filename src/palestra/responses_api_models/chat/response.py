@@ -1,18 +1,21 @@
 """From Chat Completions to the Responses API: what an endpoint answered. Pure functions.
 
-An answer becomes at most one reasoning item, one message and the tool calls, in this order. The
-objects are built without validation: the answer was checked when it was decoded, and this is
-on the hottest path of a rollout.
+An answer becomes reasoning and messages in the order in which the model wrote them (nearly always
+one of each), then the tool calls: folded back into a chat message, the text is the same to the
+character. The objects are built without validation: the answer was checked when it was decoded,
+and this is on the hottest path of a rollout.
 """
 
 import time
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 import orjson
 
 from palestra.errors import ModelError, WrongSetting
 from palestra.responses_api_models.chat.settings import ConversionSettings
-from palestra.responses_api_models.chat.thinking import split_thinking
+from palestra.responses_api_models.chat.thinking import Said, stretches
 from palestra.schema import (
     FunctionCall,
     IncompleteDetails,
@@ -45,7 +48,14 @@ _make_response = maker(Response)
 _make_summary_text = maker(SummaryText)
 _make_usage = maker(Usage)
 
-_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_INCOMPLETE = {
+    "length": "max_output_tokens",
+    "model_length": "max_output_tokens",  # Mistral's word for a full context
+    "content_filter": "content_filter",
+}
+
+_BROKEN_OFF = frozenset({"abort", "error"})
+"""vLLM says `abort` of requests that it dropped (paused, shut down); some routers say `error`."""
 
 _ECHOED = (
     "instructions",
@@ -69,12 +79,17 @@ def to_response(
 ) -> Response:
     """The response to `params`; `model` names it when the endpoint did not say which it was.
 
-    Raises `ModelError` for an answer without choices, and `WrongSetting` for reasoning fields
-    that the settings do not expect.
+    Raises `ModelError` for an answer without choices or one that the endpoint broke off, and
+    `WrongSetting` for reasoning fields that the settings do not expect.
     """
     if not completion.choices:
         raise ModelError(f"{model} answered without any choice")
     choice = completion.choices[0]
+    if choice.finish_reason in _BROKEN_OFF:
+        raise ModelError(
+            f"{model} broke its answer off (finish_reason {choice.finish_reason!r})",
+            hint="its endpoint was stopped or paused meanwhile; see its own log",
+        )
     digits = new_id()
     reason = _INCOMPLETE.get(choice.finish_reason or "")
     return _response(
@@ -146,9 +161,8 @@ def _output(
     choice: UpstreamChoice, digits: str, settings: ConversionSettings, status: str
 ) -> list[Any]:
     message = choice.message
-    thoughts, text = split_thinking(_text(message.content))
-    beside = message.reasoning_content or message.reasoning
-    if beside:
+    said = list(stretches(_text(message.content)))
+    if beside := message.reasoning_content or message.reasoning:
         if not settings.uses_reasoning_parser:
             raise WrongSetting(
                 "the endpoint answered with its reasoning in a field of its own, which "
@@ -156,18 +170,45 @@ def _output(
                 hint="set uses_reasoning_parser: true on this model server, or start the "
                 "endpoint without a reasoning parser",
             )
-        thoughts.insert(0, beside)
-    output: list[Any] = []
-    if thoughts:
-        output.append(_reasoning(thoughts, digits))
-    parts = _parts(text, message, choice.logprobs)
-    if parts or not (thoughts or message.tool_calls):
-        output.append(_message(parts, digits, status))
+        said.insert(0, Said(beside, is_reasoning=True))
+    output = _spoken(said, digits, status)
+    _add_to_message(output, message, choice.logprobs, digits, status)
     if message.tool_calls:
         output += [
             _call(call, f"{digits}{index}", status) for index, call in enumerate(message.tool_calls)
         ]
+    return output or [_message([], digits, status)]
+
+
+def _spoken(said: Iterable[Said], digits: str, status: str) -> list[Any]:
+    """Reasoning and messages in the order of the text; blocks without text between are one item."""
+    output: list[Any] = []
+    for is_reasoning, group in groupby(said, key=lambda stretch: stretch.is_reasoning):
+        texts = [stretch.text for stretch in group]
+        # The usual answer has one of each, with the response's own digits.
+        its_digits = f"{digits}{len(output)}" if len(output) > 1 else digits
+        if is_reasoning:
+            output.append(_reasoning(texts, its_digits))
+        else:
+            output.append(_message([_output_text("".join(texts))], its_digits, status))
     return output
+
+
+def _add_to_message(
+    output: list[Any], message: UpstreamMessage, logprobs: Any, digits: str, status: str
+) -> None:
+    """Put what belongs to the whole answer, refusal and log-probabilities, into its last message."""
+    last = next((item for item in reversed(output) if isinstance(item, OutputMessage)), None)
+    if message.refusal:
+        part = _make_refusal({"type": "refusal", "refusal": message.refusal})
+        if last is None:
+            output.append(_message([part], digits, status))
+        else:
+            last.content.append(part)
+    if last is not None and logprobs and logprobs.get("content"):
+        text = last.content[0]
+        if isinstance(text, OutputText):
+            text.logprobs = logprobs["content"]
 
 
 def _text(content: Any) -> str:
@@ -177,18 +218,6 @@ def _text(content: Any) -> str:
         # Some providers answer in parts, as one may ask in parts.
         return "".join([str(part.get("text", "")) for part in content if isinstance(part, dict)])
     raise ModelError(f"the endpoint's content is neither text nor parts: {content!r:.200}")
-
-
-def _parts(text: str, message: UpstreamMessage, logprobs: Any) -> list[Any]:
-    parts: list[Any] = []
-    if text:
-        part = _output_text(text)
-        if logprobs and logprobs.get("content"):
-            part.logprobs = logprobs["content"]
-        parts.append(part)
-    if message.refusal:
-        parts.append(_make_refusal({"type": "refusal", "refusal": message.refusal}))
-    return parts
 
 
 def _output_text(text: str) -> OutputText:

@@ -1,6 +1,7 @@
 """`ChatCompletionsServer`: Responses API in front of any Chat Completions endpoint."""
 
-import zlib
+import asyncio
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -8,18 +9,24 @@ import msgspec
 import orjson
 from pydantic import (
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     field_validator,
     model_validator,
 )
 
-from palestra.errors import ConfigError, ModelError, ModelNotServed
+from palestra.errors import CallError, ConfigError, Hopeless, ModelNotServed
+from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
-from palestra.responses_api_models.chat.request import json_setting, to_chat_request
+from palestra.responses_api_models.chat.request import (
+    json_setting,
+    template_kwargs,
+    to_chat_request,
+)
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.settings import ConversionSettings
-from palestra.responses_api_models.chat.upstream import Upstream
+from palestra.responses_api_models.chat.upstream import Answered, Upstream
 from palestra.schema import (
     ChatChoice,
     ChatCompletion,
@@ -30,15 +37,15 @@ from palestra.schema import (
     decode_completion,
     to_plain,
 )
-from palestra.serving import ModelServer, ModelServerConfig, Session
-from palestra.transport import new_id
+from palestra.serving import ModelServer, ModelServerConfig, Session, without_tokens
+from palestra.transport import ConnectionFailed, new_id
 
 
 class ChatModelConfig(ModelServerConfig):
     """Settings of a model server in front of Chat Completions endpoints."""
 
     base_url: str | list[str]
-    """Where the endpoint is, `/v1` included. Of several, a session always uses the same one."""
+    """Where the endpoint is, `/v1` included. Of several, a session stays on one while it answers."""
     api_key: SecretStr = SecretStr("")
     """Sent as a bearer token; empty sends none."""
     model: str
@@ -97,15 +104,26 @@ class ChatModelConfig(ModelServerConfig):
 class ChatCompletionsServer(ModelServer):
     """Turns Responses API requests into chat completions of `config.base_url`.
 
-    A subclass that starts its own endpoint sets `self._base_urls` in `start()`.
+    A subclass that starts its own endpoint calls `use_endpoints` in `start()`.
     """
 
     config: ChatModelConfig
+
+    _watching: asyncio.Task[None] | None = PrivateAttr(default=None)
 
     # Cached properties, as private attributes of a pydantic model cost microseconds a read.
     @cached_property
     def _base_urls(self) -> tuple[str, ...]:
         return base_urls(self.config.base_url)
+
+    @cached_property
+    def _model_endpoints(self) -> Endpoints:
+        return Endpoints(self._base_urls, server=self.name)
+
+    def use_endpoints(self, urls: Sequence[str]) -> None:
+        """For a subclass that starts its own: send requests to these from now on."""
+        self._base_urls = tuple(urls)
+        self._model_endpoints = Endpoints(self._base_urls, server=self.name)
 
     @cached_property
     def _conversion(self) -> ConversionSettings:
@@ -127,26 +145,30 @@ class ChatCompletionsServer(ModelServer):
         """One turn of the model. Raises `CallError` for whatever the endpoint refuses."""
         model = self.config.model
         request = to_chat_request(body, model=model, settings=self._conversion)
-        url = self.base_url_for(session.id) + "/chat/completions"
-        answer = await self._upstream.post(url, request)
+        url, answer = await self.post("/chat/completions", request, session)
         if isinstance(answer, ContextOverflow):
             return overflow_response(body, model=model, sentence=answer.sentence)
         try:
             completion = decode_completion(answer)
         except (msgspec.DecodeError, ValueError) as error:
-            raise self._upstream.unreadable(url, answer, "chat completion", error) from error
+            overflow = self._upstream.no_answer(url, answer, "chat completion", error)
+            return overflow_response(body, model=model, sentence=overflow.sentence)
         return to_response(completion, body, model=model, settings=self._conversion)
+
+    async def post(self, path: str, body: Mapping[str, Any], session: Session) -> Answered:
+        """POST to the session's endpoint; to another one when that does not answer."""
+        return await self._upstream.post_to(self._model_endpoints, path, body, session=session.id)
 
     async def chat_completions(self, body: ChatCreateParams, session: Session) -> ChatCompletion:
         """One chat completion, asked and answered as it came."""
-        url = self.base_url_for(session.id) + "/chat/completions"
-        answer = await self._upstream.post(url, self._chat_request(body))
+        url, answer = await self.post("/chat/completions", self._chat_request(body), session)
         if isinstance(answer, ContextOverflow):
             return _overflow_completion(self.config.model)
         try:
             return ChatCompletion.model_validate(orjson.loads(answer))
         except (orjson.JSONDecodeError, ValidationError) as error:
-            raise self._upstream.unreadable(url, answer, "chat completion", error) from error
+            self._upstream.no_answer(url, answer, "chat completion", error)
+            return _overflow_completion(self.config.model)
 
     def _chat_request(self, body: ChatCreateParams) -> dict[str, Any]:
         asked = to_plain(body)
@@ -156,12 +178,9 @@ class ChatCompletionsServer(ModelServer):
             **json_setting(metadata, "extra_body"),
             **asked,
             "model": self.config.model,
+            "messages": [without_tokens(message) for message in asked["messages"]],
         }
-        template = {
-            **self._conversion.chat_template_kwargs,
-            **json_setting(metadata, "chat_template_kwargs"),
-            **request.get("chat_template_kwargs", {}),
-        }
+        template = template_kwargs(metadata, asked, self._conversion)
         if template:
             request["chat_template_kwargs"] = template
         if self.config.replace_developer_role_with_system:
@@ -171,24 +190,49 @@ class ChatCompletionsServer(ModelServer):
         return request
 
     def base_url_for(self, key: str) -> str:
-        """The endpoint for everything with this key: the same one in every worker process."""
-        urls = self._base_urls
-        if not urls:
-            raise ModelError(f"{self.name} has no endpoint yet", hint="its start() must set one")
-        if len(urls) == 1:
-            return urls[0]
-        return urls[zlib.crc32(key.encode()) % len(urls)]
+        """Where the next request of the session `key` goes. Raises `ModelError` if nowhere."""
+        return self._model_endpoints.home(key).url
 
     async def list_models(self) -> list[str]:
-        """What the first endpoint serves. Raises `CallError` when it cannot say."""
+        """What the first endpoint serves that answers. Raises `CallError` when none can say."""
         return await self._upstream.models(self.base_url_for(""))
 
     async def check(self) -> str:
-        """Ask each endpoint which models it serves. Raises `CallError` when one cannot answer."""
-        found = [
-            await check_endpoint(self._upstream, url, self.config.model) for url in self._base_urls
-        ]
-        return "; ".join(found)
+        """Ask each endpoint which models it serves.
+
+        Raises `CallError` when none can answer, or one rejects the key. One of several that does
+        not answer is named, and left until it does.
+        """
+        found = await asyncio.gather(*(self._check_one(each) for each in self._model_endpoints.all))
+        said = [text for text, error in found if error is None]
+        failed = [error for _, error in found if error is not None]
+        if failed and not said:
+            raise failed[0]
+        return "; ".join([*said, *(f"without {error.message}" for error in failed)])
+
+    async def _check_one(self, endpoint: Endpoint) -> tuple[str, CallError | None]:
+        try:
+            said = await check_endpoint(self._upstream, endpoint.url, self.config.model)
+        except Hopeless:
+            raise
+        except CallError as error:
+            if isinstance(error, ConnectionFailed):
+                self._model_endpoints.lost(endpoint, error.message)
+            return "", error
+        self._model_endpoints.answered(endpoint)
+        return said, None
+
+    async def start(self) -> None:
+        """Watch over the endpoints, where there are several."""
+        if len(self._base_urls) > 1:
+            watch = self._upstream.watch(self._model_endpoints)
+            self._watching = asyncio.create_task(watch, name=f"endpoints of {self.name}")
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
 
 
 def base_urls(configured: str | list[str]) -> tuple[str, ...]:

@@ -5,10 +5,18 @@ marked: a text may begin inside of one, because the chat template had already op
 may end inside of one, because the model reached its token limit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 OPEN = "<think>"
 CLOSE = "</think>"
+
+
+class Said(NamedTuple):
+    """A stretch of a text: answer, or reasoning (one block, without its tags)."""
+
+    text: str
+    is_reasoning: bool = False
 
 
 def wrap_thinking(blocks: Iterable[str]) -> str:
@@ -16,20 +24,27 @@ def wrap_thinking(blocks: Iterable[str]) -> str:
     return "".join([f"{OPEN}{block}{CLOSE}" for block in blocks])
 
 
+def stretches(text: str) -> Iterator[Said]:
+    """The text's blocks and what stands around them, in order, whitespace kept."""
+    if OPEN not in text and CLOSE not in text:
+        if text:
+            yield Said(text)
+        return
+    opened, closed = text.find(OPEN), text.find(CLOSE)
+    if closed >= 0 and not 0 <= opened < closed:
+        block, _, text = text.partition(CLOSE)
+        yield Said(block, is_reasoning=True)
+    while text:
+        before, tag, text = text.partition(OPEN)
+        if before:
+            yield Said(before)
+        if tag:
+            block, _, text = text.partition(CLOSE)
+            yield Said(block, is_reasoning=True)
+
+
 def split_thinking(text: str) -> tuple[list[str], str]:
     """The blocks of a text, in order, and the text without them, whitespace kept."""
-    if OPEN not in text and CLOSE not in text:
-        return [], text
-    blocks: list[str] = []
-    answer: list[str] = []
-    begins_inside = text.find(CLOSE) >= 0 and not 0 <= text.find(OPEN) < text.find(CLOSE)
-    if begins_inside:
-        block, _, text = text.partition(CLOSE)
-        blocks.append(block)
-    while True:
-        before, opened, text = text.partition(OPEN)
-        answer.append(before)
-        if not opened:
-            return blocks, "".join(answer)
-        block, _, text = text.partition(CLOSE)
-        blocks.append(block)
+    found = list(stretches(text))
+    blocks = [said.text for said in found if said.is_reasoning]
+    return blocks, "".join([said.text for said in found if not said.is_reasoning])

@@ -1,15 +1,22 @@
 """`Upstream`: one provider's endpoints, spoken to in JSON through the shared HTTP transport."""
 
-from collections.abc import Mapping
-from typing import Any, final
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, final
 
 import orjson
 from msgspec.structs import replace
 
 from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excerpt, mask_error
-from palestra.responses_api_models.chat.provider_errors import ContextOverflow, classify
+from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
+from palestra.responses_api_models.chat.provider_errors import (
+    ContextOverflow,
+    classify,
+    failure_status,
+)
 from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
+    BUSY_STATUSES,
     ConnectionFailed,
     HttpReply,
     HttpRequest,
@@ -18,14 +25,32 @@ from palestra.transport import (
     RetryPolicy,
     ServerClient,
     current_call,
+    retry_after_s,
     with_retries,
 )
 
 PROBE_TIMEOUT_S = 10.0
 """How long a question about the endpoint itself may take."""
 
+SILENT_S = 30.0
+"""An endpoint at which requests wait and from which nothing was heard for so long is asked whether
+it is alive: a host that died without a word closes no connection."""
+
+STRIKES = 3
+"""So many questions without an answer, and its requests move to the other endpoints."""
+
+MOST_LOST = 3
+"""Connections that may break over one request before it is held to be what breaks them."""
+
 _SHORTEST_KEY_MASKED = 8
 """A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
+
+
+class Answered(NamedTuple):
+    """What came of a request, and from where."""
+
+    url: str
+    body: bytes | ContextOverflow
 
 
 @final
@@ -67,18 +92,39 @@ class Upstream:
         Raises `CallError`: what `classify` makes of a refusal, or that no answer came.
         """
         encoded = encode_json(body)
-        activity = current_call().activity
-        if activity is not None:
-            activity.now("upstream", f"the endpoint of {self._server} ({url})")
-        last: HttpReply | None = None
 
         async def send(remaining_s: float | None) -> HttpReply:
+            return await self._http.send(self._request(url, encoded, remaining_s))
+
+        return await self._post(encoded, send, lambda: url)
+
+    async def post_to(
+        self, endpoints: Endpoints, path: str, body: Mapping[str, Any], *, session: str
+    ) -> Answered:
+        """POST `body` to the session's endpoint, or to another one when that is left.
+
+        Raises as `post` does.
+        """
+        encoded = encode_json(body)
+        way = _Way(self, endpoints, path, encoded, session)
+        answer = await self._post(encoded, way.send, lambda: way.url)
+        return Answered(way.url, answer)
+
+    async def _post(
+        self,
+        encoded: bytes,
+        send: Callable[[float | None], Awaitable[HttpReply]],
+        url_now: Callable[[], str],
+    ) -> bytes | ContextOverflow:
+        activity = current_call().activity
+        if activity is not None:
+            activity.now("upstream", f"the endpoint of {self._server} ({url_now()})")
+        last: HttpReply | None = None
+
+        async def remembered(remaining_s: float | None) -> HttpReply:
             nonlocal last
-            request = HttpRequest(
-                "POST", url, self._headers, encoded, timeout_s=remaining_s, repeatable=True
-            )
             try:
-                last = await self._http.send(request)
+                last = await send(remaining_s)
             except ConnectionFailed:
                 # What it said before is not why. (It is, when only the time ran out.)
                 last = None
@@ -87,21 +133,53 @@ class Upstream:
 
         try:
             reply = await with_retries(
-                send,
-                what=f"{self._server} ({url})",
+                remembered,
+                what=f"{self._server} ({url_now()})",
                 stateless=True,
                 policy=self._policy,
                 count=self._count,
             )
         except CallError as error:
+            url = url_now()
             self._log("POST", url, encoded, error.message)
             mask_error(error, self._mask)
             add_hop(error, self._hop(self._mask(url), last))
             raise
         if reply.status < 300:
             return reply.body
+        url = url_now()
         self._log("POST", url, encoded, excerpt(reply.body), reply.status)
         return self._refused(url, reply)
+
+    def _request(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpRequest:
+        return HttpRequest(
+            "POST", url, self._headers, encoded, timeout_s=remaining_s, repeatable=True
+        )
+
+    async def watch(self, endpoints: Endpoints, *, every_s: float = SILENT_S / 3) -> None:
+        """Until cancelled: end the requests at endpoints that died without closing connections."""
+        while True:
+            await asyncio.sleep(every_s)
+            silent = [each for each in endpoints.all if endpoints.silent(each, since_s=SILENT_S)]
+            await asyncio.gather(*(self.ask_whether_alive(endpoints, each) for each in silent))
+
+    async def ask_whether_alive(self, endpoints: Endpoints, endpoint: Endpoint) -> None:
+        """One question to an endpoint; after `STRIKES` without an answer it is left."""
+        request = HttpRequest(
+            "GET", f"{endpoint.url}/models", self._headers, timeout_s=PROBE_TIMEOUT_S
+        )
+        try:
+            await self._http.send(request)
+        except CallError as error:
+            endpoint.strikes += 1
+            if endpoint.strikes < STRIKES:
+                return
+            endpoints.lost(endpoint, self._mask(error.message))
+            for wait in tuple(endpoint.waits):
+                wait.reschedule(0.0)
+        else:
+            # It may still be busy or on trial: only that it lives is known.
+            endpoint.strikes = 0
 
     async def models(self, base_url: str) -> list[str]:
         """Names of the models that `GET <base_url>/models` lists. One try, no retries.
@@ -126,6 +204,24 @@ class Upstream:
             return [str(entry["id"]) for entry in orjson.loads(reply.body)["data"]]
         except (ValueError, LookupError, TypeError) as error:
             raise self.unreadable(url, reply.body, "list of models", error) from error
+
+    async def send_once(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpReply:
+        """One exchange, as `HttpTransport.send`."""
+        return await self._http.send(self._request(url, encoded, remaining_s))
+
+    def moved(self) -> None:
+        """Count a request that is sent again, to another endpoint."""
+        self._count.retries += 1
+
+    def no_answer(self, url: str, body: bytes, wanted: str, error: Exception) -> ContextOverflow:
+        """What a success means that holds no answer: some routers report failures that way.
+
+        Raises `CallError`, but for a context that is full.
+        """
+        status = failure_status(body)
+        if status is None:
+            raise self.unreadable(url, body, wanted, error) from error
+        return self._refused(url, HttpReply(status=status, body=body))
 
     def unreadable(self, url: str, body: bytes, wanted: str, error: Exception) -> ModelError:
         """A success whose body is not what was asked for."""
@@ -161,3 +257,110 @@ class Upstream:
             self._client.log_failure(
                 method, url, body, self._mask(answer), headers=self._headers, status=status
             )
+
+
+@final
+class _Way:
+    """The way of one request through the endpoints of its session."""
+
+    __slots__ = (
+        "_encoded",
+        "_endpoints",
+        "_lost",
+        "_path",
+        "_session",
+        "_soured",
+        "_upstream",
+        "url",
+    )
+
+    def __init__(
+        self, upstream: Upstream, endpoints: Endpoints, path: str, encoded: bytes, session: str
+    ) -> None:
+        self._upstream = upstream
+        self._endpoints = endpoints
+        self._path = path
+        self._encoded = encoded
+        self._session = session
+        self._lost = 0
+        self._soured: set[Endpoint] = set()
+        """Those that answered 500: the next try goes elsewhere, if it can."""
+        self.url = endpoints.home(session).url + path
+        """Where it went last."""
+
+    async def send(self, remaining_s: float | None) -> HttpReply:
+        """Try one endpoint after the other, until one takes the request or none is left to try.
+
+        As with a single endpoint, raises what the last one raised or returns what it answered.
+        """
+        deadline = None if remaining_s is None else asyncio.get_running_loop().time() + remaining_s
+        tried: set[Endpoint] = set()
+        endpoint = self._enter(tried)
+        while True:
+            tried.add(endpoint)
+            reply: HttpReply | None = None
+            failure: ConnectionFailed | None = None
+            try:
+                reply = await self._exchange(endpoint, deadline)
+            except ConnectionFailed as error:
+                failure = error
+                self._note_loss(endpoint, error)
+            finally:
+                self._endpoints.leave(self._session, endpoint)
+            if reply is not None and not self._is_busy(endpoint, reply):
+                return reply
+            further = self._endpoints.enter(self._session, tried)
+            if further is not None:
+                self._upstream.moved()
+                endpoint = further
+            elif reply is not None:
+                return reply
+            elif failure is not None:
+                raise failure
+
+    def _enter(self, tried: set[Endpoint]) -> Endpoint:
+        found = self._soured and self._endpoints.enter(self._session, self._soured)
+        found = found or self._endpoints.enter(self._session, tried)
+        # There is one, as `home` found one.
+        return found or self._endpoints.home(self._session)
+
+    async def _exchange(self, endpoint: Endpoint, deadline: float | None) -> HttpReply:
+        self.url = endpoint.url + self._path
+        left = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        if len(self._endpoints.all) == 1:
+            return await self._upstream.send_once(self.url, self._encoded, left)
+        try:
+            async with asyncio.timeout(None) as wait:
+                endpoint.waits.add(wait)
+                try:
+                    return await self._upstream.send_once(self.url, self._encoded, left)
+                finally:
+                    endpoint.waits.discard(wait)
+        except TimeoutError as error:
+            raise ConnectionFailed(
+                f"{self.url} does not answer, and its host does not say that it is alive",
+                sent=True,
+            ) from error
+
+    def _note_loss(self, endpoint: Endpoint, error: ConnectionFailed) -> None:
+        self._endpoints.lost(endpoint, error.message)
+        self._lost += error.sent
+        if self._lost >= MOST_LOST and len(self._endpoints.all) > 1:
+            failure = ModelError(
+                f"{self._lost} connections broke over this request, the last one at "
+                f"{endpoint.url}: {error.message}",
+                hint="it may be what kills the endpoints: see their own logs, and look at its tools",
+            )
+            failure.retriable = False
+            raise failure from error
+
+    def _is_busy(self, endpoint: Endpoint, reply: HttpReply) -> bool:
+        """Note what the status says about the endpoint; whether another one may help."""
+        if reply.status in BUSY_STATUSES:
+            self._endpoints.busy(endpoint, retry_after_s(reply))
+            return True
+        if reply.status == 500:
+            self._soured.add(endpoint)
+        else:
+            self._endpoints.answered(endpoint)
+        return False

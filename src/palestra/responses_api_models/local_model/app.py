@@ -64,7 +64,7 @@ class LocalModel(ChatCompletionsServer):
     def model_post_init(self, context: Any, /) -> None:
         """There is no endpoint until `start()`."""
         super().model_post_init(context)
-        self._base_urls = ()
+        self.use_endpoints(())
 
     async def start(self) -> None:
         """Start the engine. Raises ConfigError or ServerDied, saying what is missing."""
@@ -87,7 +87,7 @@ class LocalModel(ChatCompletionsServer):
         )
         engine = await RunningEngine.start(self.name, order, timeout_s=config.start_timeout_s)
         self._engine = engine
-        self._base_urls = (f"{engine.url}/v1",)
+        self.use_endpoints((f"{engine.url}/v1",))
         self._upstream = Upstream(
             EngineTransport(
                 self.server_client.http,

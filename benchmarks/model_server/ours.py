@@ -1,0 +1,32 @@
+"""A `vllm_model` as a process of a fleet serves it: `python -m ...ours UPSTREAM_URL`."""
+
+import asyncio
+import socket
+import sys
+
+import uvloop
+
+from benchmarks.rollout_overhead.payloads import MODEL
+from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
+from palestra.serving import rare_collections
+from palestra.serving.listener import serving
+from palestra.transport import AutoTransport, ServerClient
+
+
+async def main(upstream: str) -> None:
+    """Serve until standard input ends."""
+    http = AutoTransport()
+    config = VLLMModelConfig(
+        name="policy_model", base_url=upstream, model=MODEL, uses_reasoning_parser=True
+    )
+    server = VLLMModel(config=config, server_client=ServerClient({}, http))
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    async with serving(server.asgi_app(), listener):
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+    await http.aclose()
+
+
+if __name__ == "__main__":
+    with rare_collections():
+        uvloop.run(main(sys.argv[1]))

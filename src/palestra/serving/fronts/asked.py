@@ -1,0 +1,87 @@
+"""What both fronts need: refusing, token ids, and parameters put together."""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from palestra.errors import Evidence, FieldProblem, RowError
+from palestra.schema import (
+    Reasoning,
+    Response,
+    ResponseCreateParams,
+    rejected_fields,
+    rejection_text,
+)
+
+TOKEN_FIELDS = (
+    "prompt_token_ids",
+    "generation_token_ids",
+    "generation_log_probs",
+    "token_continuity",
+)
+"""What a model server under training puts on the last item of a turn, and a chat on its message."""
+
+JSON = dict[str, Any]
+
+
+def refuse(pointer: str, expected: str) -> NoReturn:
+    """Say what of a request cannot be served. Raises `RowError`."""
+    raise RowError(
+        f"{pointer} cannot be served; expected: {expected}",
+        evidence=Evidence(problems=(FieldProblem(pointer, expected),)),
+    )
+
+
+def params_from(fields: JSON) -> ResponseCreateParams:
+    """The fields as parameters. Raises `RowError` where a value has the wrong type."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return ResponseCreateParams.model_validate(given)
+    except ValidationError as error:
+        found = rejected_fields(given, error)
+        problems = tuple(FieldProblem(field.pointer, field.sentence) for field in found)
+        message = f"the request does not fit: {rejection_text(found)}"
+        raise RowError(message, evidence=Evidence(problems=problems)) from None
+
+
+def with_tokens(items: list[JSON], given: Mapping[str, Any]) -> list[JSON]:
+    """The items of one turn, the last one with the token ids of its message."""
+    tokens = {name: given[name] for name in TOKEN_FIELDS if given.get(name) is not None}
+    if not tokens or not items:
+        return items
+    return [*items[:-1], {**items[-1], **tokens}]
+
+
+def unpacked(message: Mapping[str, Any]) -> JSON:
+    """An assistant message with its token ids where we put them.
+
+    LiteLLM packs every field that it does not know into `provider_specific_fields`, both ways.
+    """
+    packed = message.get("provider_specific_fields")
+    kept = {key: value for key, value in message.items() if key != "provider_specific_fields"}
+    if isinstance(packed, Mapping):
+        for name in TOKEN_FIELDS:
+            if kept.get(name) is None and packed.get(name) is not None:
+                kept[name] = packed[name]
+    return kept
+
+
+def without_tokens(message: Mapping[str, Any]) -> JSON:
+    """A message as an endpoint knows it: token ids are long, and nothing to it."""
+    return {key: value for key, value in message.items() if key not in TOKEN_FIELDS}
+
+
+def tokens_of(response: Response) -> JSON:
+    """The token ids of a response's last turn, wherever among its items they are."""
+    for item in reversed(response.output):
+        found = {name: getattr(item, name, None) for name in TOKEN_FIELDS}
+        if found["generation_token_ids"] is not None:
+            return {name: value for name, value in found.items() if value is not None}
+    return {}
+
+
+def thoughts_of(response: Response) -> str:
+    """All reasoning of a response; blocks are parted by a blank line."""
+    thoughts = (item for item in response.output if isinstance(item, Reasoning))
+    return "\n\n".join(part.text for item in thoughts for part in item.summary)

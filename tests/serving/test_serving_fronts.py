@@ -1,0 +1,331 @@
+"""Chat Completions and Messages, to the Responses API and back, as pure functions."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.errors import RowError
+from palestra.schema import ChatCreateParams, Response, encode_json, to_plain
+from palestra.serving.fronts import (
+    MessagesRequest,
+    chat_events,
+    completion_from_response,
+    message_events,
+    message_from_response,
+    params_from_chat,
+    params_from_messages,
+)
+
+TOKENS = {
+    "prompt_token_ids": [1, 2],
+    "generation_token_ids": [3],
+    "generation_log_probs": [-0.5],
+}
+WEATHER = {"name": "get_weather", "parameters": {"type": "object"}}
+
+
+def from_chat(messages: list[Any], **asked: Any) -> dict[str, Any]:
+    body = ChatCreateParams.model_validate({"messages": messages, **asked})
+    found: dict[str, Any] = to_plain(params_from_chat(body))
+    return found
+
+
+def from_messages(messages: list[Any], **asked: Any) -> dict[str, Any]:
+    body = MessagesRequest.model_validate({"messages": messages, "max_tokens": 9, **asked})
+    found: dict[str, Any] = to_plain(params_from_messages(body))
+    return found
+
+
+def response(*output: dict[str, Any], **more: Any) -> Response:
+    plain = {"id": "resp_1", "created_at": 7.0, "model": "m", "output": list(output), **more}
+    return Response.model_validate(plain)
+
+
+def thought(text: str) -> dict[str, Any]:
+    return {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": text}]}
+
+
+def said(text: str) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "message", "id": "m", "role": "assistant", "content": [part]}
+
+
+def called(arguments: str = "{}", call_id: str = "c1") -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": "f", "arguments": arguments}
+
+
+def pointer_of(error: RowError) -> str:
+    return error.evidence.problems[0].pointer
+
+
+def test_a_chat_conversation_becomes_items() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{ }"}}
+
+    found = from_chat(
+        [
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": [{"type": "text", "text": "q"},
+                                         {"type": "image_url", "image_url": {"url": "data:,x"}}]},
+            {"role": "assistant", "content": "a", "reasoning_content": "hm", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "t"},
+        ]
+    )["input"]  # fmt: skip
+
+    assert [item["type"] for item in found] == [
+        "message", "message", "reasoning", "message", "function_call", "function_call_output",
+    ]  # fmt: skip
+    assert found[1]["content"][1] == {"type": "input_image", "image_url": "data:,x"}
+    assert found[4]["arguments"] == "{ }"
+
+
+def test_chat_parameters_take_their_responses_names_and_others_pass() -> None:
+    found = from_chat(
+        [{"role": "user", "content": "q"}],
+        max_tokens=5,
+        max_completion_tokens=6,
+        tools=[{"type": "function", "function": WEATHER}],
+        tool_choice={"type": "function", "function": {"name": "get_weather"}},
+        response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
+        reasoning_effort="low",
+        logprobs=True,
+        stop=["x"],
+        seed=3,
+        n=1,
+    )
+
+    del found["input"]
+    assert found == {
+        "max_output_tokens": 6,
+        "tools": [{"type": "function", **WEATHER}],
+        "tool_choice": {"type": "function", "name": "get_weather"},
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}},
+        "reasoning": {"effort": "low"},
+        "include": ["message.output_text.logprobs"],
+        "stop": ["x"],
+        "seed": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("message", "asked", "pointer"),
+    [
+        ({"role": "function", "content": "x"}, {}, "/messages/0/role"),
+        ({"role": "tool", "content": "x"}, {}, "/messages/0/tool_call_id"),
+        ({"role": "user", "content": "x"}, {"n": 2}, "/n"),
+        ({"role": "user", "content": "x"}, {"tools": [{"type": "web"}]}, "/tools/0"),
+        ({"role": "user", "content": "x"}, {"user": 3}, "/user"),
+        ({"role": "assistant", "content": [{"type": "audio"}]}, {}, "/messages/0/content/0"),
+    ],
+)
+def test_what_a_response_cannot_say_of_a_chat_is_refused_with_its_pointer(
+    message: dict[str, Any], asked: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(RowError) as caught:
+        from_chat([message], **asked)
+
+    assert pointer_of(caught.value) == pointer
+
+
+def test_a_response_becomes_a_chat_completion() -> None:
+    usage = {
+        "input_tokens": 5, "output_tokens": 7, "total_tokens": 12,
+        "input_tokens_details": {"cached_tokens": 3},
+        "output_tokens_details": {"reasoning_tokens": 2},
+    }  # fmt: skip
+
+    found = to_plain(
+        completion_from_response(response(thought("hm"), said("a"), called("{ }"), usage=usage))
+    )
+
+    (choice,) = found["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"] == {
+        "role": "assistant",
+        "content": "a",
+        "reasoning_content": "hm",
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{ }"}}
+        ],
+    }
+    assert found["usage"]["prompt_tokens_details"] == {"cached_tokens": 3}
+    assert found["usage"]["completion_tokens_details"] == {"reasoning_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish", "stop"),
+    [
+        ("max_output_tokens", "length", "max_tokens"),
+        ("content_filter", "content_filter", "refusal"),
+        (None, "stop", "end_turn"),
+    ],
+)
+def test_why_an_answer_ended_has_a_word_in_each_protocol(
+    reason: str | None, finish: str, stop: str
+) -> None:
+    found = response(said("a"), incomplete_details=reason and {"reason": reason})
+
+    assert completion_from_response(found).choices[0].finish_reason == finish
+    assert message_from_response(found).stop_reason == stop
+
+
+def test_token_ids_are_on_the_message_and_go_back_to_the_last_item() -> None:
+    found = response(thought("hm"), called(), {**called(call_id="c2"), **TOKENS})
+
+    message = to_plain(completion_from_response(found))["choices"][0]["message"]
+    items = from_chat([message])["input"]
+
+    assert {name: message[name] for name in TOKENS} == TOKENS
+    assert {name: items[-1][name] for name in TOKENS} == TOKENS
+    assert not TOKENS.keys() & items[0].keys()
+
+
+def test_token_ids_are_on_an_anthropic_message_too() -> None:
+    found = response(said("a"), {**called(), **TOKENS})
+
+    answer = orjson.loads(encode_json(message_from_response(found)))
+    items = from_messages([{"role": "assistant", "content": answer["content"], **TOKENS}])["input"]
+
+    assert {name: answer[name] for name in TOKENS} == TOKENS
+    assert {name: items[-1][name] for name in TOKENS} == TOKENS
+
+
+def test_an_anthropic_conversation_becomes_items() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
+
+    found = from_messages(
+        [
+            {"role": "user", "content": [{"type": "text", "text": "q"}, image]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": ""},
+                {"type": "text", "text": "a"},
+                {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "t"},
+                {"type": "text", "text": "and?"},
+            ]},
+        ],
+        system=[{"type": "text", "text": "s"}],
+    )  # fmt: skip
+
+    assert found["instructions"] == "s"
+    assert [item["type"] for item in found["input"]] == [
+        "message", "reasoning", "message", "function_call", "function_call_output", "message",
+    ]  # fmt: skip
+    assert found["input"][0]["content"][1]["image_url"] == "data:image/png;base64,x"
+    assert found["input"][3]["arguments"] == '{"a":1}'
+
+
+def test_anthropic_parameters_take_their_responses_names() -> None:
+    tool = {"name": "f", "description": "d", "input_schema": {"type": "object"}}
+    choice = {"type": "any", "disable_parallel_tool_use": True}
+
+    found = from_messages(
+        [{"role": "user", "content": "q"}],
+        tools=[tool],
+        tool_choice=choice,
+        stop_sequences=["x"],
+        top_k=4,
+    )
+
+    assert found["tools"] == [
+        {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}}
+    ]
+    assert (found["tool_choice"], found["parallel_tool_calls"]) == ("required", False)
+    assert (found["max_output_tokens"], found["stop"], found["top_k"]) == (9, ["x"], 4)
+
+
+@pytest.mark.parametrize("arguments", ['{ "a":1 }', "{}", "not json", "[1]"])
+def test_arguments_come_back_as_the_model_wrote_them(arguments: str) -> None:
+    content = to_plain(message_from_response(response(called(arguments))))["content"]
+
+    items = from_messages([{"role": "assistant", "content": content}])["input"]
+
+    assert isinstance(content[0]["input"], dict)
+    assert items[0]["arguments"] == arguments
+
+
+@pytest.mark.parametrize(
+    ("message", "pointer"),
+    [
+        ({"role": "system", "content": "x"}, "/messages/0/role"),
+        ({"role": "user", "content": [{"type": "document"}]}, "/messages/0/content/0"),
+        ({"role": "assistant", "content": [{"type": "image"}]}, "/messages/0/content/0"),
+    ],
+)
+def test_what_a_response_cannot_say_of_a_message_is_refused(
+    message: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(RowError) as caught:
+        from_messages([message])
+
+    assert pointer_of(caught.value) == pointer
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+TURNS = st.builds(
+    lambda thoughts, text, arguments: [
+        *([thought(thoughts)] if thoughts else []),
+        *([said(text)] if text else []),
+        *(called(each, f"c{index}") for index, each in enumerate(arguments)),
+    ],
+    st.one_of(st.none(), TEXT),
+    st.one_of(st.none(), TEXT),
+    st.lists(st.one_of(TEXT, st.just('{"a": 1}')), max_size=3),
+).filter(bool)
+
+
+def plain_turn(items: list[Any]) -> list[Any]:
+    """Items without what no chat holds."""
+    kept = ("type", "summary", "content", "name", "arguments", "call_id", *TOKENS)
+    return [{key: item[key] for key in kept if key in item} for item in items]
+
+
+@given(TURNS)
+def test_a_turn_goes_through_a_chat_client_and_back_unchanged(turn: list[Any]) -> None:
+    found = response(*turn[:-1], {**turn[-1], **TOKENS})
+
+    message = orjson.loads(encode_json(completion_from_response(found).choices[0].message))
+
+    assert plain_turn(from_chat([message])["input"]) == plain_turn(to_plain(found)["output"])
+
+
+@given(TURNS)
+def test_a_turn_goes_through_an_anthropic_client_and_back_unchanged(turn: list[Any]) -> None:
+    found = response(*turn)
+
+    content = orjson.loads(encode_json(message_from_response(found)))["content"]
+
+    again = from_messages([{"role": "assistant", "content": content}])["input"]
+    assert plain_turn(again) == plain_turn(to_plain(found)["output"])
+
+
+def test_a_chat_stream_says_it_all_and_then_why_it_ended() -> None:
+    completion = completion_from_response(response(said("a"), called()))
+
+    events = chat_events(completion, with_usage=True).decode().split("\n\n")
+
+    first, last, usage = (orjson.loads(event.removeprefix("data: ")) for event in events[:3])
+    assert first["object"] == "chat.completion.chunk"
+    assert first["choices"][0]["delta"]["content"] == "a"
+    assert first["choices"][0]["delta"]["tool_calls"][0]["index"] == 0
+    assert first["choices"][0]["finish_reason"] is None
+    assert last["choices"][0] == {"index": 0, "delta": {}, "finish_reason": "tool_calls"}
+    assert usage["choices"] == []
+    assert events[3:] == ["data: [DONE]", ""]
+
+
+def test_a_message_stream_has_every_block_between_start_and_stop() -> None:
+    answer = message_from_response(response(thought("hm"), said("a"), called('{"x":1}')))
+
+    events = message_events(answer).decode().strip().split("\n\n")
+
+    assert [event.split("\n")[0].removeprefix("event: ") for event in events] == [
+        "message_start",
+        *["content_block_start", "content_block_delta", "content_block_stop"] * 3,
+        "message_delta",
+        "message_stop",
+    ]
