@@ -107,8 +107,8 @@ def test_without_sending_ids_the_same_conversation_is_broken_and_marked(vllm_url
     async def use(model: VLLMModel) -> list[Response]:
         line = await model.check()
         assert "sent as ids" in line
-        (found,) = model._found.values()
-        model._found[vllm_url] = replace(found, generate=False)
+        (found,) = model._found
+        model._found[0] = replace(found, generate=False)
         return await talk(
             model, ["Weather in Rome?", "And now?"], tools=[WEATHER], tool_choice="required",
             max_output_tokens=64, temperature=0.0,

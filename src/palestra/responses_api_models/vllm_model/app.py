@@ -3,16 +3,19 @@
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
 import orjson
 
+from palestra.errors import CallError, Hopeless, ModelError
 from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.request import to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
-from palestra.responses_api_models.vllm_model.capabilities import Capabilities, probe
+from palestra.responses_api_models.chat.upstream import Answered
+from palestra.responses_api_models.vllm_model.capabilities import Capabilities, common, probe
 from palestra.responses_api_models.vllm_model.completions import chat_answer, overflow_answer
 from palestra.responses_api_models.vllm_model.history import (
     items_of,
@@ -61,8 +64,8 @@ class VLLMModel(ChatCompletionsServer):
     config: VLLMModelConfig
 
     @cached_property
-    def _found(self) -> dict[str, Capabilities]:
-        return {}
+    def _found(self) -> list[Capabilities]:
+        return []
 
     @cached_property
     def _probing(self) -> asyncio.Lock:
@@ -116,22 +119,41 @@ class VLLMModel(ChatCompletionsServer):
         Raises `CallError` when one cannot answer, or cannot do what a setting needs.
         """
         served = await super().check()
-        lines = [(await self._capabilities(base_url)).line() for base_url in self._base_urls]
+        lines = [one.line() for one in await self._capabilities()]
         return "; ".join([served, *lines, *self._continuity_line()])
 
     # Endpoints
 
     async def _turns(self, session: Session) -> Turns:
-        capabilities = await self._capabilities(self.base_url_for(session.id))
-        return Turns(self._upstream.post, capabilities, server=self.name)
+        async def post(path: str, body: Mapping[str, Any]) -> Answered:
+            return await self.post(path, body, session)
 
-    async def _capabilities(self, base_url: str) -> Capabilities:
-        """What the endpoint can do, asked once. Raises `CallError`; `WrongSetting` among them."""
-        if base_url not in self._found:
+        return Turns(post, common(await self._capabilities()), server=self.name)
+
+    async def _capabilities(self) -> list[Capabilities]:
+        """What the endpoints can do, asked once of each that answers.
+
+        Raises `CallError` when none does; `WrongSetting` for one that lacks what is needed.
+        """
+        if not self._found:
             async with self._probing:
-                if base_url not in self._found:
-                    self._found[base_url] = await self._probe(base_url)
-        return self._found[base_url]
+                if not self._found:
+                    self._found.extend(await self._probe_all())
+        return self._found
+
+    async def _probe_all(self) -> list[Capabilities]:
+        if not self._base_urls:
+            raise ModelError(f"{self.name} has no endpoint yet", hint="its start() must set one")
+        results = await asyncio.gather(
+            *(self._probe(url) for url in self._base_urls), return_exceptions=True
+        )
+        failed = [result for result in results if isinstance(result, BaseException)]
+        found = [result for result in results if isinstance(result, Capabilities)]
+        for error in failed:
+            # One of several that cannot be reached is left to the choice among them.
+            if not found or isinstance(error, Hopeless) or not isinstance(error, CallError):
+                raise error
+        return found
 
     async def _probe(self, base_url: str) -> Capabilities:
         wanted = self.config.return_token_id_information

@@ -5,12 +5,13 @@ asked for in a small request, and what counts is whether it came.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from palestra.errors import WrongSetting
+from palestra.responses_api_models.chat.upstream import url_of
 from palestra.responses_api_models.vllm_model.splicing import closing_token
 
 Ask = Callable[[str, str, dict[str, Any] | None], Awaitable[tuple[int, Any]]]
@@ -78,7 +79,7 @@ async def probe(ask: Ask, base_url: str, model: str, *, want_token_ids: bool) ->
 
     Without `want_token_ids` nothing is generated: a provider may bill what it generates.
     """
-    root = server_root(base_url)
+    root = url_of(base_url, "//").removesuffix("/")
     found = Capabilities(base_url)
     (_, listed), (version_status, version), (props_status, props) = await asyncio.gather(
         ask("GET", f"{base_url}/models", None),
@@ -98,9 +99,18 @@ async def probe(ask: Ask, base_url: str, model: str, *, want_token_ids: bool) ->
     return found
 
 
-def server_root(base_url: str) -> str:
-    """What vLLM's own endpoints are under: the base URL without `/v1`."""
-    return base_url.removesuffix("/v1")
+def common(found: Sequence[Capabilities]) -> Capabilities:
+    """What can be counted on, whichever of these endpoints a request goes to."""
+    first = found[0]
+    by_tokenize = any(one.token_ids is TokenIds.BY_TOKENIZE for one in found)
+    alike = all(one.closing_token == first.closing_token for one in found)
+    return replace(
+        first,
+        token_ids=TokenIds.BY_TOKENIZE if by_tokenize else first.token_ids,
+        tokenize=all(one.tokenize for one in found),
+        generate=all(one.generate for one in found),
+        closing_token=first.closing_token if alike else None,
+    )
 
 
 def _with_models(found: Capabilities, listed: Any, model: str) -> Capabilities:

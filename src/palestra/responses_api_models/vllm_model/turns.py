@@ -15,10 +15,10 @@ import orjson
 
 from palestra.errors import ModelError
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
+from palestra.responses_api_models.chat.upstream import Answered
 from palestra.responses_api_models.vllm_model.capabilities import (
     Capabilities,
     TokenIds,
-    server_root,
 )
 from palestra.responses_api_models.vllm_model.splicing import spliced
 from palestra.responses_api_models.vllm_model.token_ids import (
@@ -33,8 +33,16 @@ from palestra.responses_api_models.vllm_model.token_ids import (
 )
 from palestra.schema import UpstreamMessage, UpstreamUsage
 
-Post = Callable[[str, Mapping[str, Any]], Awaitable[bytes | ContextOverflow]]
-"""POST a body to a URL. Raises `CallError` for whatever the endpoint refuses."""
+Post = Callable[[str, Mapping[str, Any]], Awaitable[Answered]]
+"""POST a body to a path of the session's endpoint, as `url_of` reads it. Raises `CallError` for
+whatever the endpoint refuses."""
+
+CHAT, RENDER, PARSE = (
+    "/chat/completions",
+    "/chat/completions/render",
+    "/chat/completions/derender",
+)
+TOKENIZE, GENERATE = "//tokenize", "//inference/v1/generate"
 
 _ASKED = {"logprobs": True, "return_tokens_as_token_ids": True, "return_token_ids": True}
 _RENDERING = (
@@ -64,12 +72,11 @@ class Turn:
 
 @final
 class Turns:
-    """Asks one endpoint for turns."""
+    """Asks the endpoints of one session for turns."""
 
     def __init__(self, post: Post, capabilities: Capabilities, *, server: str) -> None:
         self._post = post
         self._can = capabilities
-        self._base_url = capabilities.base_url
         self._server = server
 
     async def ask(
@@ -108,8 +115,7 @@ class Turns:
         reason: Reason | None,
     ) -> Turn | ContextOverflow:
         """An ordinary chat completion; it may still turn out to continue the turn before."""
-        url = f"{self._base_url}/chat/completions"
-        answer = await self._post(url, request)
+        url, answer = await self._post(CHAT, request)
         if isinstance(answer, ContextOverflow):
             return answer
         completion = self._decode(url, answer, decode_with_tokens)
@@ -132,8 +138,7 @@ class Turns:
         return [] if isinstance(found, ContextOverflow) else found
 
     async def _tokenize(self, body: Mapping[str, Any]) -> list[int] | ContextOverflow:
-        url = f"{server_root(self._base_url)}/tokenize"
-        answer = await self._post(url, body)
+        url, answer = await self._post(TOKENIZE, body)
         if isinstance(answer, ContextOverflow):
             return answer
         ids: list[int] = self._decode(url, answer, _read_ids)
@@ -142,8 +147,7 @@ class Turns:
     # A chat in three steps
 
     async def _render(self, request: Mapping[str, Any]) -> dict[str, Any] | ContextOverflow:
-        url = f"{self._base_url}/chat/completions/render"
-        answer = await self._post(url, request)
+        url, answer = await self._post(RENDER, request)
         if isinstance(answer, ContextOverflow):
             return answer
         rendered: dict[str, Any] = self._decode(url, answer, orjson.loads)
@@ -169,8 +173,7 @@ class Turns:
     async def _generate(
         self, request: Mapping[str, Any], generate: Mapping[str, Any]
     ) -> Turn | ContextOverflow:
-        url = f"{server_root(self._base_url)}/inference/v1/generate"
-        answer = await self._post(url, {**generate, "return_token_ids": True})
+        url, answer = await self._post(GENERATE, {**generate, "return_token_ids": True})
         if isinstance(answer, ContextOverflow):
             return answer
         made = self._decode(url, answer, msgspec.json.Decoder(_Generated).decode)
@@ -206,7 +209,6 @@ class Turns:
         said = _without_stop(choice)
         if not said:
             return UpstreamMessage(content="")
-        url = f"{self._base_url}/chat/completions/derender"
         parts = {
             "index": 0,
             "token_ids": said,
@@ -224,7 +226,7 @@ class Turns:
                 "choices": [parts],
             },
         }
-        answer = await self._post(url, body)
+        url, answer = await self._post(PARSE, body)
         if isinstance(answer, ContextOverflow):
             raise self._lacking(url, answer.sentence)
         message = self._first(url, self._decode(url, answer, decode_with_tokens)).message
