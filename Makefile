@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 UV := $(BIN)/python -m uv
 
-.PHONY: demo test test-all check docs lock clean help
+.PHONY: demo test test-all test-vllm check docs lock clean help
 
 help:
 	@echo "make demo      install, and score the embedded model on real tasks"
 	@echo "make test      install, and run the tests (the quick ones)"
 	@echo "make test-all  all tests, with real processes and the real local model"
+	@echo "make test-vllm tests with a real vLLM, which is installed first (2.6 GB)"
 	@echo "make check     linters, types, dependency rule"
 	@echo "make docs      check that the documents' links and commands are true"
 
@@ -36,6 +37,12 @@ test: $(INSTALLED)
 test-all: $(INSTALLED)
 	$(BIN)/palestra models fetch local
 	$(BIN)/pytest
+
+# As many rollouts as ROLLOUTS says; the whole claim of 0 mismatches is made for 1000.
+ROLLOUTS ?= 50
+test-vllm: $(INSTALLED)
+	$(BIN)/python scripts/vllm_environment.py
+	PALESTRA_VLLM_ROLLOUTS=$(ROLLOUTS) $(BIN)/pytest -m vllm -s
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -15,6 +15,7 @@ import pytest
 from documents import REPOSITORY, commands, documents, files, links
 
 README = REPOSITORY / "README.md"
+MODELS = REPOSITORY / "docs" / "models.md"
 GUIDES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
@@ -38,6 +39,14 @@ def test_the_readme_shows_things_in_their_order() -> None:
     places = [text.index(word) for word in wanted]
 
     assert places == sorted(places)
+
+
+def test_the_page_of_model_servers_names_each_of_them() -> None:
+    folder = REPOSITORY / "src" / "palestra" / "responses_api_models"
+    servers = {path.parent.parent.name for path in folder.glob("*/configs/*.yaml")}
+
+    assert {path.parent.name for path in links(MODELS) if path.name == "README.md"} == servers
+    assert all((folder / server / "README.md").exists() for server in servers)
 
 
 @pytest.fixture(scope="module")

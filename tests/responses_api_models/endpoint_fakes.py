@@ -115,7 +115,7 @@ def reply(status: int, body: Any, **headers: str) -> HttpReply:
 
 @dataclass
 class ScriptedTransport:
-    """Answers with the given replies, in order, and keeps the requests."""
+    """Answers with the given replies, in order, then with 404; keeps the requests."""
 
     replies: list[HttpReply]
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -130,7 +130,8 @@ class ScriptedTransport:
                 "timeout_s": request.timeout_s,
             }
         )
-        return self.replies.pop(0)
+        # What is asked beyond the script is not there, as with an endpoint that knows little.
+        return self.replies.pop(0) if self.replies else reply(404, {"detail": "Not Found"})
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -140,7 +140,7 @@ def test_a_chat_completion_that_does_not_fit_is_cut_at_once() -> None:
 
 
 def test_the_check_says_whether_the_model_is_served() -> None:
-    assert asyncio.run(vllm_model(scripted("models")).check()).endswith("serves smollm2")
+    assert "serves smollm2" in asyncio.run(vllm_model(scripted("models")).check())
 
     other = asyncio.run(vllm_model(scripted("models"), model="qwen").check())
     assert "does not list 'qwen'" in other
@@ -162,10 +162,9 @@ def test_models_are_listed_as_the_endpoint_lists_them() -> None:
     assert asyncio.run(vllm_model(scripted("models")).list_models()) == ["smollm2"]
 
 
-@pytest.mark.parametrize("name", ["return_token_id_information", "is_responses_native"])
-def test_what_is_not_there_is_refused_by_the_name_of_its_setting(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name}: true is not"):
-        vllm_model(scripted(), **{name: True})
+def test_what_is_not_there_is_refused_by_the_name_of_its_setting() -> None:
+    with pytest.raises(ConfigError, match="is_responses_native: true is not"):
+        vllm_model(scripted(), is_responses_native=True)
 
 
 @pytest.mark.parametrize("base_url", ["", [], ["http://a/v1", ""]])

@@ -64,7 +64,9 @@ async def ask_at_once(server: VLLMModel, count: int) -> list[Response]:
 
 
 def sessions_at(fake: FakeEndpoint) -> list[str]:
-    return [each["body"]["messages"][0]["content"] for each in fake.asked if each["body"]]
+    """Of chats alone: an endpoint is also asked what it can do."""
+    chats = [each["body"] for each in fake.asked if "add_generation_prompt" not in each["body"]]
+    return [body["messages"][0]["content"] for body in chats if body]
 
 
 async def until_waiting(fake: FakeEndpoint, count: int) -> None:

@@ -381,6 +381,23 @@ async def probed(fleet: AttachedFleet) -> Any:
         await http.aclose()
 
 
+def test_a_model_server_tells_of_its_endpoint() -> None:
+    async def asked() -> Any:
+        app = FastAPI()
+
+        @app.get("/endpoint")
+        async def endpoint() -> dict[str, str]:
+            return {"endpoint": "http://x/v1 is reachable"}
+
+        with listen("127.0.0.1", 0) as sock:
+            async with serving(app, sock):
+                url = http_url("127.0.0.1", sock.getsockname()[1])
+                model = {"url": url, "server_type": "responses_api_models"}
+                return await probed(attached(model, {"url": url}))
+
+    assert [one.endpoint for one in asyncio.run(asked())] == ["http://x/v1 is reachable", ""]
+
+
 def test_a_probe_asks_every_server_now() -> None:
     async def asked() -> Any:
         app = FastAPI()

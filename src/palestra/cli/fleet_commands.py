@@ -120,9 +120,10 @@ async def _statuses(tree: Mapping[str, Any], wait_s: float | None) -> list[Serve
 def _status_line(one: ServerStatus) -> str:
     mark = "✓" if one.healthy else "✗"
     reason = f"  {one.reason}" if one.reason else ""
+    endpoint = f"\n  {one.endpoint}" if one.endpoint else ""
     return (
         f"{mark} {one.state.value:<9} {one.server_type:<21} {one.name}  {one.url or 'in-process'}  "
-        f"pid {one.pid or '-'}  up {one.uptime_s:.0f} s{reason}"
+        f"pid {one.pid or '-'}  up {one.uptime_s:.0f} s{reason}{endpoint}"
     )
 
 
@@ -138,6 +139,7 @@ def _print_json(statuses: list[ServerStatus] | None) -> None:
             "uptime_seconds": one.uptime_s,
             "state": one.state.value,
             "reason": one.reason,
+            "endpoint": one.endpoint,
         }
         for one in statuses or ()
     ]

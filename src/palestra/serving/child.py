@@ -140,6 +140,11 @@ class Child:
                         log.write(line + "\n")
                         log.flush()
 
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """What it printed last."""
+        return tuple(self._lines)
+
     async def ended(self) -> Ending:
         """Wait for the process's end and the rest of its output."""
         code = await self._process.wait()

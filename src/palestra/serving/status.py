@@ -5,12 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.errors import CallError
+import orjson
+
+from palestra.config import ServerType
+from palestra.errors import CallError, from_body
 from palestra.serving.attach import AttachedFleet
 from palestra.serving.instance import State
+from palestra.serving.model_server import CHECK_PATH
 from palestra.transport import HttpRequest, HttpTransport
 
 PROBE_TIMEOUT_S = 5.0
+ENDPOINT_TIMEOUT_S = 15.0
+"""A model server may have to ask its endpoint first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,8 @@ class ServerStatus:
     uptime_s: float
     state: State
     reason: str = ""
+    endpoint: str = ""
+    """Of a model server: what its endpoint is and can do, or why that cannot be told."""
 
     @property
     def healthy(self) -> bool:
@@ -61,4 +69,23 @@ async def _probe_one(item: Mapping[str, Any], http: HttpTransport) -> ServerStat
         uptime_s=float(item.get("uptime_seconds") or 0),
         state=state,
         reason=reason,
+        endpoint=await _endpoint(item, http) if state is State.HEALTHY else "",
     )
+
+
+async def _endpoint(item: Mapping[str, Any], http: HttpTransport) -> str:
+    if item["server_type"] != ServerType.MODEL or not item["url"]:
+        return ""
+    try:
+        request = HttpRequest("GET", f"{item['url']}{CHECK_PATH}", timeout_s=ENDPOINT_TIMEOUT_S)
+        reply = await http.send(request)
+    except CallError as error:
+        return error.message
+    try:
+        body = orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        return ""
+    if reply.status == 200:
+        return str(body.get("endpoint") or "") if isinstance(body, dict) else ""
+    failure = from_body(body)
+    return failure.message if failure is not None else ""

@@ -50,8 +50,10 @@ class ChatModelConfig(ModelServerConfig):
     """Sent as a bearer token; empty sends none."""
     model: str
     """The name under which the endpoint serves the model. A request's own is not used."""
+    has_token_ids: ClassVar[bool] = False
+    """Whether this kind of model server can return the ids of tokens."""
     return_token_id_information: bool = False
-    """Not available yet: must be false."""
+    """Must be false: only `vllm_model` returns the ids of tokens."""
     is_responses_native: bool = False
     """Must be false: an endpoint that speaks the Responses API itself is `openai_model`'s."""
     uses_reasoning_parser: bool = False
@@ -77,10 +79,10 @@ class ChatModelConfig(ModelServerConfig):
 
     @model_validator(mode="after")
     def _only_what_there_is(self) -> Self:
-        if self.return_token_id_information:
+        if self.return_token_id_information and not self.has_token_ids:
             raise ConfigError(
-                "return_token_id_information: true is not available yet",
-                hint="set return_token_id_information: false",
+                "return_token_id_information: true is not for this model server",
+                hint="set return_token_id_information: false, or use vllm_model",
             )
         if self.is_responses_native:
             raise ConfigError(

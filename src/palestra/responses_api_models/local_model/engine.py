@@ -35,7 +35,8 @@ class EngineOrder:
     model_path: str
     model_name: str
     api_key: str
-    """Asked of every caller: on a shared machine anyone can reach a loopback port."""
+    """Asked of every caller: on a shared machine anyone can reach a loopback port. Empty asks
+    for none."""
     context_tokens: int
     slots: int
     threads: int
@@ -83,7 +84,7 @@ def _params(xllamacpp: Any, order: EngineOrder) -> Any:
     params.model_alias = {order.model_name}
     params.hostnames = [order.host]
     params.port = order.port
-    params.api_keys = [order.api_key]
+    params.api_keys = [order.api_key] if order.api_key else []
     params.n_parallel = order.slots
     params.n_ctx = order.context_tokens * order.slots
     params.cpuparams.n_threads = order.threads

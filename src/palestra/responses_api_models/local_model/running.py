@@ -41,9 +41,10 @@ class RunningEngine:
 
     def __init__(self, child: Child) -> None:
         self._child = child
-        self._ending: asyncio.Task[Ending] = asyncio.create_task(
+        self.ending: asyncio.Task[Ending] = asyncio.create_task(
             child.ended(), name=f"end of {child.name}"
         )
+        """Done when the process has ended."""
         self.pid = child.pid
         self.url = ""
 
@@ -80,12 +81,12 @@ class RunningEngine:
         return engine
 
     async def _until(self, ready: asyncio.Future[str], timeout_s: float) -> str:
-        either: set[asyncio.Future[Any]] = {ready, self._ending}
+        either: set[asyncio.Future[Any]] = {ready, self.ending}
         await asyncio.wait(either, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
             return ready.result()
-        if self._ending.done():
-            raise self._ending.result().as_error(before_ready=True)
+        if self.ending.done():
+            raise self.ending.result().as_error(before_ready=True)
         raise ServerDied(
             f"{self._child.name} was not ready within {timeout_s:.0f} s",
             hint="raise start_timeout_s; a busy machine may need half a minute to load the model",
@@ -93,14 +94,14 @@ class RunningEngine:
 
     async def call(self, send: Callable[[], Awaitable[Answer]]) -> Answer:
         """What `send` returns, unless the engine ends first. Raises `EngineDied` then."""
-        if self._ending.done():
+        if self.ending.done():
             raise self._died()
         sending = asyncio.ensure_future(send())
         try:
-            either: set[asyncio.Future[Any]] = {sending, self._ending}
+            either: set[asyncio.Future[Any]] = {sending, self.ending}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             answered = sending.done() and sending.exception() is None
-            if self._ending.done() and not answered:
+            if self.ending.done() and not answered:
                 raise self._died()
             return await sending
         finally:
@@ -109,9 +110,9 @@ class RunningEngine:
                 await asyncio.wait({sending})
 
     def _died(self) -> EngineDied:
-        if self._ending.cancelled():
+        if self.ending.cancelled():
             return EngineDied(f"{self._child.name}: the model was stopped")
-        ending = self._ending.result()
+        ending = self.ending.result()
         last = "".join(f"\n  | {line}" for line in ending.last_lines) or " (it printed nothing)"
         return EngineDied(
             f"{self._child.name}: the model's process {self.pid} ended with {ending.how}; "
@@ -122,7 +123,7 @@ class RunningEngine:
 
     async def stop(self) -> None:
         """End the process; twice does no harm."""
-        self._ending.cancel()
+        self.ending.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await self._ending
+            await self.ending
         await self._child.stop()

@@ -1,0 +1,21 @@
+"""Local inference servers, started with the right flags and watched: vLLM and llama.cpp."""
+
+from palestra.responses_api_models.local_servers.installed import (
+    VLLMInstallation,
+    environment_folder,
+    find_vllm,
+)
+from palestra.responses_api_models.local_servers.llama_cpp import LlamaCppServer, serve_llama_cpp
+from palestra.responses_api_models.local_servers.running import Serving, serve_vllm
+from palestra.responses_api_models.local_servers.vllm_command import VLLMServer
+
+__all__ = [
+    "LlamaCppServer",
+    "Serving",
+    "VLLMInstallation",
+    "VLLMServer",
+    "environment_folder",
+    "find_vllm",
+    "serve_llama_cpp",
+    "serve_vllm",
+]

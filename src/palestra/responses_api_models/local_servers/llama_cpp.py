@@ -1,0 +1,90 @@
+"""A llama.cpp server, started with the engine that `local_model` uses."""
+
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from palestra.errors import ConfigError
+from palestra.responses_api_models.local_model.app import default_threads
+from palestra.responses_api_models.local_model.engine import EngineOrder
+from palestra.responses_api_models.local_model.running import RunningEngine, require_engine
+from palestra.responses_api_models.local_model.weights import find_weights
+from palestra.responses_api_models.local_servers.running import Serving, Tell
+from palestra.responses_api_models.local_servers.vllm_command import HERMES_TEMPLATE
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaCppServer:
+    """What to serve, and how."""
+
+    model: str | None = None
+    """A GGUF file; None is the embedded model's."""
+    name: str = ""
+    """What requests call it; empty is the file's name."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one."""
+    chat_template: str = ""
+    """A file; empty is the model's own, and for the embedded model one that knows tools."""
+    context_tokens: int = 2048
+    """Prompt and answer together, for each slot."""
+    slots: int = 8
+    """Requests generated at once."""
+    threads: int | None = None
+    """Threads that compute; None chooses by the processors."""
+    api_key: str = ""
+
+
+@asynccontextmanager
+async def serve_llama_cpp(
+    server: LlamaCppServer, *, tell: Tell, ready_timeout_s: float
+) -> AsyncIterator[Serving]:
+    """Start a llama.cpp server, wait until it answers, and stop it at the end.
+
+    Raises ConfigError for what can be known before, and ServerDied when it does not come up.
+    """
+    order = engine_order(server)
+    what = f"llama.cpp, {order.slots} slots of {order.context_tokens} tokens"
+    tell(f"starting {what} …")
+    began = time.monotonic()
+    engine = await RunningEngine.start("llama.cpp", order, timeout_s=ready_timeout_s)
+    try:
+        yield Serving(
+            base_url=f"{engine.url}/v1",
+            model=order.model_name,
+            api_key=server.api_key,
+            what=what,
+            pid=engine.pid,
+            started_s=time.monotonic() - began,
+            ending=engine.ending,
+        )
+    finally:
+        await engine.stop()
+
+
+def engine_order(server: LlamaCppServer) -> EngineOrder:
+    """The order for the engine's process. Raises ConfigError when something is missing."""
+    require_engine()
+    path = find_weights(server.model)
+    template = server.chat_template or ("" if server.model else str(HERMES_TEMPLATE))
+    if template and not Path(template).is_file():
+        raise ConfigError(f"there is no chat template {template}")
+    return EngineOrder(
+        model_path=str(path),
+        model_name=server.name or path.stem,
+        api_key=server.api_key,
+        context_tokens=server.context_tokens,
+        slots=server.slots,
+        threads=server.threads or default_threads(),
+        connections=2 * server.slots,
+        parent_pid=os.getpid(),
+        chat_template_path=template,
+        host=server.host,
+        port=server.port,
+    )
+
+
+__all__ = ["LlamaCppServer", "engine_order", "serve_llama_cpp"]

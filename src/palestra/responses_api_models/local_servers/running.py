@@ -1,0 +1,185 @@
+"""A started inference server: waited for, watched, and never left behind."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from palestra.errors import CallError, RunFailed, ServerDied
+from palestra.responses_api_models.local_servers.installed import VLLMInstallation, find_vllm
+from palestra.responses_api_models.local_servers.vllm_command import (
+    VLLMServer,
+    command,
+    environment,
+    tool_parser,
+)
+from palestra.serving.child import Child, Ending
+from palestra.serving.sockets import http_url, listen, reachable_host
+from palestra.transport import HttpRequest, HttpTransport
+
+logger = logging.getLogger("palestra.local_servers")
+
+KEEPER: Final = Path(__file__).with_name("keeper.py")
+ASK_EVERY_S: Final = 0.5
+TELL_EVERY_S: Final = 10.0
+ASK_TIMEOUT_S: Final = 5.0
+READY_TIMEOUT_S: Final = 1800.0
+"""vLLM on a busy processor has taken a quarter of an hour."""
+STOP_S: Final = 3.0
+
+Tell = Callable[[str], None]
+"""Gets one line at a time, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A server that answers. `started_s`: how long that took, in seconds."""
+
+    base_url: str
+    model: str
+    api_key: str
+    what: str
+    """The product, its version and how it was started, in a few words."""
+    pid: int
+    started_s: float
+    ending: "asyncio.Task[Ending]"
+    """Done when the process has ended, for whatever reason."""
+
+    def settings(self) -> list[str]:
+        """The overrides that point a configuration to it."""
+        given = [f"policy_base_url={self.base_url}", f"policy_model_name={self.model}"]
+        return [*given, f"policy_api_key={self.api_key or 'EMPTY'}"]
+
+    async def until_ended(self) -> None:
+        """Wait for ever. Raises ServerDied, with its last lines, when the server ends."""
+        raise (await asyncio.shield(self.ending)).as_error()
+
+
+@asynccontextmanager
+async def serve_vllm(
+    server: VLLMServer,
+    http: HttpTransport,
+    *,
+    tell: Tell,
+    vllm: VLLMInstallation | None = None,
+    ready_timeout_s: float = READY_TIMEOUT_S,
+    log_path: Path | None = None,
+) -> AsyncIterator[Serving]:
+    """Start a vLLM, wait until it answers, and stop it at the end.
+
+    Raises ConfigError for what can be known before, ServerDied when it ends too early, and
+    RunFailed when it is not ready in time.
+    """
+    found = vllm if vllm is not None else await asyncio.to_thread(find_vllm, None)
+    parser = tool_parser(server)
+    port = server.port or free_port(server.host)
+    how = f"tool parser {parser or 'none'}, reasoning parser {server.reasoning_parser or 'none'}"
+    what = f"vLLM {found.version}{' on CPU' if found.cpu else ''}, {how}"
+    tell(f"starting {what} …")
+    async with kept(
+        "vllm",
+        command(server, found, parser=parser, port=port),
+        environment(server, found),
+        log_path=log_path,
+    ) as (child, ending):
+        root = http_url(reachable_host(server.host), port)
+        began = time.monotonic()
+        headers = {"authorization": f"Bearer {server.api_key}"} if server.api_key else {}
+        await _answers(http, root, headers, child, ending, tell, ready_timeout_s)
+        yield Serving(
+            base_url=f"{root}/v1",
+            model=server.served_name,
+            api_key=server.api_key,
+            what=what,
+            pid=child.pid,
+            started_s=time.monotonic() - began,
+            ending=ending,
+        )
+
+
+@asynccontextmanager
+async def kept(
+    name: str,
+    line: list[str],
+    added: Mapping[str, str],
+    *,
+    log_path: Path | None = None,
+) -> AsyncIterator[tuple[Child, "asyncio.Task[Ending]"]]:
+    """A process that ends with this block, and with us, however we end."""
+    order = orjson.dumps({"command": line, "environment": dict(added)})
+    child = await Child.spawn(
+        name,
+        [sys.executable, "-P", str(KEEPER)],
+        order=order,
+        on_line=lambda who, text: logger.debug("%s | %s", who, text),
+        log_path=log_path,
+    )
+    ending = asyncio.create_task(child.ended(), name=f"end of {name}")
+    try:
+        yield child, ending
+    finally:
+        ending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await ending
+        await child.stop(grace_s=STOP_S)
+
+
+async def _answers(
+    http: HttpTransport,
+    root: str,
+    headers: Mapping[str, str],
+    child: Child,
+    ending: "asyncio.Task[Ending]",
+    tell: Tell,
+    limit_s: float,
+) -> None:
+    """Wait until the server lists its models."""
+    began = told = time.monotonic()
+    while True:
+        if ending.done():
+            raise ending.result().as_error(before_ready=True)
+        if await _lists_models(http, root, headers):
+            return
+        now = time.monotonic()
+        if now - began >= limit_s:
+            lines = "".join(f"\n  | {line}" for line in child.last_lines) or " (it printed nothing)"
+            raise RunFailed(
+                f"{child.name} did not answer within {limit_s:.0f} s; its last lines:{lines}",
+                hint="--ready-timeout waits longer",
+            )
+        if now - told >= TELL_EVERY_S:
+            told = now
+            last = child.last_lines[-1] if child.last_lines else "it has printed nothing yet"
+            tell(f"… {now - began:.0f} s of at most {limit_s:.0f} s: {last[:160]}")
+        await asyncio.wait({ending}, timeout=ASK_EVERY_S)
+
+
+async def _lists_models(http: HttpTransport, root: str, headers: Mapping[str, str]) -> bool:
+    request = HttpRequest("GET", f"{root}/v1/models", headers, timeout_s=ASK_TIMEOUT_S)
+    try:
+        return (await http.send(request)).status == 200
+    except CallError:
+        return False
+
+
+def free_port(host: str) -> int:
+    """A port that was free a moment ago: these servers cannot be handed a socket.
+
+    Raises RunFailed when the host is none of ours.
+    """
+    try:
+        with contextlib.closing(listen(host, 0)) as bound:
+            return int(bound.getsockname()[1])
+    except OSError as error:
+        raise RunFailed(f"nothing can listen on {host}: {error}") from error
+
+
+__all__ = ["READY_TIMEOUT_S", "ServerDied", "Serving", "Tell", "free_port", "kept", "serve_vllm"]

@@ -1,0 +1,127 @@
+"""The command line and the environment that a vLLM is started with. Pure, but for reading files."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from palestra.errors import ConfigError
+from palestra.responses_api_models.local_servers.installed import VLLMInstallation
+
+HERMES_TEMPLATE = Path(__file__).with_name("hermes.jinja")
+"""ChatML with tools as Hermes writes them, for models whose own template leaves tools out."""
+
+_PARSERS = (
+    ("<function=", "qwen3_coder"),
+    ("<tool_call>", "hermes"),
+    ("[TOOL_CALLS]", "mistral"),
+    ("<|python_tag|>", "llama3_json"),
+)
+"""What a chat template writes around a call, and the tool parser of vLLM that reads it."""
+
+_CPU = {
+    # The first request for log probs would else compile C++, for minutes on a busy machine, and
+    # the step that waits for it is given up, with the whole engine.
+    "TORCHDYNAMO_DISABLE": "1",
+    "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VLLMServer:
+    """What to serve, and how."""
+
+    model: str
+    """A Hugging Face folder, or a name that vLLM can fetch."""
+    name: str = ""
+    """What requests call it; empty is the last part of `model`."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one."""
+    tool_parser: str = "auto"
+    """vLLM's name of it, `auto` to choose by the chat template, or `none`."""
+    reasoning_parser: str = ""
+    """Empty for none, so that reasoning stays in the text, as `uses_reasoning_parser: false` has
+    it."""
+    chat_template: str = ""
+    """A file; empty is the model's own."""
+    max_model_len: int | None = None
+    """Tokens of prompt and answer together; None is the model's own limit."""
+    api_key: str = ""
+    threads: int = 1
+    """On a processor: threads that compute."""
+    kv_cache_gib: int = 1
+    """On a processor: memory for what was read and written."""
+    arguments: tuple[str, ...] = field(default_factory=tuple)
+    """More of vLLM's own, at the end of its command line."""
+
+    @property
+    def served_name(self) -> str:
+        """The name in requests."""
+        return self.name or Path(self.model).name
+
+
+def command(server: VLLMServer, vllm: VLLMInstallation, *, parser: str, port: int) -> list[str]:
+    """The command line. By module: `vllm serve` wants a distribution of the name `vllm`."""
+    line = [str(vllm.python), "-m", "vllm.entrypoints.openai.api_server"]
+    line += ["--model", server.model, "--served-model-name", server.served_name]
+    line += ["--host", server.host, "--port", str(port)]
+    if server.max_model_len is not None:
+        line += ["--max-model-len", str(server.max_model_len)]
+    if parser:
+        line += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
+    if server.reasoning_parser:
+        line += ["--reasoning-parser", server.reasoning_parser]
+    if server.chat_template:
+        line += ["--chat-template", server.chat_template]
+    if vllm.takes_ids:
+        line += ["--enable-scale-out"]
+    if vllm.cpu:
+        line += ["--dtype", "bfloat16", "--enforce-eager"]
+    return [*line, *server.arguments]
+
+
+def environment(server: VLLMServer, vllm: VLLMInstallation) -> dict[str, str]:
+    """What is added to our own environment. A key goes here: a command line can be read by all."""
+    added = {"VLLM_NO_USAGE_STATS": "1"}
+    if server.api_key:
+        added["VLLM_API_KEY"] = server.api_key
+    if Path(server.model).is_dir():
+        added["HF_HUB_OFFLINE"] = "1"
+    if vllm.cpu:
+        threads, room = str(server.threads), str(server.kv_cache_gib)
+        added |= {**_CPU, "OMP_NUM_THREADS": threads, "VLLM_CPU_KVCACHE_SPACE": room}
+    return added
+
+
+def tool_parser(server: VLLMServer) -> str:
+    """The tool parser to start with; empty for none.
+
+    Raises ConfigError when there is a chat template and none can be told from it.
+    """
+    if server.tool_parser != "auto":
+        return "" if server.tool_parser == "none" else server.tool_parser
+    template = _template(server)
+    for mark, parser in _PARSERS:
+        if mark in template:
+            return parser
+    raise ConfigError(
+        f"no tool parser can be told from the chat template of {server.model}",
+        hint="name one with --tool-parser (vLLM's --tool-call-parser), or --tool-parser none "
+        "for a model that calls no tools",
+    )
+
+
+def _template(server: VLLMServer) -> str:
+    if server.chat_template:
+        path = Path(server.chat_template)
+        if not path.is_file():
+            raise ConfigError(f"there is no chat template {path}")
+        return path.read_text(encoding="utf-8")
+    folder = Path(server.model)
+    own, config = folder / "chat_template.jinja", folder / "tokenizer_config.json"
+    if own.is_file():
+        return own.read_text(encoding="utf-8")
+    if config.is_file():
+        return str(json.loads(config.read_text(encoding="utf-8")).get("chat_template") or "")
+    return ""

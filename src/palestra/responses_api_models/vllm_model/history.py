@@ -1,0 +1,112 @@
+"""The last turn that a conversation carries token ids of, and whether it can be continued."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from palestra.responses_api_models.chat.request import to_messages
+from palestra.responses_api_models.chat.settings import ConversionSettings
+from palestra.responses_api_models.vllm_model.token_ids import (
+    CONTINUITY,
+    TOKEN_FIELDS,
+    Reason,
+    TurnTokens,
+    continuity_on,
+    last_with_tokens,
+    seal_items,
+    seal_messages,
+    tokens_on,
+)
+from palestra.responses_api_models.vllm_model.turns import Previous
+from palestra.schema import (
+    ChatMessage,
+    FunctionCall,
+    InputItem,
+    Message,
+    Reasoning,
+    ResponseCreateParams,
+    changed,
+)
+
+Found = tuple[Previous | None, Reason | None]
+"""The turn to continue, or why there is none; neither at the beginning of a conversation."""
+
+
+def items_of(params: ResponseCreateParams) -> list[InputItem]:
+    """The conversation as items."""
+    if isinstance(params.input, str):
+        return [Message(role="user", content=params.input, type="message")]
+    return params.input
+
+
+def previous_of_items(
+    params: ResponseCreateParams,
+    messages: Sequence[Mapping[str, Any]],
+    settings: ConversionSettings,
+) -> Found:
+    """The turn that a Responses request continues; `messages` are what it was converted to."""
+    items = items_of(params)
+    last = last_with_tokens(items)
+    if last is None:
+        wrote = any(_models_own(item) for item in items)
+        return None, Reason.NO_IDS if wrote else None
+    history = items[: last + 1]
+    tokens = _tokens(items[last])
+    continuity = continuity_on(items[last])
+    if continuity is None or not continuity.seal:
+        return None, Reason.UNSEALED
+    seal = _sealed_items(params, history, tokens)
+    said = to_messages(changed(params, {"input": history}), settings)
+    if seal != continuity.seal or list(messages[: len(said)]) != said:
+        return None, Reason.EDITED
+    return Previous(tokens, len(said)), None
+
+
+def previous_of_messages(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> Found:
+    """The turn that a chat request continues."""
+    last = last_with_tokens(messages)
+    if last is None:
+        wrote = any(message.role == "assistant" for message in messages)
+        return None, Reason.NO_IDS if wrote else None
+    tokens = _tokens(messages[last])
+    continuity = continuity_on(messages[last])
+    if continuity is None or not continuity.seal:
+        return None, Reason.UNSEALED
+    try:
+        seal = seal_messages(messages[: last + 1], tokens, tools=tools)
+    except (TypeError, ValueError, OverflowError):  # lists that hold no numbers
+        return None, Reason.EDITED
+    if seal != continuity.seal:
+        return None, Reason.EDITED
+    return Previous(tokens, last + 1), None
+
+
+def without_tokens(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat message as an endpoint knows it; vLLM refuses fields that are there and null."""
+    ours = {*TOKEN_FIELDS, CONTINUITY}
+    return {
+        name: value
+        for name, value in message.items()
+        if name not in ours and (value is not None or name == "content")
+    }
+
+
+def _sealed_items(
+    params: ResponseCreateParams, history: Sequence[InputItem], tokens: TurnTokens
+) -> str:
+    try:
+        return seal_items(history, tokens, instructions=params.instructions, tools=params.tools)
+    except (TypeError, ValueError, OverflowError):  # lists that hold no numbers
+        return ""
+
+
+def _tokens(carrier: Any) -> TurnTokens:
+    tokens = tokens_on(carrier)
+    if tokens is None:
+        raise ValueError("an item without token ids has no tokens")
+    return tokens
+
+
+def _models_own(item: InputItem) -> bool:
+    if isinstance(item, Message):
+        return item.role == "assistant"
+    return isinstance(item, FunctionCall | Reasoning)

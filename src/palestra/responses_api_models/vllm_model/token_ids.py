@@ -1,0 +1,295 @@
+"""What a turn was in tokens: read from an endpoint's answer, kept on the conversation, sealed.
+
+prompt ids: everything the model read before its first token, in the order it read it.
+generation ids: every token it sampled, the one that ends the turn included.
+log probs: of each sampled token, as the sampler saw it; as many as there are generation ids.
+seal: a digest over the conversation up to and with a turn, and over the turn's tokens. Whoever
+changes any of it later (an edited history, other ids) no longer has the seal that fits.
+continuity: how a turn's prompt relates to the tokens before it.
+"""
+
+import hashlib
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+import msgspec
+import orjson
+
+from palestra.schema import (
+    ChatMessage,
+    ContentPart,
+    FunctionCall,
+    FunctionCallOutput,
+    InputItem,
+    InputText,
+    Message,
+    OutputItem,
+    OutputText,
+    Reasoning,
+    Tool,
+    UpstreamMessage,
+    UpstreamUsage,
+)
+
+PROMPT, GENERATION, LOG_PROBS = "prompt_token_ids", "generation_token_ids", "generation_log_probs"
+TOKEN_FIELDS = (PROMPT, GENERATION, LOG_PROBS)
+CONTINUITY = "token_continuity"
+"""The field, beside the ids on the last item of a turn, that holds a `Continuity`."""
+
+_TOKEN_ID = "token_id:"  # noqa: S105  # how vLLM spells an id in place of a token's text
+_NEVER_PART = frozenset({*TOKEN_FIELDS, CONTINUITY, "id", "status"})
+
+
+class State(StrEnum):
+    """How a turn's prompt relates to the tokens of the turn before."""
+
+    FIRST = "first"
+    """There was no turn with token ids before."""
+    CONTINUED = "continued"
+    """It starts with exactly the ids of the turn before, its prompt and its generation."""
+    BROKEN = "broken"
+    """It does not; `Continuity.reason` says why."""
+
+
+class Reason(StrEnum):
+    """Why a prompt does not start with the ids before it. The values are sentences."""
+
+    EDITED = "the history is not the one that the model read and wrote"
+    UNSEALED = "the history carries token ids without the seal that they were returned with"
+    RENDERED = "the endpoint renders and tokenizes the history anew and takes no token ids"
+    TEMPLATE = "the chat template does not tell where the earlier turns end"
+    MEDIA = "images or sounds are placed by their position in the rendered prompt"
+    NO_IDS = "the history holds turns of the model without token ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Continuity:
+    """The marker of one turn; `seal` is empty when nobody sealed it."""
+
+    state: State
+    reason: str = ""
+    seal: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """As it stands on an item."""
+        return {"state": self.state.value, "reason": self.reason, "seal": self.seal}
+
+    @classmethod
+    def of(cls, marked: Any) -> Self | None:
+        """The marker of an item or message; None when there is none that can be read."""
+        if not isinstance(marked, Mapping):
+            return None
+        try:
+            state = State(marked["state"])
+        except (KeyError, ValueError):
+            return None
+        return cls(state, str(marked.get("reason", "")), str(marked.get("seal", "")))
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTokens:
+    """One turn of the model in tokens. The last two are of equal length."""
+
+    prompt: list[int]
+    generation: list[int]
+    log_probs: list[float]
+
+    @property
+    def all(self) -> list[int]:
+        """What the next turn's prompt starts with."""
+        return self.prompt + self.generation
+
+    def problem(self) -> str:
+        """What is wrong with these lists in themselves; empty when nothing is."""
+        if not self.prompt or not self.generation:
+            return f"{len(self.prompt)} prompt ids and {len(self.generation)} generation ids"
+        if len(self.generation) != len(self.log_probs):
+            return f"{len(self.generation)} generation ids and {len(self.log_probs)} log probs"
+        for ids in (self.prompt, self.generation):
+            for position, token in enumerate(ids):
+                if type(token) is not int or token < 0:
+                    return f"{token!r} at {position} is no token id"
+        for position, value in enumerate(self.log_probs):
+            if not isinstance(value, int | float) or not math.isfinite(value) or value > 1e-3:
+                return f"{value!r} at {position} is no log probability"
+        return ""
+
+
+class MissingTokens(ValueError):
+    """An answer without what was asked for; the message says which part is missing."""
+
+
+class TokenChoice(msgspec.Struct):
+    """The first choice of a chat completion, with its tokens."""
+
+    message: UpstreamMessage
+    finish_reason: str | None = None
+    stop_reason: Any = None
+    logprobs: Any = None
+    token_ids: list[int] | None = None
+
+
+class TokenCompletion(msgspec.Struct):
+    """A chat completion as an upstream sent it, reduced to what the conversion and we read."""
+
+    choices: list[TokenChoice]
+    model: str = ""
+    id: str = ""
+    created: float = 0
+    usage: UpstreamUsage | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+def decode_with_tokens(body: bytes) -> TokenCompletion:
+    """Decode a chat completion. Raises `msgspec.DecodeError` when it is not one."""
+    return msgspec.json.decode(body, type=TokenCompletion)
+
+
+def generated(choice: TokenChoice) -> tuple[list[int], list[float]]:
+    """Ids and log probs of what was sampled. Raises `MissingTokens`.
+
+    The ids are the endpoint's own list where it gives one, else they are read from the log
+    probs; where it gives both, they must agree.
+    """
+    entries = (choice.logprobs or {}).get("content") or []
+    try:
+        log_probs = [entry["logprob"] for entry in entries]
+    except (TypeError, KeyError) as error:
+        raise MissingTokens(f"log probs of an unknown form: {entries[:1]!r}") from error
+    spelt = _spelt_ids(entries)
+    ids = choice.token_ids if choice.token_ids is not None else spelt
+    if ids is None:
+        raise MissingTokens(
+            "no `token_ids` and no `token_id:…` in its log probs" if entries else "no log probs"
+        )
+    if spelt is not None and entries and spelt != ids:
+        raise MissingTokens("`token_ids` and the ids in its log probs that differ")
+    return ids, log_probs
+
+
+def _spelt_ids(entries: Sequence[Mapping[str, Any]]) -> list[int] | None:
+    try:
+        return [int(entry["token"].removeprefix(_TOKEN_ID)) for entry in entries] or None
+    except (KeyError, ValueError, AttributeError):
+        return None
+
+
+# Where the tokens stand in a conversation
+
+
+def tokens_on(carrier: Any) -> TurnTokens | None:
+    """The tokens that an item or a message carries; None unless it has all three lists."""
+    lists = [_field(carrier, name) for name in TOKEN_FIELDS]
+    if any(not isinstance(found, list) for found in lists):
+        return None
+    return TurnTokens(*lists)
+
+
+def continuity_on(carrier: Any) -> Continuity | None:
+    """The marker that an item or a message carries."""
+    return Continuity.of(_field(carrier, CONTINUITY))
+
+
+def _field(carrier: Any, name: str) -> Any:
+    if isinstance(carrier, Mapping):
+        return carrier.get(name)
+    return getattr(carrier, name, None)
+
+
+def attach(carrier: Any, tokens: TurnTokens, continuity: Continuity) -> None:
+    """Put tokens and marker on the last item of a turn, or on a chat message."""
+    carrier.prompt_token_ids = tokens.prompt
+    carrier.generation_token_ids = tokens.generation
+    carrier.generation_log_probs = tokens.log_probs
+    carrier.token_continuity = continuity.as_json()
+
+
+def last_with_tokens(carriers: Sequence[Any]) -> int | None:
+    """The index of the last item or message that carries all three lists."""
+    for index in range(len(carriers) - 1, -1, -1):
+        if tokens_on(carriers[index]) is not None:
+            return index
+    return None
+
+
+# Seals
+
+
+def seal_items(
+    items: Iterable[InputItem | OutputItem],
+    tokens: TurnTokens,
+    *,
+    instructions: str | None,
+    tools: Iterable[Tool],
+) -> str:
+    """The seal of a Responses conversation whose last item ends the turn of `tokens`."""
+    said = [_plain_item(item) for item in items]
+    return _seal([instructions or "", _plain_tools(tools), said], tokens)
+
+
+def seal_messages(
+    messages: Iterable[ChatMessage],
+    tokens: TurnTokens,
+    *,
+    tools: Iterable[Mapping[str, Any]],
+) -> str:
+    """The seal of a chat whose last message is the turn of `tokens`."""
+    return _seal([[dict(tool) for tool in tools], [_plain_message(m) for m in messages]], tokens)
+
+
+def _seal(said: Any, tokens: TurnTokens) -> str:
+    digest = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS))
+    digest.update(array("q", tokens.prompt).tobytes())
+    digest.update(b"|")
+    digest.update(array("q", tokens.generation).tobytes())
+    digest.update(b"|")
+    digest.update(array("d", tokens.log_probs).tobytes())
+    return digest.hexdigest()[:32]
+
+
+def _plain_tools(tools: Iterable[Tool]) -> list[Any]:
+    return [tool.model_dump(exclude_none=True) for tool in tools]
+
+
+def _plain_item(item: InputItem | OutputItem) -> list[Any]:
+    """What an item says, however it was written down: the rest may change on its way."""
+    if isinstance(item, Message):
+        return ["message", item.role, _plain_content(item.content)]
+    if isinstance(item, FunctionCall):
+        return ["function_call", item.name, item.arguments, item.call_id]
+    if isinstance(item, FunctionCallOutput):
+        return ["function_call_output", item.call_id, item.output]
+    if isinstance(item, Reasoning):
+        blocks = [part.text for part in item.summary]
+        return ["reasoning", blocks, item.content or [], item.encrypted_content or ""]
+    dumped = item.model_dump(exclude_none=True)
+    return [item.type, {name: dumped[name] for name in dumped if name not in _NEVER_PART}]
+
+
+def _plain_content(content: str | list[ContentPart]) -> list[Any]:
+    if isinstance(content, str):
+        return [["text", content]]
+    return [
+        ["text", part.text]
+        if isinstance(part, InputText | OutputText)
+        else [part.type, part.model_dump(exclude_none=True)]
+        for part in content
+    ]
+
+
+def _plain_message(message: ChatMessage) -> list[Any]:
+    calls = [
+        [call.get("id"), (call.get("function") or {}).get("name"), _arguments(call)]
+        for call in message.tool_calls or ()
+    ]
+    content = message.content or ""
+    reasoning = message.reasoning_content or (message.model_extra or {}).get("reasoning") or ""
+    return [message.role, content, calls, message.tool_call_id or "", reasoning]
+
+
+def _arguments(call: Mapping[str, Any]) -> Any:
+    return (call.get("function") or {}).get("arguments")

@@ -1,0 +1,306 @@
+"""One turn of the model with its token ids, on policy wherever the endpoint takes ids.
+
+The first turn is an ordinary chat completion. A later one is asked for in three steps, so that
+its prompt can be the ids so far and the ids of the new messages: the endpoint renders the chat
+(which also yields its own sampling and grammar for the tools), generates from the ids we put
+together, and parses what it generated, with its own tool and reasoning parsers.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import msgspec
+import orjson
+
+from palestra.errors import ModelError
+from palestra.responses_api_models.chat.provider_errors import ContextOverflow
+from palestra.responses_api_models.chat.upstream import Answered
+from palestra.responses_api_models.vllm_model.capabilities import (
+    Capabilities,
+    TokenIds,
+)
+from palestra.responses_api_models.vllm_model.splicing import spliced
+from palestra.responses_api_models.vllm_model.token_ids import (
+    MissingTokens,
+    Reason,
+    State,
+    TokenChoice,
+    TokenCompletion,
+    TurnTokens,
+    decode_with_tokens,
+    generated,
+)
+from palestra.schema import UpstreamMessage, UpstreamUsage
+
+Post = Callable[[str, Mapping[str, Any]], Awaitable[Answered]]
+"""POST a body to a path of the session's endpoint, as `url_of` reads it. Raises `CallError` for
+whatever the endpoint refuses."""
+
+CHAT, RENDER, PARSE = (
+    "/chat/completions",
+    "/chat/completions/render",
+    "/chat/completions/derender",
+)
+TOKENIZE, GENERATE = "//tokenize", "//inference/v1/generate"
+
+_ASKED = {"logprobs": True, "return_tokens_as_token_ids": True, "return_token_ids": True}
+_RENDERING = (
+    "model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_special_tokens",
+    "media_io_kwargs", "mm_processor_kwargs",
+)  # fmt: skip
+"""What decides about a prompt: all that `/tokenize` is told of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The last turn with ids. `messages`: how many messages of the chat lie up to and with it."""
+
+    tokens: TurnTokens
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the model answered; `state` and `reason` are of its continuity."""
+
+    completion: TokenCompletion
+    tokens: TurnTokens
+    state: State
+    reason: str = ""
+
+
+@final
+class Turns:
+    """Asks the endpoints of one session for turns."""
+
+    def __init__(self, post: Post, capabilities: Capabilities, *, server: str) -> None:
+        self._post = post
+        self._can = capabilities
+        self._server = server
+
+    async def ask(
+        self, request: Mapping[str, Any], previous: Previous | None, why_not: Reason | None = None
+    ) -> Turn | ContextOverflow:
+        """The next turn of the chat. `why_not`: why it cannot continue the turn before, if so.
+
+        Raises `CallError` for what the endpoint refuses or leaves out.
+        """
+        request = {**request, **_ASKED}
+        if previous is None:
+            # Tasks may begin with turns that somebody wrote: that is no break.
+            written = why_not in {None, Reason.NO_IDS}
+            return await self._chat(
+                request, None, State.FIRST if written else State.BROKEN, why_not
+            )
+        if not self._can.generate:
+            return await self._chat(request, previous, State.BROKEN, Reason.RENDERED)
+        rendered = await self._render(request)
+        if isinstance(rendered, ContextOverflow):
+            return rendered
+        prompt = await self._continued(request, rendered, previous)
+        if isinstance(prompt, ContextOverflow):
+            return prompt
+        if isinstance(prompt, Reason):
+            return await self._chat(request, previous, State.BROKEN, prompt)
+        return await self._generate(request, {**rendered, "token_ids": prompt})
+
+    # A chat completion
+
+    async def _chat(
+        self,
+        request: Mapping[str, Any],
+        previous: Previous | None,
+        state: State,
+        reason: Reason | None,
+    ) -> Turn | ContextOverflow:
+        """An ordinary chat completion; it may still turn out to continue the turn before."""
+        url, answer = await self._post(CHAT, request)
+        if isinstance(answer, ContextOverflow):
+            return answer
+        completion = self._decode(url, answer, decode_with_tokens)
+        choice = self._first(url, completion)
+        prompt = completion.prompt_token_ids or await self._tokenized(request)
+        tokens = self._tokens(url, prompt, choice)
+        if previous is not None:
+            before = previous.tokens.all
+            if tokens.prompt[: len(before)] == before:
+                return Turn(completion, tokens, State.CONTINUED)
+        return Turn(completion, tokens, state, reason.value if reason is not None else "")
+
+    async def _tokenized(self, request: Mapping[str, Any]) -> list[int]:
+        """The prompt's ids, from an endpoint that does not return them with the answer."""
+        if self._can.token_ids is not TokenIds.BY_TOKENIZE:
+            return []
+        found = await self._tokenize(
+            {name: request[name] for name in _RENDERING if name in request}
+        )
+        return [] if isinstance(found, ContextOverflow) else found
+
+    async def _tokenize(self, body: Mapping[str, Any]) -> list[int] | ContextOverflow:
+        url, answer = await self._post(TOKENIZE, body)
+        if isinstance(answer, ContextOverflow):
+            return answer
+        ids: list[int] = self._decode(url, answer, _read_ids)
+        return ids
+
+    # A chat in three steps
+
+    async def _render(self, request: Mapping[str, Any]) -> dict[str, Any] | ContextOverflow:
+        url, answer = await self._post(RENDER, request)
+        if isinstance(answer, ContextOverflow):
+            return answer
+        rendered: dict[str, Any] = self._decode(url, answer, orjson.loads)
+        return rendered
+
+    async def _continued(
+        self, request: Mapping[str, Any], rendered: Mapping[str, Any], previous: Previous
+    ) -> list[int] | Reason | ContextOverflow:
+        """The prompt that continues the turn before, or why there is none."""
+        before, ids = previous.tokens.all, list(rendered["token_ids"])
+        closed = before[-1] == self._can.closing_token
+        if closed and ids[: len(before)] == before:
+            return ids
+        if rendered.get("features") is not None:
+            return Reason.MEDIA
+        asked = {name: request[name] for name in _RENDERING if name in request}
+        asked["messages"] = request["messages"][: previous.messages]
+        history = await self._tokenize({**asked, "add_generation_prompt": False})
+        if isinstance(history, ContextOverflow):
+            return history
+        return spliced(before, ids, history, self._can.closing_token)
+
+    async def _generate(
+        self, request: Mapping[str, Any], generate: Mapping[str, Any]
+    ) -> Turn | ContextOverflow:
+        url, answer = await self._post(GENERATE, {**generate, "return_token_ids": True})
+        if isinstance(answer, ContextOverflow):
+            return answer
+        made = self._decode(url, answer, msgspec.json.Decoder(_Generated).decode)
+        if not made.choices:
+            raise self._lacking(url, "no choice")
+        choice = made.choices[0]
+        prompt: list[int] = generate["token_ids"]
+        if made.prompt_token_ids != prompt:
+            raise self._lacking(url, "another prompt than it was given")
+        entries = choice.logprobs.content if choice.logprobs is not None else []
+        if [entry.token_id for entry in entries] != choice.token_ids:
+            raise self._lacking(url, "`token_ids` and the ids in its log probs that differ")
+        tokens = TurnTokens(prompt, choice.token_ids, [entry.logprob for entry in entries])
+        if problem := tokens.problem():
+            raise self._lacking(url, problem)
+        message = await self._parse(request, made, choice, prompt)
+        completion = TokenCompletion(
+            choices=[TokenChoice(message, finish_reason=choice.finish_reason)],
+            model=made.model or "",
+            created=made.created or 0,
+            usage=made.usage,
+        )
+        return Turn(completion, tokens, State.CONTINUED)
+
+    async def _parse(
+        self,
+        request: Mapping[str, Any],
+        made: "_Generated",
+        choice: "_GeneratedChoice",
+        prompt: list[int],
+    ) -> UpstreamMessage:
+        """The message that was generated, as the endpoint's own parsers read it."""
+        said = _without_stop(choice)
+        if not said:
+            return UpstreamMessage(content="")
+        parts = {
+            "index": 0,
+            "token_ids": said,
+            "finish_reason": choice.finish_reason,
+            "stop_reason": choice.stop_reason,
+        }
+        body = {
+            "model": request["model"],
+            "chat_request": request,
+            "prompt_token_ids": prompt,
+            "prompt_tokens": len(prompt),
+            "generate_response": {
+                "request_id": made.request_id,
+                "prompt_token_ids": prompt,
+                "choices": [parts],
+            },
+        }
+        url, answer = await self._post(PARSE, body)
+        if isinstance(answer, ContextOverflow):
+            raise self._lacking(url, answer.sentence)
+        message = self._first(url, self._decode(url, answer, decode_with_tokens)).message
+        if isinstance(choice.stop_reason, str) and not request.get("include_stop_str_in_output"):
+            message.content = _before(message.content, choice.stop_reason)
+        return message
+
+    # Answers
+
+    def _tokens(self, url: str, prompt: list[int], choice: TokenChoice) -> TurnTokens:
+        try:
+            ids, log_probs = generated(choice)
+        except MissingTokens as error:
+            raise self._lacking(url, str(error)) from error
+        tokens = TurnTokens(prompt, ids, log_probs)
+        if problem := tokens.problem():
+            raise self._lacking(url, problem)
+        return tokens
+
+    def _first(self, url: str, completion: TokenCompletion) -> TokenChoice:
+        if not completion.choices:
+            raise self._lacking(url, "no choice")
+        return completion.choices[0]
+
+    def _decode(self, url: str, answer: bytes, decode: Callable[[bytes], Any]) -> Any:
+        try:
+            return decode(answer)
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._lacking(url, f"what cannot be read ({error}): {answer[:200]!r}") from error
+
+    def _lacking(self, url: str, found: str) -> ModelError:
+        return ModelError(
+            f"{self._server}: token ids were asked of {url}, and it answered with {found}",
+            hint="return_token_id_information: false does without them",
+        )
+
+
+class _LogProb(msgspec.Struct):
+    token_id: int
+    logprob: float
+
+
+class _LogProbs(msgspec.Struct):
+    content: list[_LogProb] = []
+
+
+class _GeneratedChoice(msgspec.Struct):
+    token_ids: list[int]
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    logprobs: _LogProbs | None = None
+
+
+class _Generated(msgspec.Struct):
+    """What vLLM's `/inference/v1/generate` answers, reduced to what is read here."""
+
+    choices: list[_GeneratedChoice]
+    request_id: str = ""
+    model: str | None = None
+    created: float | None = None
+    usage: UpstreamUsage | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+def _read_ids(answer: bytes) -> list[int]:
+    return [int(token) for token in orjson.loads(answer)["tokens"]]
+
+
+def _without_stop(choice: _GeneratedChoice) -> list[int]:
+    """The tokens that are text: a token that ends the turn is none, a stop string is."""
+    ends_it = choice.finish_reason == "stop" and not isinstance(choice.stop_reason, str)
+    return choice.token_ids[:-1] if ends_it else choice.token_ids
+
+
+def _before(content: Any, stop: str) -> Any:
+    """As vLLM cuts a chat's text at a stop string."""
+    return content.partition(stop)[0] if isinstance(content, str) else content

@@ -1,0 +1,155 @@
+"""A vLLM for tests: ChatML, a token for each character, and answers that are scripted as ids.
+
+The shapes of its answers are those of vLLM 0.32.0. As with a real one, a text has more than one
+tokenization: `{"` is one token when a chat is tokenized, and two when the model wrote it so.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
+from palestra.transport import HttpReply, HttpRequest, ServerClient
+
+START, END, BRACE = 1, 2, 3
+_WORDS = {"<|im_start|>": START, "<|im_end|>": END, '{"': BRACE}
+_TEXTS = {token: word for word, token in _WORDS.items()}
+_CALL = re.compile(r"<tool_call>(.*)</tool_call>", re.DOTALL)
+
+CALL_AS_WRITTEN = '<tool_call>{ "name": "look",  "arguments": {"at": "Rome"} }</tool_call>'
+"""JSON with spaces that no rendering repeats."""
+
+
+def tokenize(text: str) -> list[int]:
+    parts = re.split(r"(<\|im_start\|>|<\|im_end\|>|\{\")", text)
+    found: list[int] = []
+    for part in parts:
+        found += [_WORDS[part]] if part in _WORDS else [ord(letter) for letter in part]
+    return found
+
+
+def sampled(text: str) -> list[int]:
+    """As a model may write it: never the token for two characters."""
+    return [ord(letter) for letter in text]
+
+
+def detokenize(ids: Sequence[int]) -> str:
+    return "".join(_TEXTS.get(token) or chr(token) for token in ids)
+
+
+def render(messages: Sequence[dict[str, Any]], *, begun: bool) -> str:
+    text = "".join(f"<|im_start|>{m['role']}\n{_content(m)}<|im_end|>\n" for m in messages)
+    return text + ("<|im_start|>assistant\n" if begun else "")
+
+
+def _content(message: dict[str, Any]) -> str:
+    calls = "".join(
+        f'<tool_call>{{"name": "{call["function"]["name"]}", '
+        f'"arguments": {call["function"]["arguments"]}}}</tool_call>'
+        for call in message.get("tool_calls") or ()
+    )
+    return (message.get("content") or "") + calls
+
+
+@dataclass
+class FakeVLLM:
+    """An HTTP transport. `answers`: what the model writes, turn by turn, as text."""
+
+    answers: list[str]
+    takes_ids: bool = True
+    returns_ids: bool = True
+    finish_reason: str = "stop"
+    features: Any = None
+    requests: list[tuple[str, Any]] = field(default_factory=list)
+
+    async def send(self, request: HttpRequest, /) -> HttpReply:
+        path = request.url.removeprefix("http://fake")
+        body = orjson.loads(request.body) if request.body else None
+        self.requests.append((path, body))
+        status, answer = self._answer(path, body)
+        return HttpReply(status=status, body=orjson.dumps(answer))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def asked(self, path: str) -> list[Any]:
+        return [body for asked, body in self.requests if asked == path]
+
+    def _answer(self, path: str, body: Any) -> tuple[int, Any]:  # noqa: PLR0911
+        match path:
+            case "/v1/models":
+                return 200, {"data": [{"id": "smollm2", "max_model_len": 2048}]}
+            case "/version":
+                return 200, {"version": "0.32.0"}
+            case "/tokenize":
+                begun = body.get("add_generation_prompt", True)
+                return 200, {"tokens": tokenize(render(body["messages"], begun=begun))}
+            case "/v1/chat/completions":
+                return 200, self._chat(body)
+            case "/v1/chat/completions/render" if self.takes_ids:
+                ids = tokenize(render(body["messages"], begun=True))
+                return 200, {"token_ids": ids, "features": self.features, "sampling_params": {}}
+            case "/inference/v1/generate" if self.takes_ids:
+                return 200, self._generate(body["token_ids"])
+            case "/v1/chat/completions/derender" if self.takes_ids:
+                ids = body["generate_response"]["choices"][0]["token_ids"]
+                return 200, {"choices": [{"message": _message(detokenize(ids))}]}
+        return 404, {"detail": "Not Found"}
+
+    def _next(self, probe: bool) -> list[int]:
+        said = sampled("Y" if probe else self.answers.pop(0))
+        return said if self.finish_reason == "length" else [*said, END]
+
+    def _chat(self, body: Any) -> dict[str, Any]:
+        ids = self._next(body.get("max_tokens") == 1)
+        ended = ids[:-1] if ids[-1] == END else ids
+        entries = [{"token": f"token_id:{token}", "logprob": -0.5} for token in ids]
+        choice: dict[str, Any] = {
+            "message": _message(detokenize(ended)),
+            "finish_reason": self.finish_reason,
+        }
+        made: dict[str, Any] = {"id": "chatcmpl-1", "model": "smollm2", "choices": [choice]}
+        if self.returns_ids:
+            choice |= {"logprobs": {"content": entries}, "token_ids": ids}
+            made["prompt_token_ids"] = tokenize(render(body["messages"], begun=True))
+        return made
+
+    def _generate(self, prompt: list[int]) -> dict[str, Any]:
+        ids = self._next(probe=False)
+        entries = [{"token_id": token, "logprob": -0.5} for token in ids]
+        choice = {"token_ids": ids, "logprobs": {"content": entries}}
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": 0}
+        return {
+            "request_id": "generate-tokens-1",
+            "prompt_token_ids": prompt,
+            "usage": usage,
+            "choices": [{**choice, "finish_reason": self.finish_reason, "stop_reason": None}],
+        }
+
+
+def _message(text: str) -> dict[str, Any]:
+    found = _CALL.search(text)
+    if found is None:
+        return {"role": "assistant", "content": text}
+    call = orjson.loads(found[1])
+    arguments = orjson.dumps(call["arguments"]).decode()
+    function = {"name": call["name"], "arguments": arguments}
+    calls = [{"id": "call_1", "type": "function", "function": function}]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def token_model(http: FakeVLLM, **settings: Any) -> VLLMModel:
+    """A `vllm_model` in front of the fake, with token ids."""
+    config = VLLMModelConfig.model_validate(
+        {
+            "name": "policy_model",
+            "base_url": "http://fake/v1",
+            "model": "smollm2",
+            "return_token_id_information": True,
+            **settings,
+        }
+    )
+    return VLLMModel(config=config, server_client=ServerClient({}, http))
