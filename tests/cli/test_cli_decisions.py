@@ -262,7 +262,7 @@ def test_scores_are_the_table_of_the_field(world: World, runs: tuple[str, str]) 
         "50.00",
         "±",
         "50.00",
-        "50.00",
+        "83.33",
         "±",
         "50.00",
         "0.0",
@@ -283,6 +283,23 @@ def test_scores_as_markdown_say_what_the_error_is(world: World, runs: tuple[str,
 
     assert "| tiny | 12 | 96/96 | 2 | 68.75 ± 18.75 |" in out
     assert "- percent; ± is the standard error over seeds" in out
+
+
+def test_scores_say_why_there_is_no_error(world: World, runs: tuple[str, str]) -> None:
+    lines = (world.folder / runs[0]).read_text().splitlines(keepends=True)
+    world.write(runs[0], "".join(lines[1:]))
+    out = world.run("palestra", "scores", runs[0], "--k", "2").out
+
+    assert "tiny: no ± where its seeds do not hold the same tasks" in out
+
+
+def test_scores_of_the_tasks_shared_miss_nothing(world: World, runs: tuple[str, str]) -> None:
+    few = write_run(world, "few", lambda _: 2, tasks=6, n=2)
+    args = (f"base={runs[0]}", f"few={few}", "--k", "2", "--allow-unmatched", "--json")
+    base, other = json.loads(world.run("palestra", "scores", *args).out)["models"]
+
+    assert (base["tasks"], base["requested"], base["pass_1"]["tasks"]) == (6, 24, 6)
+    assert (other["pass_1"]["low"], other["pass_1"]["high"]) == (100.0, 100.0)
 
 
 def test_scores_that_make_no_sense_are_refused(world: World, runs: tuple[str, str]) -> None:

@@ -129,15 +129,23 @@ def _footnotes(models: Sequence[ModelScores], k: int) -> Iterator[str]:
     for model in models:
         if model.cut:
             yield (
-                f"{model.name}: seeds are parts of {len(model.runs)} run(s): pass@1 over "
-                f"{model.pass_1.seeds} rollouts of each task, the others over "
+                f"{model.name}: seeds are parts of {len(model.runs)} run(s): ± of pass@1 is over "
+                f"up to {model.pass_1.seeds} rollouts of each task, of the others over "
                 f"{model.pass_k.seeds} block(s) of {k}"
                 + (f"; {model.left_over} left over" if model.left_over else "")
             )
+            if _uneven(model):
+                yield f"{model.name}: no ± where its seeds do not hold the same tasks"
         if model.majority is None:
             yield f"{model.name}: no majority@{k}, its rows have no extracted_answer"
         if model.scored < model.requested:
             yield _missing(model, k)
+
+
+def _uneven(model: ModelScores) -> bool:
+    """Whether a score has several seeds and yet no error over them."""
+    scores = (model.pass_1, model.pass_k, model.majority)
+    return any(score and score.seeds > 1 and score.standard_error is None for score in scores)
 
 
 def _missing(model: ModelScores, k: int) -> str:

@@ -183,6 +183,10 @@ def _score(row: VerifyResponse, name: str) -> float:
     return number.value
 
 
+def answer_text(value: object) -> str:
+    """An answer as votes compare it: as text, so that any JSON value can be voted for."""
+    return value if isinstance(value, str) else repr(value)
+
+
 def _answer(value: object) -> str | None:
-    """Answers as text, so that any JSON value can be voted for."""
-    return value if value is None or isinstance(value, str) else repr(value)
+    return None if value is None else answer_text(value)

@@ -10,6 +10,7 @@ import numpy as np
 
 from palestra.profiling.columns import FloatArray, IntArray
 from palestra.profiling.frame import RunFrame
+from palestra.profiling.pass_metrics import answer_text
 from palestra.profiling.scan import RowReader, decode_value, split_row
 
 ANSWER = "extracted_answer"
@@ -36,7 +37,7 @@ class _Response(msgspec.Struct):
 def read_answers(frame: RunFrame) -> Answers:
     """Read the answers of a run again from its files.
 
-    Answers are compared as text, so that any JSON value can be voted for; null is no answer.
+    Answers are compared as `answer_text` has them; null is no answer.
     """
     places = frame.rollout_places
     codes = np.full(len(places), NO_ANSWER)
@@ -72,8 +73,8 @@ def _code(value: object, text: bytes, numbers: dict[str, int]) -> int:
     if not isinstance(value, str):
         # objects and lists come from the reader without their contents
         fields = split_row(text) or {}
-        value = repr(decode_value(fields[ANSWER]))
-    return numbers.setdefault(value, len(numbers))
+        value = decode_value(fields[ANSWER])
+    return numbers.setdefault(answer_text(value), len(numbers))
 
 
 def majority_of_rows(answers: IntArray, scores: FloatArray) -> FloatArray:

@@ -1,8 +1,9 @@
 """The table of the field: pass@1, majority@k and pass@k of a model, mean and error over its seeds.
 
 A *seed* is an independent repetition of the whole evaluation. Several runs with k rollouts per task
-each are as many seeds. One run, or runs of fewer than k rollouts (taken together), is cut: each of
-its rollouts is a seed of pass@1, each block of k rollouts one of majority@k and pass@k.
+each are as many seeds. One run, or runs of fewer than k rollouts (taken together), is cut: its means
+are over all rollouts of each task, and only the error is over parts, each rollout a seed of pass@1,
+each block of k rollouts one of majority@k and pass@k.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +22,14 @@ from palestra.profiling.views import reward_range
 
 @dataclass(frozen=True, slots=True)
 class SeedScore:
-    """Percent. `mean` and `standard_error` over `seeds`; no error for a single one.
+    """Percent. `mean`: of runs, over `seeds`; of a cut run, over tasks, each with all it has.
+
+    `standard_error` over `seeds`; none for a single one, nor where the parts of a cut run hold
+    different tasks, since it would be of the tasks rather than of repetition.
 
     `low`, `high`: what the mean is over all requested rollouts, if each missing one had scored the
-    least or the most there is; equal to the mean when nothing is missing. `tasks`: the fewest that
-    a seed has the score of.
+    least or the most there is; equal to the mean when nothing is missing. `tasks`: how many have the
+    score; of runs, the fewest that one has.
     """
 
     mean: float
@@ -80,8 +84,12 @@ def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> 
             f"--k {k} needs {k} rollouts of each task, and {runs[0].name} has {whole.width}",
             hint=f"collect more, or --k {whole.width}",
         )
-    ones = whole.blocks(1) if cut else grids
-    blocks = whole.blocks(k) if cut else grids
+
+    def over_seeds(measure: _Measure, size: int) -> SeedScore:
+        if cut:
+            return _over_parts(whole, size, measure, limits)
+        return _over_runs(grids, measure, limits)
+
     votes = all(run.answers.extracted for run in runs)
     limits = reward_range(np.concatenate([run.frame.rollouts.reward for run in runs]))
     there = ~np.isnan(whole.rewards)
@@ -91,10 +99,10 @@ def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> 
         tasks=len(tasks),
         requested=int(whole.requested.sum()),
         scored=int(there.sum()),
-        failures=_failures(runs),
-        pass_1=_over_seeds(ones, _mean, limits),
-        pass_k=_over_seeds(blocks, _best(k), limits),
-        majority=_over_seeds(blocks, _majority(k), limits) if votes else None,
+        failures=_failures(runs, tasks),
+        pass_1=over_seeds(_mean, 1),
+        pass_k=over_seeds(_best(k), k),
+        majority=over_seeds(_majority(k), k) if votes else None,
         no_answer=100 * float(np.mean(whole.answers[there] == NO_ANSWER)) if votes else None,
         cut=cut,
         left_over=whole.width % k if cut else 0,
@@ -103,7 +111,10 @@ def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """One row per task, one column per rollout. `rewards` NaN where nothing was scored."""
+    """One row per task, one column per rollout. `rewards` NaN where nothing was scored.
+
+    As wide as the chosen task of most rollouts: what other tasks were asked is no missing rollout.
+    """
 
     rewards: FloatArray
     answers: IntArray
@@ -124,9 +135,9 @@ class _Grid:
         scored = requests.scored
         rewards[row[scored], column[scored]] = run.frame.rollouts.reward
         answers[row[scored], column[scored]] = run.answers.codes
-        place = {task: position for position, task in enumerate(requests.tasks)}
-        chosen = np.array([place[task] for task in tasks])
-        return cls(rewards[chosen], answers[chosen], requested[chosen])
+        chosen = _rows_of(run, tasks)
+        asked = int(requested[chosen].any(axis=0).sum())
+        return cls(rewards[chosen], answers[chosen], requested[chosen]).columns(0, asked)
 
     @property
     def width(self) -> int:
@@ -152,29 +163,57 @@ _Measure = Callable[[_Grid, float], FloatArray]
 scored rollouts only, and NaN for a task that has too few of them."""
 
 
-def _over_seeds(
-    seeds: Sequence[_Grid], measure: _Measure, limits: tuple[float, float]
-) -> SeedScore:
-    by_task = [_present(measure(grid, nan)) for grid in seeds]
+def _over_runs(runs: Sequence[_Grid], measure: _Measure, limits: tuple[float, float]) -> SeedScore:
+    """Each run is a whole evaluation, and counts as much as any other."""
+    by_task = [_present(measure(grid, nan)) for grid in runs]
     means = np.array([values.mean() for values in by_task if len(values)])
     if not len(means):
-        raise ConfigError(
-            "no task has all of the rollouts that --k needs scored",
-            hint="resume the runs, or choose a smaller --k",
-        )
+        raise _too_few_scored()
     low, high = (
-        float(np.mean([_present(measure(grid, missing)).mean() for grid in seeds]))
+        float(np.mean([_present(measure(grid, missing)).mean() for grid in runs]))
         for missing in limits
     )
     return SeedScore(
         mean=100 * float(means.mean()),
-        standard_error=100 * float(means.std(ddof=1)) / sqrt(len(means))
-        if len(means) > 1
-        else None,
+        standard_error=_standard_error(means),
         seeds=len(means),
         tasks=min(len(values) for values in by_task),
         low=100 * low,
         high=100 * high,
+    )
+
+
+def _over_parts(
+    whole: _Grid, size: int, measure: _Measure, limits: tuple[float, float]
+) -> SeedScore:
+    """The mean is over tasks: over parts, a task of fewer scored rollouts would weigh less."""
+    by_task = measure(whole, nan)
+    if not len(_present(by_task)):
+        raise _too_few_scored()
+    measured = [measure(part, nan) for part in whole.blocks(size)]
+    parts = [values for values in measured if len(_present(values))]
+    means = np.array([_present(values).mean() for values in parts])
+    alike = all(np.array_equal(np.isnan(values), np.isnan(by_task)) for values in parts)
+    low, high = (float(_present(measure(whole, missing)).mean()) for missing in limits)
+    return SeedScore(
+        mean=100 * float(_present(by_task).mean()),
+        standard_error=_standard_error(means) if alike else None,
+        seeds=len(means),
+        tasks=len(_present(by_task)),
+        low=100 * low,
+        high=100 * high,
+    )
+
+
+def _standard_error(means: FloatArray) -> float | None:
+    """Of the mean of several, in percent."""
+    return 100 * float(means.std(ddof=1)) / sqrt(len(means)) if len(means) > 1 else None
+
+
+def _too_few_scored() -> ConfigError:
+    return ConfigError(
+        "no task has all of the rollouts that --k needs scored",
+        hint="resume the runs, or choose a smaller --k",
     )
 
 
@@ -237,11 +276,18 @@ def _side_by_side(grids: Sequence[_Grid]) -> _Grid:
     )
 
 
-def _failures(runs: Sequence[SeedRun]) -> dict[str, int]:
+def _rows_of(run: SeedRun, tasks: Sequence[TaskIndex]) -> IntArray:
+    """Which tasks of the run these are, by position."""
+    place = {task: position for position, task in enumerate(run.frame.requests.tasks)}
+    return np.array([place[task] for task in tasks])
+
+
+def _failures(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex]) -> dict[str, int]:
     found: dict[str, int] = {}
     for run in runs:
         requests = run.frame.requests
-        for name, count in counts_by_name(requests.outcome_names, requests.outcome).items():
+        ours = np.isin(requests.keys.task, _rows_of(run, tasks))
+        for name, count in counts_by_name(requests.outcome_names, requests.outcome[ours]).items():
             if name != SCORED:
                 found[name] = found.get(name, 0) + count
     return found
