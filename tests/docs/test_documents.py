@@ -15,6 +15,7 @@ from documents import REPOSITORY, commands, documents, files, links
 
 README = REPOSITORY / "README.md"
 ROLLOUTS = REPOSITORY / "docs" / "rollouts.md"
+MODELS = REPOSITORY / "docs" / "models.md"
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
 
@@ -50,6 +51,13 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
 def rollouts_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
     pytest.importorskip("xllamacpp", reason="the document's model is the local one")
     with Reader(tmp_path_factory.mktemp("rollouts-reader"), ROLLOUTS) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def models_reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Reader"]:
+    pytest.importorskip("xllamacpp", reason="the document's model is the local one")
+    with Reader(tmp_path_factory.mktemp("models-reader"), MODELS) as one:
         yield one
 
 
@@ -138,3 +146,21 @@ def test_a_command_about_rollouts_works_as_it_stands(rollouts_reader: Reader, co
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("command", commands(MODELS))
+def test_a_command_about_models_works_as_it_stands(models_reader: Reader, command: str) -> None:
+    done = models_reader.types(command)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_page_of_model_servers_names_each_of_them() -> None:
+    folder = REPOSITORY / "src" / "palestra" / "responses_api_models"
+    servers = {path.parent.parent.name for path in folder.glob("*/configs/*.yaml")}
+
+    assert {path.parent.name for path in links(MODELS) if path.name == "README.md"} == servers
+    assert all((folder / server / "README.md").exists() for server in servers)

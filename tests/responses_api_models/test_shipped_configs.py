@@ -16,6 +16,8 @@ POLICY = {
     "policy_base_url": "http://127.0.0.1:8000/v1",
     "policy_api_key": "EMPTY",
     "policy_model_name": "smollm2",
+    "policy_provider": "groq",
+    "policy_rollouts": "rollouts.jsonl",
 }
 
 
@@ -27,8 +29,12 @@ def settings_of(server: str) -> dict[str, Any]:
     return settings
 
 
-@pytest.mark.parametrize("server", ["vllm_model", "openai_model"])
-def test_a_shipped_config_makes_its_server(server: str) -> None:
+SERVERS = sorted(path.parent.parent.name for path in FOLDER.glob("*/configs/*.yaml"))
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_shipped_config_makes_its_server(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
     settings = settings_of(server)
     made = load_server_class(FOLDER / server / settings.pop("entrypoint"))
     client = ServerClient({}, AiohttpTransport())

@@ -57,6 +57,9 @@ anything."""
 
 _TOOLS = re.compile(r"tool|function|schema|grammar|response_format|regex", re.IGNORECASE)
 
+_NO_MODEL = re.compile(r"invalid model name passed|model_not_found", re.IGNORECASE)
+"""LiteLLM's proxy says so with status 400."""
+
 _ROLES = re.compile(
     r"roles must alternate|unexpected (?:message )?role|role .*not supported"
     r"|system (?:message|role).*(?:beginning|first|not supported)",
@@ -152,7 +155,7 @@ def _failure(status: int, sentence: str, reply: HttpReply) -> tuple[type[CallErr
     """The class and the hint; the order of the cases matters."""
     if status in {401, 402, 403}:
         return CredentialsRejected, "check the API key of this model server, and what it may do"
-    if status == HTTPStatus.NOT_FOUND:
+    if status == HTTPStatus.NOT_FOUND or _NO_MODEL.search(sentence):
         hint = "is the model listed by GET <base_url>/models, and does base_url end in /v1?"
         return ModelNotServed, hint
     # llama.cpp answers 500 to a malformed tool.

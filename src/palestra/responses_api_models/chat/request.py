@@ -63,7 +63,7 @@ def to_chat_request(
     template = template_kwargs(metadata, params.model_extra or {}, settings)
     if template:
         request["chat_template_kwargs"] = template
-    request.update(_sampling(params))
+    request.update(_sampling(params, settings))
     if request.get("stream"):
         _refuse("/metadata/extra_body", "no `stream`: an answer is read in one piece")
     if params.tools:
@@ -328,7 +328,7 @@ def _as_parts(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _sampling(params: ResponseCreateParams) -> dict[str, Any]:
+def _sampling(params: ResponseCreateParams, settings: ConversionSettings) -> dict[str, Any]:
     """Everything about how to answer, apart from tools."""
     for name in _NEEDS_A_STORE:
         if getattr(params, name) is not None:
@@ -338,7 +338,7 @@ def _sampling(params: ResponseCreateParams) -> dict[str, Any]:
         if params.max_output_tokens < 1:
             # An endpoint would say what it says of a prompt that leaves no room for an answer.
             _refuse("/max_output_tokens", f"at least 1, got {params.max_output_tokens}")
-        asked["max_tokens"] = params.max_output_tokens
+        asked[settings.max_tokens_parameter] = params.max_output_tokens
     if params.include and _LOGPROBS in params.include:
         asked["logprobs"] = True
     if params.top_logprobs:

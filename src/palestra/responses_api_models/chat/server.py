@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 import orjson
@@ -61,6 +61,8 @@ class ChatModelConfig(ModelServerConfig):
     uses_interleaved_reasoning: bool = True
     """With a reasoning parser: earlier turns are sent with their reasoning, else without."""
     replace_developer_role_with_system: bool = False
+    max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """What the endpoint calls a row's `max_output_tokens`."""
     sequential_reasoning_allowed: bool = True
     """Whether a history may hold two reasoning items in a row; if not, such a row is refused."""
     chat_template_kwargs: dict[str, Any] | None = None
@@ -95,6 +97,7 @@ class ChatModelConfig(ModelServerConfig):
             uses_reasoning_parser=self.uses_reasoning_parser,
             uses_interleaved_reasoning=self.uses_interleaved_reasoning,
             replace_developer_role_with_system=self.replace_developer_role_with_system,
+            max_tokens_parameter=self.max_tokens_parameter,
             sequential_reasoning_allowed=self.sequential_reasoning_allowed,
             chat_template_kwargs=self.chat_template_kwargs or {},
             extra_body=self.extra_body or {},
@@ -108,6 +111,10 @@ class ChatCompletionsServer(ModelServer):
     """
 
     config: ChatModelConfig
+    key_header: ClassVar[str] = "authorization"
+    """The header that carries the key: there as a bearer token, elsewhere as it is."""
+    chat_path: ClassVar[str] = "/chat/completions"
+    """Below a base URL."""
 
     _watching: asyncio.Task[None] | None = PrivateAttr(default=None)
 
@@ -126,6 +133,11 @@ class ChatCompletionsServer(ModelServer):
         self._model_endpoints = Endpoints(self._base_urls, server=self.name)
 
     @cached_property
+    def _query(self) -> str:
+        """What stands behind the path of every request, its question mark included."""
+        return ""
+
+    @cached_property
     def _conversion(self) -> ConversionSettings:
         return self.config.conversion()
 
@@ -136,6 +148,7 @@ class ChatCompletionsServer(ModelServer):
             server=self.name,
             model=self.config.model,
             api_key=self.config.api_key.get_secret_value(),
+            key_header=self.key_header,
             headers=self.config.default_headers,
             count=self.server_client.retries,
             client=self.server_client,
@@ -145,7 +158,7 @@ class ChatCompletionsServer(ModelServer):
         """One turn of the model. Raises `CallError` for whatever the endpoint refuses."""
         model = self.config.model
         request = to_chat_request(body, model=model, settings=self._conversion)
-        url, answer = await self.post("/chat/completions", request, session)
+        url, answer = await self.post(self.chat_path + self._query, request, session)
         if isinstance(answer, ContextOverflow):
             return overflow_response(body, model=model, sentence=answer.sentence)
         try:
@@ -161,7 +174,9 @@ class ChatCompletionsServer(ModelServer):
 
     async def chat_completions(self, body: ChatCreateParams, session: Session) -> ChatCompletion:
         """One chat completion, asked and answered as it came."""
-        url, answer = await self.post("/chat/completions", self._chat_request(body), session)
+        url, answer = await self.post(
+            self.chat_path + self._query, self._chat_request(body), session
+        )
         if isinstance(answer, ContextOverflow):
             return _overflow_completion(self.config.model)
         try:

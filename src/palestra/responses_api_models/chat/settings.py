@@ -16,6 +16,8 @@ class ConversionSettings:
     replace_developer_role_with_system: bool = False
     sequential_reasoning_allowed: bool = True
     """Two reasoning items may follow each other in a history; else such a row is refused."""
+    max_tokens_parameter: str = "max_tokens"
+    """What the endpoint calls the limit of an answer's tokens."""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Fields of every request; whatever a row sets itself goes over them."""

@@ -1,0 +1,122 @@
+"""`replay_model`: answers what was answered in a recorded run, without any endpoint."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from palestra.errors import InputDataError, ModelRejectedRow
+from palestra.responses_api_models.replay_model.recording import (
+    Recording,
+    Rollout,
+    items_of,
+    same,
+    turns_of,
+)
+from palestra.schema import InputItem, Response, ResponseCreateParams
+from palestra.serving import ModelServer, ModelServerConfig, Session
+from palestra.transport import current_call, new_id
+
+
+class ReplayModelConfig(ModelServerConfig):
+    """Settings of `replay_model`."""
+
+    rollouts: str | list[str]
+    """Files that `palestra collect` wrote; relative to the working directory."""
+    strict: bool = True
+    """Whether task and tool outputs must be as recorded; else only the turn's number counts."""
+
+
+class ReplayModel(ModelServer):
+    """Finds the recorded turn by the rollout's identity and by how many turns it has had."""
+
+    config: ReplayModelConfig
+
+    @cached_property
+    def _recording(self) -> Recording:
+        given = self.config.rollouts
+        return Recording.of(Path(path) for path in ([given] if isinstance(given, str) else given))
+
+    async def start(self) -> None:
+        """Scan the files. Raises InputDataError when they are not there or hold no rollouts."""
+        await asyncio.to_thread(lambda: self._recording)
+
+    async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
+        """The recorded turn. Raises `ModelRejectedRow` when there is none."""
+        del session
+        row = current_call().row
+        if row is None or row.task is None or row.rollout is None:
+            raise _miss(
+                "the request does not say which rollout it is for",
+                "replay_model serves runs of palestra, whose calls carry their rollout's identity",
+            )
+        which = f"task {row.task}, rollout {row.rollout}"
+        try:
+            rollout = self._recording.rollout((row.task, row.rollout))
+        except InputDataError as error:
+            raise _miss(error.message, error.hint) from error
+        if rollout is None:
+            raise _miss(
+                f"no rollout is recorded for {which} ({len(self._recording)} others are)",
+                "replay the same input with the same limit and repeats as were recorded",
+            )
+        return self._turn(rollout, body, which)
+
+    def _turn(self, rollout: Rollout, body: ResponseCreateParams, which: str) -> Response:
+        asked = items_of(body)
+        before = rollout.turns_before
+        number = len(turns_of(asked)) - before
+        if number >= len(rollout.turns) or number < 0:
+            raise _miss(
+                f"{which} has {len(rollout.turns)} recorded turns, and turn {number + 1} was asked "
+                "for",
+                "the agent does not run as it did when this was recorded",
+            )
+        if self.config.strict:
+            _check_history(rollout, asked, number, which)
+        return _answer(rollout, number)
+
+    async def list_models(self) -> list[str]:
+        """What a replay is: one model that says what it said."""
+        return ["replay"]
+
+    async def check(self) -> str:
+        """How many rollouts are recorded. Raises InputDataError when the files are not there."""
+        return f"replays {len(self._recording)} recorded rollouts"
+
+
+def _check_history(rollout: Rollout, asked: Sequence[InputItem], number: int, which: str) -> None:
+    items = list(asked)
+    task = list(items_of(rollout.params))
+    if not same(task, items[: len(task)]):
+        raise _miss(
+            f"the task of {which} is another one than was recorded",
+            "replay the same input, or set strict: false to go by turns alone",
+        )
+    recorded = [item for turn in rollout.turns[: number + 1] for item in (*turn.heard, *turn.said)]
+    recorded = recorded[: len(recorded) - len(rollout.turns[number].said)]
+    if not same(recorded, items[len(task) :]):
+        raise _miss(
+            f"what came before turn {number + 1} of {which} is not what was recorded (a tool "
+            "answered otherwise, or the agent changed the history)",
+            "set strict: false to go by turns alone",
+        )
+
+
+def _answer(rollout: Rollout, number: int) -> Response:
+    """A turn as the response that it was. Usage was recorded as a sum, and comes with the last."""
+    recorded = rollout.response
+    is_last = number == len(rollout.turns) - 1
+    return recorded.model_copy(
+        update={
+            "id": new_id("resp_"),
+            "output": list(rollout.turns[number].said),
+            "usage": recorded.usage if is_last else None,
+            "incomplete_details": recorded.incomplete_details if is_last else None,
+            "status": recorded.status if is_last else "completed",
+        }
+    )
+
+
+def _miss(message: str, hint: str) -> ModelRejectedRow:
+    return ModelRejectedRow(f"replay_model: {message}", hint=hint)
