@@ -46,13 +46,6 @@ _SHORTEST_KEY_MASKED = 8
 """A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
 
 
-def url_of(base_url: str, path: str) -> str:
-    """Where `path` is at an endpoint; `//path` is beside `/v1`, where vLLM keeps what is its own."""
-    if path.startswith("//"):
-        return base_url.removesuffix("/v1") + path[1:]
-    return base_url + path
-
-
 class Answered(NamedTuple):
     """What came of a request, and from where."""
 
@@ -268,6 +261,13 @@ class Upstream:
             )
 
 
+def _url(base_url: str, path: str) -> str:
+    """`path` below the base URL; one that begins with `../` is at the server's root."""
+    if path.startswith("../"):
+        return base_url.removesuffix("/v1") + path[2:]
+    return base_url + path
+
+
 @final
 class _Way:
     """The way of one request through the endpoints of its session."""
@@ -294,7 +294,7 @@ class _Way:
         self._lost = 0
         self._soured: set[Endpoint] = set()
         """Those that answered 500: the next try goes elsewhere, if it can."""
-        self.url = url_of(endpoints.home(session).url, path)
+        self.url = _url(endpoints.home(session).url, path)
         """Where it went last."""
 
     async def send(self, remaining_s: float | None) -> HttpReply:
@@ -334,7 +334,7 @@ class _Way:
         return found or self._endpoints.home(self._session)
 
     async def _exchange(self, endpoint: Endpoint, deadline: float | None) -> HttpReply:
-        self.url = url_of(endpoint.url, self._path)
+        self.url = _url(endpoint.url, self._path)
         left = None if deadline is None else deadline - asyncio.get_running_loop().time()
         if len(self._endpoints.all) == 1:
             return await self._upstream.send_once(self.url, self._encoded, left)

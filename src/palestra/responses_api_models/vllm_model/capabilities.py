@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any
 
 from palestra.errors import WrongSetting
-from palestra.responses_api_models.chat.upstream import url_of
 from palestra.responses_api_models.vllm_model.splicing import closing_token
 
 Ask = Callable[[str, str, dict[str, Any] | None], Awaitable[tuple[int, Any]]]
@@ -79,7 +78,8 @@ async def probe(ask: Ask, base_url: str, model: str, *, want_token_ids: bool) ->
 
     Without `want_token_ids` nothing is generated: a provider may bill what it generates.
     """
-    root = url_of(base_url, "//").removesuffix("/")
+    # What vLLM and llama.cpp have of their own is beside `/v1`.
+    root = base_url.removesuffix("/v1")
     found = Capabilities(base_url)
     (_, listed), (version_status, version), (props_status, props) = await asyncio.gather(
         ask("GET", f"{base_url}/models", None),

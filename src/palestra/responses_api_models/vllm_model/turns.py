@@ -34,15 +34,15 @@ from palestra.responses_api_models.vllm_model.token_ids import (
 from palestra.schema import UpstreamMessage, UpstreamUsage
 
 Post = Callable[[str, Mapping[str, Any]], Awaitable[Answered]]
-"""POST a body to a path of the session's endpoint, as `url_of` reads it. Raises `CallError` for
-whatever the endpoint refuses."""
+"""POST a body to a path of the session's endpoint. Raises `CallError` for whatever it refuses."""
 
 CHAT, RENDER, PARSE = (
     "/chat/completions",
     "/chat/completions/render",
     "/chat/completions/derender",
 )
-TOKENIZE, GENERATE = "//tokenize", "//inference/v1/generate"
+TOKENIZE, GENERATE = "../tokenize", "../inference/v1/generate"
+"""At the server's root."""
 
 _ASKED = {"logprobs": True, "return_tokens_as_token_ids": True, "return_token_ids": True}
 _RENDERING = (
