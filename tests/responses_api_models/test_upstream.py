@@ -1,5 +1,6 @@
 import asyncio
 import time
+from email.utils import formatdate
 
 import pytest
 from endpoint_fakes import VLLM, ScriptedTransport, fake_endpoint, reply
@@ -19,6 +20,7 @@ from palestra.transport import (
     RetryCount,
     RetryPolicy,
     calling,
+    retry_after_s,
 )
 
 QUICK = RetryPolicy(first_wait_s=0.001, give_up_after_s=5.0)
@@ -57,6 +59,23 @@ def test_a_busy_endpoint_is_asked_again_when_it_says() -> None:
 
     assert count.retries == 2
     assert time.monotonic() - started >= 0.1
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("soon", None)],
+)
+def test_how_long_to_wait_may_be_seconds_or_a_date(value: str, seconds: float | None) -> None:
+    assert retry_after_s(reply(429, b"", **{"retry-after": value})) == seconds
+
+
+def test_a_date_to_come_is_counted_from_now() -> None:
+    then = formatdate(time.time() + 60, usegmt=True)
+
+    asked = retry_after_s(reply(429, b"", **{"retry-after": then}))
+
+    assert asked is not None
+    assert 50 < asked <= 60
 
 
 def test_an_endpoint_that_stays_busy_is_quoted() -> None:

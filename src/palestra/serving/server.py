@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, PrivateAttr
+from starlette.routing import BaseRoute, Route
 
 from palestra.errors import CallError, Evidence, RowError, VerifierError
 from palestra.schema import rejected_fields
@@ -104,9 +105,12 @@ class Server(BaseModel):
 
     def setup_webserver(self) -> FastAPI:
         """The app with the protocol's endpoints; override to add routes of your own."""
-        app = FastAPI(title=self.name)
-        for endpoint in self._endpoints.values():
-            app.add_route(endpoint.path, endpoint.__call__, methods=["POST"])
+        # Before FastAPI's own pages, as paths are tried in this order.
+        routes: list[BaseRoute] = [
+            Route(endpoint.path, endpoint.__call__, methods=["POST"])
+            for endpoint in self._endpoints.values()
+        ]
+        app = FastAPI(title=self.name, routes=routes)
         app.add_api_route("/", _status, methods=["GET"])
         self._publish_schemas(app)
         return app
