@@ -187,6 +187,8 @@ class FakeUpstream:
         method, path, _ = line.split(" ", 2)
         if method == "GET":
             return await self._models(writer)
+        if not path.endswith(("/chat/completions", "/responses")):
+            return await self._do(Reply(b'{"detail": "Not Found"}', status=404), writer)
         return await self._do(self.plan(self._read(path, json.loads(raw))), writer)
 
     def _read(self, path: str, body: dict[str, Any]) -> Asked:

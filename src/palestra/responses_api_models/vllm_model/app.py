@@ -45,6 +45,8 @@ from palestra.transport import HttpRequest
 
 logger = logging.getLogger("palestra.vllm_model")
 
+UNNEEDED_S = 3.0
+"""How long what no setting needs is asked for."""
 PROBE_TIMEOUT_S = 30.0
 """For each question about an endpoint; one of them has it generate a token."""
 
@@ -116,10 +118,18 @@ class VLLMModel(ChatCompletionsServer):
     async def check(self) -> str:
         """Ask each endpoint what it serves and what it can do.
 
-        Raises `CallError` when one cannot answer, or cannot do what a setting needs.
+        Raises `CallError` when one cannot answer, or cannot do what a setting needs. What no
+        setting needs is asked for a moment only, and may stay unknown.
         """
         served = await super().check()
-        lines = [one.line() for one in await self._capabilities()]
+        wanted = self.config.return_token_id_information
+        lines = []
+        try:
+            async with asyncio.timeout(None if wanted else UNNEEDED_S):
+                lines = [one.line() for one in await self._capabilities()]
+        except (CallError, TimeoutError):
+            if wanted:
+                raise
         return "; ".join([served, *lines, *self._continuity_line()])
 
     # Endpoints
