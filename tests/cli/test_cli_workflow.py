@@ -1,6 +1,7 @@
 """The field's three steps, in its own words, against a real llama.cpp."""
 
 import os
+import re
 import signal
 import threading
 
@@ -45,9 +46,10 @@ def start_fleet(world: World, *configs: str, overrides: tuple[str, ...] = ()) ->
 
 def ports(world: World) -> list[int]:
     """The ports of the fleet's servers, and its head's."""
-    lines = world.run("ng_status", world.head).out.splitlines()[:-1]
-    urls = [word for line in lines for word in line.split() if word.startswith("http://")]
-    return [world.head_port, *(int(url.rsplit(":", 1)[1]) for url in urls)]
+    # The endpoint of a model server, which is not ours, has a path.
+    words = world.run("ng_status", world.head).out.split()
+    urls = [found for word in words if (found := re.fullmatch(r"http://[^/]+:(\d+)", word))]
+    return [world.head_port, *(int(url[1]) for url in urls)]
 
 
 def collect_and_profile(world: World, *overrides: str) -> None:

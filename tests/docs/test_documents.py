@@ -16,7 +16,9 @@ from documents import REPOSITORY, commands, documents, files, links
 
 README = REPOSITORY / "README.md"
 MODELS = REPOSITORY / "docs" / "models.md"
-GUIDES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
+TOKEN_IDS = REPOSITORY / "docs" / "token-ids.md"
+"""Its commands serve a model of the reader's with vLLM: `tests/vllm` runs them with a real one."""
+GUIDES = [README, *sorted({*(REPOSITORY / "docs").glob("*.md")} - {TOKEN_IDS})]
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
 
