@@ -52,6 +52,10 @@ class _Connection(asyncio.Protocol):
         self._latency_s = latency_s
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
+        self._path = b""
+
+    def on_url(self, url: bytes) -> None:
+        self._path = url
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's by behaviour, not by class.
@@ -61,7 +65,8 @@ class _Connection(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_message_complete(self) -> None:
-        if self._parser.get_method() == b"GET":
+        # Whatever a server asks about its endpoint is none of the rollouts' requests.
+        if self._parser.get_method() == b"GET" or not self._path.endswith(b"/chat/completions"):
             assert self._transport is not None
             self._transport.write(LISTED)
             return
