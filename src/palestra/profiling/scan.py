@@ -169,14 +169,8 @@ class RowReader:
             return self._leniently(text)
 
     def _leniently(self, text: bytes) -> Row | None:
-        """Accept what Python's own json writes and strict readers refuse: NaN, lone surrogates."""
-        try:
-            row = json.loads(text)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(row, dict):
-            return None
-        return {name: self._shallow(value) for name, value in row.items()}
+        row = _lenient_object(text)
+        return row and {name: self._shallow(value) for name, value in row.items()}
 
     def _shallow(self, value: Any) -> Value:
         if isinstance(value, Mapping):
@@ -207,13 +201,17 @@ _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def _split_leniently(text: bytes) -> dict[str, msgspec.Raw] | None:
+    row = _lenient_object(text)
+    return row and {name: msgspec.Raw(json.dumps(value).encode()) for name, value in row.items()}
+
+
+def _lenient_object(text: bytes) -> dict[str, Any] | None:
+    """A JSON object; what Python's own json writes is accepted too: NaN, lone surrogates."""
     try:
         row = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(row, dict):
-        return None
-    return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in row.items()}
+    return row if isinstance(row, dict) else None
 
 
 def _texts(path: Path) -> Iterator[list[bytes]]:
