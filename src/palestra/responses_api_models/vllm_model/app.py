@@ -5,11 +5,12 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import orjson
+from pydantic import model_validator
 
-from palestra.errors import CallError, mask_error
+from palestra.errors import CallError, ConfigError, mask_error
 from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow, provider_sentence
 from palestra.responses_api_models.chat.request import to_chat_request
@@ -38,7 +39,7 @@ from palestra.responses_api_models.vllm_model.token_ids import (
     seal_items,
     seal_messages,
 )
-from palestra.responses_api_models.vllm_model.turns import Turn, Turns
+from palestra.responses_api_models.vllm_model.turns import ONE_ANSWER, Turn, Turns
 from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
@@ -67,6 +68,17 @@ class VLLMModelConfig(ChatModelConfig):
     """Put `prompt_token_ids`, `generation_token_ids` and `generation_log_probs` on the last item
     of every turn, and have each turn's prompt start with the ids before it."""
     has_token_ids: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _one_answer(self) -> Self:
+        asked = (self.extra_body or {}).get("n")
+        if self.return_token_id_information and asked not in ONE_ANSWER:
+            raise ConfigError(
+                f"extra_body.n is {asked!r}, and return_token_id_information: true returns the "
+                "token ids of one answer to a request",
+                hint="leave n out, and ask for each task as often as you want answers (num_repeats)",
+            )
+        return self
 
 
 class VLLMModel(ChatCompletionsServer):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from palestra.errors import CallError, ModelError
+from palestra.errors import CallError, Evidence, FieldProblem, ModelError, RowError
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.upstream import Answered
 from palestra.responses_api_models.vllm_model.capabilities import Capabilities, Question
@@ -41,10 +41,13 @@ from palestra.responses_api_models.vllm_model.wire import (
     to_tokenize,
     without_stop,
 )
-from palestra.schema import UpstreamMessage
+from palestra.schema import UpstreamMessage, UpstreamUsage
 
 Post = Callable[[str, Mapping[str, Any]], Awaitable[Answered]]
 """POST a body to a path of the session's endpoint. Raises `CallError` for whatever it refuses."""
+
+ONE_ANSWER = (None, 1)
+"""What `n` of a request may be: tokens and continuity are of one conversation."""
 
 _NO_SUCH_PATH = frozenset({404, 405, 501})
 
@@ -90,8 +93,10 @@ class Turns:
     ) -> Turn | ContextOverflow:
         """The next turn of the chat. `why_not`: why it cannot continue the turn before, if so.
 
-        Raises `CallError` for what the endpoint refuses or leaves out.
+        Raises `CallError` for what the endpoint refuses or leaves out, `RowError` for a request
+        of several answers.
         """
+        _require_one_answer(request)
         request = {**request, **ASKED}
         if previous is None:
             # Tasks may begin with turns that somebody wrote: that is no break.
@@ -125,7 +130,7 @@ class Turns:
             return answer
         completion = self._decode(url, answer, decode_with_tokens)
         choice = self._first(url, completion)
-        prompt = completion.prompt_token_ids or await self._tokenized(request)
+        prompt = completion.prompt_token_ids or await self._tokenized(request, completion.usage)
         tokens = self._tokens(url, prompt, choice)
         if previous is not None:
             before = previous.tokens.all
@@ -133,14 +138,23 @@ class Turns:
                 return Turn(completion, tokens, State.CONTINUED)
         return Turn(completion, tokens, state, reason.value if reason is not None else "")
 
-    async def _tokenized(self, request: Mapping[str, Any]) -> list[int]:
-        """The prompt's ids, from an endpoint that does not return them with the answer."""
+    async def _tokenized(
+        self, request: Mapping[str, Any], usage: UpstreamUsage | None
+    ) -> list[int]:
+        """The prompt's ids, from an endpoint that does not return them with the answer.
+
+        Raises `ModelError` when they are not as many as the endpoint says that it read.
+        """
         if Question.TOKENIZE in self._can.unanswered:
             raise self._can.not_known(self._server, Question.TOKENIZE)
         if not self._can.tokenize:
             return []
         found = await self._tokenize(to_tokenize(request))
-        return [] if isinstance(found, ContextOverflow) else found
+        if isinstance(found, ContextOverflow):
+            return []
+        if usage is not None and usage.prompt_tokens and len(found) != usage.prompt_tokens:
+            raise self._other_prompt(len(found), usage.prompt_tokens)
+        return found
 
     async def _tokenize(self, body: Mapping[str, Any]) -> list[int] | ContextOverflow:
         url, answer = await self._post(TOKENIZE, body)
@@ -183,7 +197,8 @@ class Turns:
         if rendered.get("features") is not None:
             return Reason.MEDIA
         asked = to_tokenize({**request, "messages": request["messages"][: previous.messages]})
-        history = await self._tokenize({**asked, "add_generation_prompt": False})
+        closed_turns = {"add_generation_prompt": False, "continue_final_message": False}
+        history = await self._tokenize({**asked, **closed_turns})
         if isinstance(history, ContextOverflow):
             return history
         return spliced(before, ids, history, self._can.closing_token)
@@ -255,8 +270,32 @@ class Turns:
         except (ValueError, LookupError, TypeError) as error:
             raise self._lacking(url, f"what cannot be read ({error}): {answer[:200]!r}") from error
 
+    def _other_prompt(self, tokenized: int, read: int) -> ModelError:
+        """Ids that are not those of the prompt would be trained on as if they were."""
+        error = ModelError(
+            f"{self._server}: {self._can.base_url} read a prompt of {read} tokens, and its "
+            f"/tokenize makes {tokenized} of the same request",
+            hint="it renders this request otherwise there (documents, images, a tool_choice that "
+            "leaves tools out?); a vLLM that knows return_token_ids returns them with the answer",
+        )
+        error.retriable = False
+        return error
+
     def _lacking(self, url: str, found: str) -> ModelError:
         return ModelError(
             f"{self._server}: token ids were asked of {url}, and it answered with {found}",
             hint="return_token_id_information: false does without them",
         )
+
+
+def _require_one_answer(request: Mapping[str, Any]) -> None:
+    asked = request.get("n")
+    if asked in ONE_ANSWER:
+        return
+    expected = "1, as token ids are returned of one answer to a request"
+    raise RowError(
+        f"/n is {asked!r}; expected: {expected}",
+        hint="ask for each task as often as you want answers (num_repeats), or set "
+        "return_token_id_information: false",
+        evidence=Evidence(problems=(FieldProblem("/n", expected),)),
+    )

@@ -20,8 +20,9 @@ ASKED = {"logprobs": True, "return_tokens_as_token_ids": True, "return_token_ids
 """What a chat completion is asked for."""
 
 _RENDERING = (
-    "model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_special_tokens",
-    "media_io_kwargs", "mm_processor_kwargs",
+    "model", "messages", "tools", "tool_choice", "documents", "reasoning_effort",
+    "chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message",
+    "add_special_tokens", "media_io_kwargs", "mm_processor_kwargs",
 )  # fmt: skip
 """What decides about a prompt: all that `/tokenize` is told of a request."""
 
@@ -63,8 +64,15 @@ decode_generated = msgspec.json.Decoder(Generated).decode
 
 
 def to_tokenize(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The body for `/tokenize` that renders the prompt of a chat request."""
-    return {name: request[name] for name in _RENDERING if name in request}
+    """The body for `/tokenize` that renders the prompt of a chat request.
+
+    vLLM gives a chat's documents to its template, and has no field for them here.
+    """
+    body = {name: request[name] for name in _RENDERING if name in request}
+    if documents := request.get("documents"):
+        given = request.get("chat_template_kwargs") or {}
+        body["chat_template_kwargs"] = {**given, "documents": documents}
+    return body
 
 
 def to_parse(
