@@ -3,8 +3,9 @@
 prompt ids: everything the model read before its first token, in the order it read it.
 generation ids: every token it sampled, the one that ends the turn included.
 log probs: of each sampled token, as the sampler saw it; as many as there are generation ids.
-seal: a digest over the conversation up to and with a turn, and over the turn's tokens. Whoever
-changes any of it later (an edited history, other ids) no longer has the seal that fits.
+seal: a digest over the conversation up to and with a turn, and over the turn's tokens. What is
+changed later (an edited history, other ids) no longer has the seal that fits. It has no key: it
+shows accidents and careless edits, and keeps nobody from forging.
 continuity: how a turn's prompt relates to the tokens before it.
 """
 
