@@ -84,6 +84,7 @@ from palestra.schema.rows import (
     read_jsonl,
 )
 from palestra.schema.unchecked import changed, maker
+from palestra.schema.written import called, response_of, said
 
 __all__ = [
     "AGENT_REF",
@@ -146,6 +147,7 @@ __all__ = [
     "WireModel",
     "add_usage",
     "cached_tokens",
+    "called",
     "changed",
     "decode_completion",
     "encode_json",
@@ -159,6 +161,8 @@ __all__ = [
     "reasoning_tokens",
     "rejected_fields",
     "rejection_text",
+    "response_of",
+    "said",
     "set_fields",
     "to_plain",
     "why_unreadable",

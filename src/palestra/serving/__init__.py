@@ -6,6 +6,7 @@ A server is an object with typed async methods and an ASGI app over them; where 
 
 from palestra.serving.agent import Agent, AgentConfig, ServerReference
 from palestra.serving.aside import Aside
+from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
@@ -18,6 +19,7 @@ from palestra.serving.instance import RunningInstance, State
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
+from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
@@ -37,6 +39,7 @@ __all__ = [
     "Agent",
     "AgentConfig",
     "Aside",
+    "Assembly",
     "AttachedFleet",
     "Environment",
     "Episode",
@@ -53,6 +56,7 @@ __all__ = [
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",
+    "RewardRules",
     "RunningInstance",
     "Server",
     "ServerConfig",
@@ -64,6 +68,7 @@ __all__ = [
     "StepRequest",
     "TurnsServer",
     "Watchdog",
+    "assembled",
     "attach",
     "check_head_port",
     "environment",
