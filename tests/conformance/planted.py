@@ -1,6 +1,7 @@
 """Verifiers with bugs that real ones have had, and one without."""
 
 import asyncio
+import contextlib
 import json
 import random
 import re
@@ -36,7 +37,7 @@ ROWS = [
     row("Six times seven?", "42"),
     row("Ten to the third?", "1000"),
     row("The capital of France?", "Paris"),
-    row("The seventh prime?", "17"),
+    row("The eighth prime?", "19"),
 ]
 
 PROGRAM_ROWS = [
@@ -161,7 +162,7 @@ class RewardsOnlyOnce(Sound):
 class CountsItsCalls(Sound):
     async def score(self, body: Row, text: str) -> float:
         self.memory["calls"] = self.memory.get("calls", 0) + 1
-        return await super().score(body, text) if self.memory["calls"] % 31 else 0.0
+        return await super().score(body, text) if self.memory["calls"] % 7 else 0.0
 
 
 class RewardsTooMuch(Sound):
@@ -188,10 +189,8 @@ class ReadsNumbersOnly(Sound):
 
 class ParsesJson(Sound):
     async def score(self, body: Row, text: str) -> float:
-        try:
+        with contextlib.suppress(json.JSONDecodeError):
             json.loads(text)
-        except json.JSONDecodeError:
-            pass
         return await super().score(body, text)
 
 
