@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from palestra.errors import ModelError, WrongSetting
+from palestra.responses_api_models.chat.provider_errors import check_whole
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import Said, stretches
 from palestra.schema import (
@@ -54,9 +55,6 @@ _INCOMPLETE = {
     "content_filter": "content_filter",
 }
 
-_BROKEN_OFF = frozenset({"abort", "error"})
-"""vLLM says `abort` of requests that it dropped (paused, shut down); some routers say `error`."""
-
 _ECHOED = (
     "instructions",
     "max_output_tokens",
@@ -82,14 +80,8 @@ def to_response(
     Raises `ModelError` for an answer without choices or one that the endpoint broke off, and
     `WrongSetting` for reasoning fields that the settings do not expect.
     """
-    if not completion.choices:
-        raise ModelError(f"{model} answered without any choice")
+    check_whole([each.finish_reason for each in completion.choices], model=model)
     choice = completion.choices[0]
-    if choice.finish_reason in _BROKEN_OFF:
-        raise ModelError(
-            f"{model} broke its answer off (finish_reason {choice.finish_reason!r})",
-            hint="its endpoint was stopped or paused meanwhile; see its own log",
-        )
     digits = new_id()
     reason = _INCOMPLETE.get(choice.finish_reason or "")
     return _response(
