@@ -1,17 +1,16 @@
 """`ChatCompletionsServer`: Responses API in front of any Chat Completions endpoint."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, Self
 
-import msgspec
 import orjson
 from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
-    ValidationError,
     field_validator,
     model_validator,
 )
@@ -159,13 +158,9 @@ class ChatCompletionsServer(ModelServer):
         model = self.config.model
         request = to_chat_request(body, model=model, settings=self._conversion)
         url, answer = await self.post(self.chat_path + self._query, request, session)
-        if isinstance(answer, ContextOverflow):
-            return overflow_response(body, model=model, sentence=answer.sentence)
-        try:
-            completion = decode_completion(answer)
-        except (msgspec.DecodeError, ValueError) as error:
-            overflow = self._upstream.no_answer(url, answer, "chat completion", error)
-            return overflow_response(body, model=model, sentence=overflow.sentence)
+        completion = self._upstream.read(url, answer, decode_completion)
+        if isinstance(completion, ContextOverflow):
+            return overflow_response(body, model=model, sentence=completion.sentence)
         return to_response(completion, body, model=model, settings=self._conversion)
 
     async def post(self, path: str, body: Mapping[str, Any], session: Session) -> Answered:
@@ -177,13 +172,9 @@ class ChatCompletionsServer(ModelServer):
         url, answer = await self.post(
             self.chat_path + self._query, self._chat_request(body), session
         )
-        if isinstance(answer, ContextOverflow):
-            return _overflow_completion(self.config.model)
-        try:
-            return ChatCompletion.model_validate(orjson.loads(answer))
-        except (orjson.JSONDecodeError, ValidationError) as error:
-            self._upstream.no_answer(url, answer, "chat completion", error)
-            return _overflow_completion(self.config.model)
+        model = self.config.model
+        found = self._upstream.read(url, answer, partial(_as_it_came, model=model))
+        return _overflow_completion(model) if isinstance(found, ContextOverflow) else found
 
     def _chat_request(self, body: ChatCreateParams) -> dict[str, Any]:
         asked = to_plain(body)
@@ -270,6 +261,21 @@ async def check_endpoint(upstream: Upstream, base_url: str, model: str) -> str:
         return f"{base_url} is reachable and serves {model}"
     names = ", ".join(served[:5]) or "nothing"
     return f"{base_url} is reachable and does not list {model!r} (it lists {names})"
+
+
+def _as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
+    """A completion with all its fields; what it must have and lacks, or has as null, is put in.
+
+    Raises ValueError when it is none.
+    """
+    plain = orjson.loads(answer)
+    if isinstance(plain, dict):
+        plain["id"] = plain.get("id") or new_id("chatcmpl-")
+        created = plain.get("created")
+        plain["created"] = int(created if isinstance(created, int | float) else time.time())
+        plain["model"] = plain.get("model") or model
+        plain["object"] = "chat.completion"
+    return ChatCompletion.model_validate(plain)
 
 
 def _overflow_completion(model: str) -> ChatCompletion:

@@ -1,9 +1,10 @@
 """`Upstream`: one provider's endpoints, spoken to in JSON through the shared HTTP transport."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, final
 
+import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -11,6 +12,7 @@ from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excer
 from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
+    check_whole,
     classify,
     failure_status,
 )
@@ -44,6 +46,25 @@ MOST_LOST = 3
 
 _SHORTEST_KEY_MASKED = 8
 """A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
+
+
+class Choice(Protocol):
+    """One of a completion's."""
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why it ended, in the endpoint's word."""
+
+
+class Completion(Protocol):
+    """A chat completion, decoded one way or another."""
+
+    @property
+    def choices(self) -> Sequence[Choice]:
+        """As many as were asked for."""
+
+
+C = TypeVar("C", bound=Completion)
 
 
 class Answered(NamedTuple):
@@ -214,6 +235,29 @@ class Upstream:
     def moved(self) -> None:
         """Count a request that is sent again, to another endpoint."""
         self._count.retries += 1
+
+    def read(
+        self, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], C]
+    ) -> C | ContextOverflow:
+        """The whole completion in a success; an overflow stays one.
+
+        Raises `CallError` when there is none, or one that the endpoint broke off.
+        """
+        if isinstance(body, ContextOverflow):
+            return body
+        try:
+            completion = decode(body)
+            if getattr(completion, "error", None) or not completion.choices:
+                raise ValueError("no choices, or an error beside them")
+        except (msgspec.DecodeError, ValueError) as error:
+            return self.no_answer(url, body, "chat completion", error)
+        reasons = [choice.finish_reason for choice in completion.choices]
+        try:
+            check_whole(reasons, model=self._model, body=body)
+        except ModelError as error:
+            mask_error(error, self._mask)
+            raise add_hop(error, Hop(self._server, url, 200, self._mask(excerpt(body)))) from None
+        return completion
 
     def no_answer(self, url: str, body: bytes, wanted: str, error: Exception) -> ContextOverflow:
         """What a success means that holds no answer: some routers report failures that way.
