@@ -148,6 +148,29 @@ def test_when_all_are_busy_the_shortest_wait_that_was_asked_for_is_kept() -> Non
     play(story)
 
 
+def test_the_shortest_wait_counts_whoever_asked_for_it() -> None:
+    async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
+        for fake, wait in zip(fakes, ["0.3", "60"], strict=True):
+            busy = [reply(429, b"", **{"retry-after": wait}), reply(*VLLM["chat"])]
+            fake.say = lambda _, left=busy: left.pop(0)
+        await ask(server)  # `play` waits 20 s at most
+        assert [len(fake.asked) for fake in fakes] == [2, 1]
+
+    play(story)
+
+
+def test_a_session_goes_back_to_its_endpoint_after_an_error() -> None:
+    async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
+        await ask(server)
+        said = [reply(500, b"once"), reply(*VLLM["chat"])]
+        fakes[0].say = lambda _: said.pop(0)
+        await ask(server)
+        await ask(server)
+        assert [len(fake.asked) for fake in fakes] == [3, 1]
+
+    play(story)
+
+
 def test_a_server_error_is_tried_again_elsewhere() -> None:
     async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
         fakes[0].say = lambda _: reply(500, b"EngineCore encountered an issue")

@@ -344,7 +344,8 @@ class _Way:
     async def send(self, remaining_s: float | None) -> HttpReply:
         """Try one endpoint after the other, until one takes the request or none is left to try.
 
-        As with a single endpoint, raises what the last one raised or returns what it answered.
+        As with a single endpoint, raises what the last one raised or returns what it answered;
+        but a busy one's `Retry-After` is the shortest wait of all.
         """
         deadline = None if remaining_s is None else asyncio.get_running_loop().time() + remaining_s
         tried: set[Endpoint] = set()
@@ -367,9 +368,16 @@ class _Way:
                 self._upstream.moved()
                 endpoint = further
             elif reply is not None:
-                return reply
+                return self._with_shortest_wait(reply)
             elif failure is not None:
                 raise failure
+
+    def _with_shortest_wait(self, reply: HttpReply) -> HttpReply:
+        # Where none was asked for, the usual one has its jitter.
+        if len(self._endpoints.all) == 1 or retry_after_s(reply) is None:
+            return reply
+        wait = f"{self._endpoints.soonest_s():.3f}"
+        return replace(reply, headers={**reply.headers, "retry-after": wait})
 
     def _enter(self, tried: set[Endpoint]) -> Endpoint:
         found = self._soured and self._endpoints.enter(self._session, self._soured)
@@ -410,10 +418,11 @@ class _Way:
     def _is_busy(self, endpoint: Endpoint, reply: HttpReply) -> bool:
         """Note what the status says about the endpoint; whether another one may help."""
         if reply.status in BUSY_STATUSES:
-            self._endpoints.busy(endpoint, retry_after_s(reply))
+            self._endpoints.busy(endpoint, retry_after_s(reply), reply.status)
             return True
         if reply.status == 500:
             self._soured.add(endpoint)
+            self._endpoints.broken(endpoint)
         else:
             self._endpoints.answered(endpoint)
         return False
