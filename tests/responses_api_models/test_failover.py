@@ -264,6 +264,31 @@ def test_a_host_that_died_without_a_word_loses_its_requests_to_the_others() -> N
     play(story)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_request_without_a_deadline_is_not_waited_for_without_an_end(count: int) -> None:
+    async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
+        for fake in fakes:
+            fake.mute = True
+        with pytest.raises(DeadlineExceeded, match=r"no answer within 0\.2 s") as caught:
+            await ask(server)
+        assert "request_timeout_s" in caught.value.hint
+
+    play(story, count=count, request_timeout_s=0.2)
+
+
+def test_a_rollouts_own_deadline_is_not_said_to_be_a_setting() -> None:
+    async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
+        fakes[0].mute = True
+        with (
+            calling(CallContext(deadline=time.monotonic() + 0.2)),
+            pytest.raises(DeadlineExceeded) as caught,
+        ):
+            await ask(server)
+        assert not caught.value.hint
+
+    play(story, count=1)
+
+
 def test_an_endpoint_that_is_slow_but_lives_keeps_its_requests() -> None:
     async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
         endpoint = server._model_endpoints.all[0]

@@ -25,7 +25,7 @@ from palestra.responses_api_models.chat.request import (
 )
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.settings import ConversionSettings
-from palestra.responses_api_models.chat.upstream import Answered, Upstream
+from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S, Answered, Upstream
 from palestra.schema import (
     ChatChoice,
     ChatCompletion,
@@ -68,6 +68,8 @@ class ChatModelConfig(ModelServerConfig):
     extra_body: dict[str, Any] | None = None
     """Fields added to every request, unless the row sets them itself."""
     default_headers: dict[str, str] = Field(default_factory=dict)
+    request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
+    """Seconds that one request to the endpoint may take; a rollout's own deadline may end sooner."""
 
     @field_validator("base_url")
     @classmethod
@@ -149,6 +151,7 @@ class ChatCompletionsServer(ModelServer):
             api_key=self.config.api_key.get_secret_value(),
             key_header=self.key_header,
             headers=self.config.default_headers,
+            request_timeout_s=self.config.request_timeout_s,
             count=self.server_client.retries,
             client=self.server_client,
         )

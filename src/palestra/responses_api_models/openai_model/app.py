@@ -13,6 +13,7 @@ from palestra.responses_api_models.chat import (
     is_context_overflow,
     overflow_response,
 )
+from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S
 from palestra.responses_api_models.openai_model.passthrough import (
     cut_at_limit,
     read_response,
@@ -34,6 +35,8 @@ class OpenAIModelConfig(ModelServerConfig):
     extra_body: dict[str, Any] | None = None
     """Fields added to every request, unless the row sets them itself."""
     default_headers: dict[str, str] = Field(default_factory=dict)
+    request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
+    """Seconds that one request to the endpoint may take; a rollout's own deadline may end sooner."""
 
 
 class OpenAIModel(ModelServer):
@@ -53,6 +56,7 @@ class OpenAIModel(ModelServer):
             model=self.config.openai_model,
             api_key=self.config.openai_api_key.get_secret_value(),
             headers=self.config.default_headers,
+            request_timeout_s=self.config.request_timeout_s,
             count=self.server_client.retries,
             client=self.server_client,
         )
