@@ -275,9 +275,14 @@ class Upstream:
         try:
             check_whole(reasons, model=self._model, body=body)
         except ModelError as error:
-            mask_error(error, self._mask)
-            raise add_hop(error, Hop(self._server, url, 200, self._mask(excerpt(body)))) from None
+            raise self.failed(url, body, error) from None
         return completion
+
+    def failed(self, url: str, body: bytes, error: ModelError) -> ModelError:
+        """`error`, which a success was found to tell of, with where and what was answered."""
+        mask_error(error, self._mask)
+        add_hop(error, Hop(self._server, url, 200, self._mask(excerpt(body))))
+        return error
 
     def no_answer(self, url: str, body: bytes, wanted: str, error: Exception) -> ContextOverflow:
         """What a success means that holds no answer: some routers report failures that way.
