@@ -59,6 +59,8 @@ def _own_items(message: JSON, pointer: str) -> list[JSON]:
             items.append({"type": "reasoning", "summary": list(group)})
         else:
             items.append(_own_message(list(group), message))
+    if message.get("name") and not any(item["type"] == "message" for item in items):
+        items.append(_own_message([], message))
     items += [
         _function_call(call, f"{pointer}/tool_calls/{index}") for index, call in enumerate(calls)
     ]
