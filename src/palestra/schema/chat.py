@@ -67,20 +67,30 @@ class UpstreamFunction(msgspec.Struct):
 
 
 class UpstreamToolCall(msgspec.Struct):
-    """One tool call of an upstream message."""
+    """One tool call of an upstream message.
+
+    `extra_content` is Gemini's, which refuses a call that comes back without it.
+    """
 
     function: UpstreamFunction
     id: str | None = None
+    extra_content: Any = None
 
 
 class UpstreamMessage(msgspec.Struct):
-    """An upstream assistant message; both spellings of the reasoning field are in use."""
+    """An upstream assistant message; both spellings of the reasoning field are in use.
+
+    Beside the reasoning stands what only its provider can read of it: OpenRouter's
+    `reasoning_details`, LiteLLM's `thinking_blocks`.
+    """
 
     content: Any = None
     tool_calls: list[UpstreamToolCall] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
+    reasoning_details: Any = None
+    thinking_blocks: Any = None
 
 
 class UpstreamChoice(msgspec.Struct):

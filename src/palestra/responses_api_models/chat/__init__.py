@@ -6,12 +6,13 @@ its own folder subclasses `ChatCompletionsServer`; this folder has no entrypoint
 implementation.
 """
 
+from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     check_whole,
     provider_sentence,
 )
-from palestra.responses_api_models.chat.request import json_setting, to_chat_request, to_messages
+from palestra.responses_api_models.chat.request import json_setting, to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.server import (
     ChatCompletionsServer,

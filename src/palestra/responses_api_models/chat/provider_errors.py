@@ -82,8 +82,9 @@ _NO_MODEL = "is the model listed by GET <base_url>/models, and does base_url end
 
 _BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
-_BROKEN_OFF = frozenset({"abort", "error"})
-"""vLLM says `abort` of requests that it dropped (paused, shut down); some routers say `error`."""
+_BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
+"""vLLM says `abort` of requests that it dropped (paused, shut down); some routers say `error`,
+DeepSeek that it had no room."""
 
 _LONGEST_SENTENCE = 500
 
