@@ -13,7 +13,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Final, final
@@ -90,7 +90,11 @@ class BelowAliasFinder(MetaPathFinder):
         held = sys.modules.get(parent)
         if held is None or held.__name__ == parent:
             return None
-        return self._finder.find_spec(fullname, path, target)
+        # A project that was added after the alias had been made still goes first.
+        inside = parent.replace(".", "/")
+        places = [str(place) for entry in sys.path if (place := Path(entry, inside)).is_dir()]
+        own = PathFinder.find_spec(fullname, places) if places else None
+        return own or self._finder.find_spec(fullname, path, target)
 
 
 def install() -> None:

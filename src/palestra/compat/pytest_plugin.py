@@ -63,10 +63,11 @@ def _add_folder(here: Path) -> None:
         sys.path.append(str(here))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Know the mark; where pytest-asyncio is there, it runs every `async def` test."""
     config.addinivalue_line("markers", "asyncio: runs on an event loop")
-    if _installed("pytest_asyncio") and not config.getoption("asyncio_mode", None):
+    if config.pluginmanager.hasplugin("asyncio") and not config.getoption("asyncio_mode", None):
         config.option.asyncio_mode = "auto"
 
 
