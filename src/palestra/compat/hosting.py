@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, PrivateAttr, create_model
 
 from palestra.compat.client import ServerClient, with_addresses
-from palestra.compat.http import ServerRefused
+from palestra.compat.http import ServerRefused, close_global_client
 from palestra.compat.nemo_gym.global_config import (
     NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
     NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME,
@@ -32,7 +32,7 @@ from palestra.errors import (
     JudgeFailure,
     ModelError,
 )
-from palestra.serving import Server, server_client
+from palestra.serving import CHECK_PATH, Server, server_client
 from palestra.serving.build import build_server
 from palestra.serving.listener import serving
 from palestra.serving.published import published_schema
@@ -70,9 +70,12 @@ class Hosted(Server):
         await self._lifespan.start()
 
     async def stop(self) -> None:
-        """End it."""
-        if self._lifespan is not None:
-            await self._lifespan.stop()
+        """End it, and the connections that the author's code holds."""
+        try:
+            if self._lifespan is not None:
+                await self._lifespan.stop()
+        finally:
+            await close_global_client()
 
     def setup_webserver(self) -> FastAPI:
         """The author's app, with `GET /` and the schemas of its bodies."""
@@ -81,6 +84,8 @@ class Hosted(Server):
             app.add_api_route("/", _status, methods=["GET"])
             # Before a catch-all of the author's.
             app.router.routes.insert(0, app.router.routes.pop())
+        if self.author_class.__server_type__ == "responses_api_models":
+            app.add_api_route(CHECK_PATH, _not_checked, methods=["GET"])
         _publish(app)
         return app
 
@@ -163,6 +168,10 @@ class Lifespan:
             if ready.done():
                 raise
             ready.set_exception(error)
+
+
+async def _not_checked() -> dict[str, str]:
+    return {"endpoint": "not checked"}
 
 
 async def _status() -> dict[str, str]:

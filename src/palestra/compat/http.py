@@ -66,6 +66,13 @@ def global_client() -> aiohttp.ClientSession:
     return session
 
 
+async def close_global_client() -> None:
+    """Close that session; who asks for it again gets another."""
+    session = _sessions.pop(asyncio.get_running_loop(), None)
+    if session is not None:
+        await session.close()
+
+
 async def request(method: str, url: str, **kwargs: Any) -> aiohttp.ClientResponse:
     """One request with a read answer; a connection that cannot be made is tried again.
 

@@ -1,7 +1,7 @@
 """What the mirrored types are made of: models that keep unknown fields, and open dicts."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
@@ -16,6 +16,17 @@ class WireModel(BaseModel):
     @classmethod
     def _from_another_type(cls, value: Any) -> Any:
         return plain(value) if not isinstance(value, cls) else value
+
+
+class Named(WireModel):
+    """One of a union: what tells it from the others is sent although nobody set it."""
+
+    __told_by__: ClassVar[frozenset[str]] = frozenset({"type"})
+
+    @model_validator(mode="after")
+    def _tell(self) -> Self:
+        self.__pydantic_fields_set__.update(self.__told_by__)
+        return self
 
 
 class OpenDict(dict[str, Any]):

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from palestra.compat.openai_types.base import OpenDict, WireModel
+from palestra.compat.openai_types.base import Named, OpenDict, WireModel
 
 
 class NeMoGymFunction(WireModel):
@@ -14,7 +14,7 @@ class NeMoGymFunction(WireModel):
     name: str
 
 
-class NeMoGymChatCompletionMessageToolCall(WireModel):
+class NeMoGymChatCompletionMessageToolCall(Named):
     """The model asks for a tool."""
 
     id: str
@@ -22,8 +22,10 @@ class NeMoGymChatCompletionMessageToolCall(WireModel):
     type: Literal["function"] = "function"
 
 
-class NeMoGymChatCompletionMessage(WireModel):
+class NeMoGymChatCompletionMessage(Named):
     """What the assistant said."""
+
+    __told_by__ = frozenset({"role"})
 
     content: str | None = None
     refusal: str | None = None

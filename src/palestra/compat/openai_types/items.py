@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pydantic import Discriminator, Field, Tag
 
-from palestra.compat.openai_types.base import OpenDict, WireModel, field_of
+from palestra.compat.openai_types.base import Named, OpenDict, WireModel, field_of
 
 
 class TokenIDLogProbMixin(WireModel):
@@ -20,15 +20,17 @@ class TokenIDLogProbMixin(WireModel):
     generation_log_probs: list[float]
 
 
-class NeMoGymSummary(WireModel):
+class NeMoGymSummary(Named):
     """One block of reasoning."""
 
     text: str
     type: Literal["summary_text"] = "summary_text"
 
 
-class NeMoGymResponseReasoningItem(WireModel):
+class NeMoGymResponseReasoningItem(Named):
     """What the model thought before it answered."""
+
+    __told_by__ = frozenset({"id", "type", "summary"})
 
     id: str = Field(default_factory=lambda: f"rs_{uuid4().hex}")
     summary: list[NeMoGymSummary] = Field(default_factory=list)
@@ -36,7 +38,7 @@ class NeMoGymResponseReasoningItem(WireModel):
     encrypted_content: str | None = None
 
 
-class NeMoGymResponseOutputText(WireModel):
+class NeMoGymResponseOutputText(Named):
     """Text that the model wrote."""
 
     annotations: list[Any] = Field(default_factory=list)
@@ -45,7 +47,7 @@ class NeMoGymResponseOutputText(WireModel):
     logprobs: list[Any] | None = None
 
 
-class NeMoGymResponseOutputRefusal(WireModel):
+class NeMoGymResponseOutputRefusal(Named):
     """The model declined, and says why."""
 
     refusal: str
@@ -67,8 +69,10 @@ NeMoGymContent = Annotated[
 ]
 
 
-class NeMoGymResponseOutputMessage(WireModel):
+class NeMoGymResponseOutputMessage(Named):
     """A message that the model wrote."""
+
+    __told_by__ = frozenset({"id", "role", "type"})
 
     id: str = Field(default_factory=lambda: f"msg_{uuid4().hex}")
     content: list[NeMoGymContent]
@@ -94,7 +98,7 @@ class NeMoGymMessage(WireModel):
     type: Literal["message"] = "message"
 
 
-class NeMoGymResponseFunctionToolCall(WireModel):
+class NeMoGymResponseFunctionToolCall(Named):
     """The model asks for a tool; `arguments` is JSON text as it wrote it."""
 
     arguments: str
@@ -105,7 +109,7 @@ class NeMoGymResponseFunctionToolCall(WireModel):
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
 
-class NeMoGymFunctionCallOutput(WireModel):
+class NeMoGymFunctionCallOutput(Named):
     """What the tool answered."""
 
     call_id: str

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from palestra.compat.openai_types.base import OpenDict, WireModel, field_of
+from palestra.compat.openai_types.base import Named, OpenDict, WireModel, field_of
 from palestra.compat.openai_types.items import (
     NeMoGymEasyInputMessage,
     NeMoGymResponseInput,
@@ -74,8 +74,10 @@ class NeMoGymResponseCreateParamsNonStreaming(WireModel):
     stream: Literal[False] | None = None
 
 
-class NeMoGymResponse(WireModel):
+class NeMoGymResponse(Named):
     """One answer of a model; of an agent, its whole trajectory in `output`."""
+
+    __told_by__ = frozenset({"object"})
 
     id: str
     created_at: float
