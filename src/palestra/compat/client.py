@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from http.cookies import SimpleCookie
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -67,7 +67,7 @@ class ClientResponse:
             failure = _failure(self._reply.server, self.url, self.status, content)
             raise ServerRefused(self.url, self.status, content, failure)
 
-    async def __aenter__(self) -> "ClientResponse":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_why: object) -> None:
@@ -227,7 +227,7 @@ def _targets(tree: Mapping[str, Any]) -> dict[str, Target]:
 
 
 def _plain(tree: Any) -> dict[str, Any]:
-    held = OmegaConf.to_container(tree, resolve=True) if isinstance(tree, DictConfig) else tree
+    held: Any = OmegaConf.to_container(tree, resolve=True) if isinstance(tree, DictConfig) else tree
     return dict(held or {})
 
 

@@ -23,9 +23,7 @@ CONNECT_TRIES = 3
 LONGEST_WAIT_S = 600.0
 """How long a request outside of any rollout may take."""
 
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
-    WeakKeyDictionary()
-)
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
 # One per event loop, as authors call `request` from wherever they are: a session belongs to one.
 
 
@@ -163,4 +161,3 @@ def cookie_values(cookies: Any) -> dict[str, str] | None:
         str(name): value.value if isinstance(value, Morsel) else str(value)
         for name, value in cookies.items()
     }
-

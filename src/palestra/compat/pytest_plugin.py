@@ -51,7 +51,10 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Before conftest files, which import their servers too."""
     here = early_config.invocation_params.dir
-    for place in (here, *(here / arg.partition("::")[0] for arg in args if not arg.startswith("-"))):
+    for place in (
+        here,
+        *(here / arg.partition("::")[0] for arg in args if not arg.startswith("-")),
+    ):
         if place.exists():
             add_project(place.resolve())
     _add_folder(here)
@@ -118,10 +121,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an `async def` test that nobody else has wrapped."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj) or _is_anyios(pyfuncitem):
         return None
-    wanted = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    wanted = {name: pyfuncitem.funcargs[name] for name in _arguments(pyfuncitem)}
     test: Awaitable[None] = pyfuncitem.obj(**wanted)
     _runner(_owner(pyfuncitem)).run(_awaiting(test))
     return True
+
+
+def _arguments(item: pytest.Function) -> tuple[str, ...]:
+    names: tuple[str, ...] = item._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own call does
+    return names
 
 
 async def _awaiting(test: Awaitable[None]) -> None:

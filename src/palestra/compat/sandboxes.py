@@ -77,7 +77,10 @@ class SandboxExecResult(BaseModel):
         """The exit code."""
         return self.exit_code
 
-    returncode = return_code
+    @property
+    def returncode(self) -> int:
+        """The exit code."""
+        return self.exit_code
 
     @property
     def output(self) -> str:

@@ -48,9 +48,7 @@ class SimpleServer(BaseServer):
 
     def setup_session_middleware(self, app: FastAPI) -> None:
         """Give every request `request.session[SESSION_ID_KEY]`, in a signed cookie."""
-        if not any(layer.cls is SessionLayer for layer in app.user_middleware):
-            key = self.get_session_middleware_key()
-            app.add_middleware(SessionLayer, key=key)
+        app.add_middleware(SessionLayer, key=self.get_session_middleware_key())
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Nothing to do: the fleet says of every failure what it was."""

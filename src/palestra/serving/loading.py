@@ -93,9 +93,7 @@ def _said_to_be_served(module: ModuleType, path: Path) -> list[Any]:
 
 
 def _as_ours(cls: Any) -> type[Server]:
-    if issubclass(cls, Server):
-        return cls
-    made: type[Server] = getattr(cls, FOREIGN)()
+    made: type[Server] = cls if issubclass(cls, Server) else getattr(cls, FOREIGN)()
     return made
 
 

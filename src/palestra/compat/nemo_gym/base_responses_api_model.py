@@ -57,7 +57,9 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             asked = MessagesRequest.model_validate_json(await request.body())
             params = encode_json(params_from_messages(asked))
             # Through the app: what `responses` takes besides the body is the author's affair.
-            reply = await call_asgi(app, "POST", "/v1/responses", body=params, cookies=request.cookies)
+            reply = await call_asgi(
+                app, "POST", "/v1/responses", body=params, cookies=request.cookies
+            )
             if reply.status >= 400:
                 return Response(reply.body, reply.status, media_type="application/json")
             answer = message_from_response(OurResponse.model_validate_json(reply.body))

@@ -14,6 +14,25 @@ from palestra.errors import CallError
 
 RESPONSES_PATH = "/v1/responses"
 
+_SERVER = frozenset(
+    {None, "server_name", "name", "model_server", "judge", "judge_server", "judge_model_server"}
+    | {"judge_server_name", "judge_name", "judge_model_server_name", "model_server_name"}
+)
+_BODY = frozenset(
+    {
+        None,
+        "json",
+        "body",
+        "params",
+        "request",
+        "payload",
+        "create_params",
+        "responses_create_params",
+    }
+    | {"judge_responses_create_params", "judge_params", "request_params"}
+)
+"""Names under which a call may say whom to ask, and what."""
+
 
 class JudgeError(Exception):
     """The judge failed or gave no readable verdict: there is no reward, which is not a reward of 0.
@@ -46,7 +65,9 @@ async def call_judge(*args: Any, **kwargs: Any) -> Any:
             return answer
         return asked.answer.model_validate(answer)
     except (ValidationError, ValueError) as error:
-        raise JudgeError(f"the judge {asked.server} answered what is no response: {error}") from error
+        raise JudgeError(
+            f"the judge {asked.server} answered what is no response: {error}"
+        ) from error
     except JudgeError:
         raise
     except CallError as error:
@@ -67,27 +88,23 @@ class _Asked:
         self.how = {
             name: kwargs.pop(name) for name in ("cookies", "headers", "params") if name in kwargs
         }
-        rest: dict[str, Any] = {}
-        for name, value in [*((None, value) for value in args), *kwargs.items()]:
-            if not self._take(name, value) and name is not None:
-                rest[name] = value
-        if self.body is None:
-            self.body = _params(rest)
+        rest = {name: value for name, value in kwargs.items() if not self._take(name, value)}
+        for value in args:
+            # What is nothing else is what to say: a prompt, or messages.
+            if not self._take(None, value):
+                rest.setdefault("input", value)
+        self.body = _params(self.body, rest)
         if self.client is None or not self.server:
             raise TypeError("call_judge needs a server_client and the judge's server")
 
     def _take(self, name: str | None, value: Any) -> bool:
         if hasattr(value, "post") and self.client is None:
             self.client = value
-        elif name in {None, "server_name", "name"} and isinstance(value, str) and not self.server:
+        elif isinstance(value, str) and name in _SERVER and not self.server:
             self.server = value
         elif isinstance(getattr(value, "name", None), str) and hasattr(value, "type"):
             self.server = value.name
-        elif isinstance(value, NeMoGymResponseCreateParamsNonStreaming) and self._template(name):
-            self.body = value
-        elif isinstance(value, Mapping | BaseModel) and (
-            name is None or name in {"json", "body", "params", "request", "responses_create_params"}
-        ):
+        elif name in _BODY and isinstance(value, Mapping | BaseModel):
             self.body = value
         elif isinstance(value, type) and issubclass(value, BaseModel):
             self.answer = value
@@ -95,16 +112,16 @@ class _Asked:
             return False
         return True
 
-    @staticmethod
-    def _template(name: str | None) -> bool:
-        return name is None or "params" in name or name in {"json", "body", "request"}
 
-
-def _params(given: dict[str, Any]) -> NeMoGymResponseCreateParamsNonStreaming:
+def _params(body: Any, given: dict[str, Any]) -> Any:
+    """The request: `body`, if there is one, with what is given beside it."""
     fields = set(NeMoGymResponseCreateParamsNonStreaming.model_fields)
-    asked = {name: value for name, value in given.items() if name in fields}
+    asked = {name: value for name, value in given.items() if name in fields and value is not None}
     for name in ("messages", "prompt_messages", "input_messages", "prompt"):
-        if "input" not in asked and name in given:
+        if "input" not in asked and given.get(name) is not None:
             asked["input"] = given[name]
             asked.pop("prompt", None)
-    return NeMoGymResponseCreateParamsNonStreaming.model_validate(asked)
+    if body is not None and not asked:
+        return body
+    held = body.model_dump(exclude_unset=True) if isinstance(body, BaseModel) else dict(body or {})
+    return NeMoGymResponseCreateParamsNonStreaming.model_validate(held | asked)

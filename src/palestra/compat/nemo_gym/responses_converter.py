@@ -83,11 +83,11 @@ class ResponsesConverter(BaseModel):
             to_plain(params_from_chat(given))
         )
 
-    chat_completions_to_responses_create_params = chat_completion_to_responses_create_params
-
     def chat_completions_messages_to_responses_items(self, messages: Sequence[Any]) -> list[Any]:
         """Chat messages as items of a conversation."""
-        given = ChatCreateParams.model_validate({"messages": [to_plain(plain(m)) for m in messages]})
+        given = ChatCreateParams.model_validate(
+            {"messages": [to_plain(plain(m)) for m in messages]}
+        )
         params = to_plain(params_from_chat(given))
         items = params["input"]
         said = params.get("instructions")

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 from palestra.compat.metrics import aggregated
 from palestra.compat.nemo_gym.config_types import AggregateMetrics
-from palestra.profiling.pass_metrics import AVERAGE
 from palestra.profiling import pass_metrics
+from palestra.profiling.pass_metrics import AVERAGE
 from palestra.schema.rewards import finite_reward
 
 Row = Mapping[str, Any]
@@ -29,7 +29,7 @@ class PassMetrics(dict[str, Any]):
         self._parts = (dict(metrics), scores, names, most)
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, SupportsIndex) or isinstance(key, slice):
+        if isinstance(key, int | slice):
             return self._parts[key]
         return super().__getitem__(key)
 

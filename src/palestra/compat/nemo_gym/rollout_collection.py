@@ -42,7 +42,7 @@ class RolloutCollectionHelper(BaseModel):
                 reply = await client.post(row[AGENT_REF]["name"], "/run", json=row)
                 return row, await response_json(reply)
 
-        return asyncio.as_completed([run(row) for row in examples])  # type: ignore[return-value]
+        return asyncio.as_completed([run(row) for row in examples])
 
     def setup_server_client(self, head_server_config: Any = None) -> ServerClient:
         """A client of that fleet."""

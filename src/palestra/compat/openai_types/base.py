@@ -55,9 +55,7 @@ class OpenDict(dict[str, Any]):
         return cls(plain(value))
 
     @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         del source, handler
         keyed = core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema())
         made = core_schema.no_info_after_validator_function(cls._made, keyed)

@@ -57,7 +57,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
     async def _ask(
         self, method: str, path: str, *, headers: dict[str, str] | None = None, **how: Any
     ) -> dict[str, Any]:
-        sent = {"Authorization": f"Bearer {self.api_key}", **self.default_headers, **(headers or {})}
+        sent = {
+            "Authorization": f"Bearer {self.api_key}",
+            **self.default_headers,
+            **(headers or {}),
+        }
         response = await request(method, self._url(path), headers=sent, **how)
         told: dict[str, Any] = await response_json(response)
         return told

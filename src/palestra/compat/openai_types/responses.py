@@ -138,24 +138,26 @@ def accumulate_response_usage(total: Any, turn: Any) -> NeMoGymResponseUsage | N
 
     Either may be None, a usage, or a response, which stands for its usage.
     """
-    total, turn = _usage(total), _usage(turn)
-    if turn is None or total is None:
-        return total if turn is None else turn.model_copy(deep=True)
-    total.input_tokens += turn.input_tokens
-    total.output_tokens += turn.output_tokens
-    total.total_tokens += turn.total_tokens
+    held, added = _usage(total), _usage(turn)
+    if added is None or held is None:
+        return held if added is None else added.model_copy(deep=True)
+    held.input_tokens += added.input_tokens
+    held.output_tokens += added.output_tokens
+    held.total_tokens += added.total_tokens
     # Objects of their own: details may be shared between responses.
-    read = total.input_tokens_details.cached_tokens + turn.input_tokens_details.cached_tokens
-    total.input_tokens_details = NeMoGymResponseInputTokensDetails(cached_tokens=read)
+    read = held.input_tokens_details.cached_tokens + added.input_tokens_details.cached_tokens
+    held.input_tokens_details = NeMoGymResponseInputTokensDetails(cached_tokens=read)
     thought = (
-        total.output_tokens_details.reasoning_tokens + turn.output_tokens_details.reasoning_tokens
+        held.output_tokens_details.reasoning_tokens + added.output_tokens_details.reasoning_tokens
     )
-    total.output_tokens_details = NeMoGymResponseOutputTokensDetails(reasoning_tokens=thought)
-    return total
+    held.output_tokens_details = NeMoGymResponseOutputTokensDetails(reasoning_tokens=thought)
+    return held
 
 
 def _usage(value: Any) -> NeMoGymResponseUsage | None:
-    if value is None or isinstance(value, NeMoGymResponseUsage):
+    if value is None:
+        return None
+    if isinstance(value, NeMoGymResponseUsage):
         return value
     if hasattr(value, "usage"):
         return _usage(value.usage)
