@@ -73,8 +73,7 @@ def load_server_class(path: Path) -> type[Server]:
         and not inspect.isabstract(value)
     ]
     last = [cls for cls in own if not any(cls in other.__mro__[1:] for other in own)]
-    if len(last) != 1:
-        last = _said_to_be_served(module, path) or last
+    last = _said_to_be_served(module, path) or last
     if len(last) == 1:
         return _as_ours(last[0])
     names = [made.name for made in environments] + [cls.__name__ for cls in last]
