@@ -194,7 +194,9 @@ def test_a_failure_says_whose_it_was(
 def test_bad_bodies_and_refusals_of_tools_are_told(tmp_path: Path) -> None:
     async def check(fleet: Fleet) -> None:
         with pytest.raises(RowError, match="responses_create_params"):
-            await fleet.client.peer("failing").call("/verify", {"response": RESPONSE}, VerifyResponse)
+            await fleet.client.peer("failing").call(
+                "/verify", {"response": RESPONSE}, VerifyResponse
+            )
         said = await fleet.client.peer("failing").call_tool("missing", {})
         assert said == '{"detail":"no such file"}'
 
@@ -259,7 +261,9 @@ def test_an_agent_keeps_its_session_by_the_cookies_of_the_last_answer(tmp_path: 
         found = await fleet.client.peer("agent").call("/run", ROW, VerifyResponse)
         assert found.reward == 1.0
 
-    run(tmp_path, {"resources_servers/env": environment, "responses_api_agents/agent": agent}, check)
+    run(
+        tmp_path, {"resources_servers/env": environment, "responses_api_agents/agent": agent}, check
+    )
 
 
 def test_lifespans_run_and_metrics_are_aggregated(tmp_path: Path) -> None:

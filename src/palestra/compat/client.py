@@ -8,11 +8,11 @@ from typing import Any, Final, Self
 from omegaconf import DictConfig, OmegaConf
 
 from palestra.compat.http import ServerRefused, cookie_values
+from palestra.compat.nemo_gym import global_config
 from palestra.compat.nemo_gym.config_types import BaseServerConfig
 from palestra.compat.nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
     get_first_server_config_dict,
-    get_global_config_dict,
 )
 from palestra.errors import CallError, Evidence, Hop, excerpt, from_body
 from palestra.serving import server_client
@@ -123,7 +123,7 @@ class ServerClient:
     def global_config_dict(self) -> Any:
         """The resolved configuration, with the host and port of every instance."""
         if self._global_config_dict is None:
-            return get_global_config_dict()
+            return global_config.get_global_config_dict()
         return self._global_config_dict
 
     @global_config_dict.setter
@@ -133,7 +133,7 @@ class ServerClient:
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
         """Where the head server listens, as configured."""
-        held = get_global_config_dict().get("head_server") or {}
+        held = global_config.get_global_config_dict().get("head_server") or {}
         return BaseServerConfig(
             host=str(held.get("host") or "127.0.0.1"),
             port=int(held.get("port") or DEFAULT_HEAD_SERVER_PORT),
@@ -145,7 +145,7 @@ class ServerClient:
 
         In a server of the fleet, of that fleet.
         """
-        held = get_global_config_dict()
+        held = global_config.get_global_config_dict()
         return cls(head_server_config or cls.load_head_server_config(), held)
 
     async def request(
@@ -196,7 +196,9 @@ class ServerClient:
 
 def get_server_url(server_name: str, global_config_dict: Any = None) -> str:
     """`http://host:port` of an instance of this fleet."""
-    held = get_global_config_dict() if global_config_dict is None else global_config_dict
+    held = (
+        global_config.get_global_config_dict() if global_config_dict is None else global_config_dict
+    )
     settings = get_first_server_config_dict(held, server_name)
     return f"http://{settings['host']}:{settings['port']}"
 

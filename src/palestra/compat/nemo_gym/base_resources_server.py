@@ -116,7 +116,7 @@ class SimpleResourcesServer(BaseResourcesServer, SimpleServer):
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
 
-def _declared_mode(server: BaseModel) -> Any:
+def _declared_mode(server: SimpleResourcesServer) -> Any:
     """What the author declared: as a field, a class attribute, a setting, or a method."""
     for name in ("reverify_mode", "get_reverify_mode", "REVERIFY_MODE", "_reverify_mode"):
         found = getattr(server, name, None) or getattr(getattr(server, "config", None), name, None)
@@ -124,7 +124,17 @@ def _declared_mode(server: BaseModel) -> Any:
             return found
     held = [value for kind in type(server).__mro__ for value in vars(kind).values()]
     modes = [value for value in held if isinstance(value, ReverifyMode)]
-    return modes[0] if modes else ReverifyMode.UNKNOWN
+    if modes:
+        return modes[0]
+    wanted = inspect.signature(server.verify).parameters.values()
+    sees_session = any(_is_request(parameter.annotation) for parameter in wanted)
+    # What it cannot reach it cannot depend on.
+    return ReverifyMode.UNKNOWN if sees_session else ReverifyMode.STATELESS
+
+
+def _is_request(annotation: Any) -> bool:
+    # As text where the author's module postpones its annotations.
+    return annotation is Request or str(annotation).rpartition(".")[2] == "Request"
 
 
 __all__ = [

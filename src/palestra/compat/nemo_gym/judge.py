@@ -94,7 +94,7 @@ class _Asked:
             if not self._take(None, value):
                 rest.setdefault("input", value)
         self.body = _params(self.body, rest)
-        if self.client is None or not self.server:
+        if not all((self.client, self.server)):
             raise TypeError("call_judge needs a server_client and the judge's server")
 
     def _take(self, name: str | None, value: Any) -> bool:

@@ -439,7 +439,7 @@ async def test_client_by_hand() -> None:
     )
     assert isinstance(client.global_config_dict, DictConfig)
     assert get_first_server_config_dict(client.global_config_dict, "res").port == 1
-    with patch("palestra.compat.client.get_global_config_dict", return_value=tree):
+    with patch("nemo_gym.global_config.get_global_config_dict", return_value=tree):
         assert get_server_url("res") == "http://127.0.0.1:1"
     assert isinstance(ServerClient.load_from_global_config(), ServerClient)
     assert not is_nemo_gym_fastapi_entrypoint(__file__)

@@ -541,10 +541,11 @@ class Unsupported(MetaServer):
 
 
 @pytest.mark.parametrize(
-    "cls, mode", [(MetaServer, "unknown"), (Stateless, "stateless"), (Unsupported, "unsupported")]
+    "cls, mode", [(MetaServer, "stateless"), (GameServer, "unknown"), (Stateless, "stateless"), (Unsupported, "unsupported")]
 )
 def test_reverify_mode(cls, mode) -> None:
-    server = cls(config=config_of(), server_client=MagicMock(spec=ServerClient))
+    config = config_of(cls.model_fields["config"].annotation)
+    server = cls(config=config, server_client=MagicMock(spec=ServerClient))
     got = TestClient(server.setup_webserver()).get("/reverify_mode").json()
     assert got["reverify_mode"] == mode
 
