@@ -76,7 +76,8 @@ def recorded(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def _question(row: dict[str, Any]) -> str:
-    return str(row["responses_create_params"]["input"][-1]["content"])
+    last = row["responses_create_params"]["input"][-1]
+    return str(last["content"] if "content" in last else last["output"])
 
 
 def agrees(server: ResourcesServer, row: dict[str, Any], result: dict[str, Any]) -> bool:
