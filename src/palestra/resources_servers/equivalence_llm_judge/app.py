@@ -4,8 +4,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.resources_servers.boxes import last_box
 from palestra.resources_servers.equivalence_llm_judge.prompt import SYSTEM, TEMPLATE
-from palestra.resources_servers.mcqa.grammars import last_box
 from palestra.schema import Message, VerifyRequest, VerifyResponse
 from palestra.serving import Judge, JudgeConfig, ResourcesServer, Ruling
 
