@@ -358,6 +358,15 @@ def test_a_found_file_that_is_none_of_task_rows_is_left_out(tmp_path: Path, held
     assert found(tmp_path, stored(0, "a", answer="a"))[0].new[0]["reward"] == 1.0
 
 
+def test_instructions_that_were_given_to_the_whole_run_are_not_part_of_the_task(
+    tmp_path: Path,
+) -> None:
+    row = stored(0, "a")
+    row["responses_create_params"]["instructions"] = "Be brief."
+
+    assert answering(tmp_path, [task(0, "a")], row).new[0]["reward"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("tasks", "says"),
     [

@@ -105,12 +105,17 @@ class TaskRows:
                 if key in self._offsets:
                     return self._read(self._offsets[key])
             return f"{self.path.name} has no row of its task"
-        offset = self._offsets.get(_prompt(rollout))
+        offset = self._offset_by_prompt(rollout)
         if offset is None:
             return f"{self.path.name} has no row with its prompt"
         if offset == _SEVERAL:
             return f"{self.path.name} has rows that differ with its prompt"
         return self._read(offset)
+
+    def _offset_by_prompt(self, rollout: Mapping[str, Any]) -> int | None:
+        exact = self._offsets.get(_prompt(rollout))
+        # Instructions are often given to a whole run, beside its tasks.
+        return self._offsets.get(_prompt(rollout, instructed=False)) if exact is None else exact
 
     def _read(self, offset: int) -> dict[str, Any]:
         if self._file is None:
@@ -186,9 +191,10 @@ def _indices(row: Mapping[str, Any]) -> Iterator[int]:
         yield _number(["task", row[TASK_INDEX]])
 
 
-def _prompt(row: Mapping[str, Any]) -> int:
+def _prompt(row: Mapping[str, Any], *, instructed: bool = True) -> int:
     params = row[CREATE_PARAMS]
-    return _number(["prompt", params.get("instructions"), plain_input(params.get("input"))])
+    instructions = params.get("instructions") if instructed else None
+    return _number(["prompt", instructions, plain_input(params.get("input"))])
 
 
 def _number(value: Any) -> int:
