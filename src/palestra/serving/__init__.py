@@ -24,6 +24,7 @@ from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
+from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Aside",
     "AttachedFleet",
     "Environment",
+    "Episode",
     "Fleet",
     "ForeignFleet",
     "FunctionServer",
@@ -52,6 +54,7 @@ __all__ = [
     "ModelServer",
     "ModelServerConfig",
     "NoFleet",
+    "Opening",
     "Question",
     "ResourcesServer",
     "ResourcesServerConfig",
@@ -64,6 +67,9 @@ __all__ = [
     "ServerStatus",
     "Session",
     "State",
+    "Step",
+    "StepRequest",
+    "TurnsServer",
     "Watchdog",
     "attach",
     "check_head_port",

@@ -61,6 +61,13 @@ class Server(BaseModel):
     async def stop(self) -> None:
         """Called once after the last request."""
 
+    async def shut_down(self) -> None:
+        """Stop, and release what sessions still hold. For whoever runs the server."""
+        try:
+            await self.stop()
+        finally:
+            self._sessions.close_all()
+
     def routes(self) -> list[Endpoint]:
         """The protocol endpoints of this kind of server."""
         return []
