@@ -13,7 +13,7 @@ Asked is asked: a question counts as the same when its instructions and its inpu
 another tool, or of an older version, asked the same in other words. There an exchange counts
 whose question quotes the same passages in the same order, whatever stands around them:
 
-    replay.exchange(params, quoting=(reference, candidate))
+    replay.exchange(params, quoting=[(reference, candidate)])
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -67,12 +67,16 @@ class JudgeReplay:
         return None if found is None else found.answer
 
     def exchange(
-        self, params: ResponseCreateParams, *, quoting: Sequence[str] = ()
+        self, params: ResponseCreateParams, *, quoting: Sequence[Sequence[str]] = ()
     ) -> JudgeExchange | None:
-        """The recorded exchange of this question, else the first that quotes the same passages."""
+        """The recorded exchange of this question, else the first that quotes the same passages.
+
+        `quoting`: the passages in their order; several times where they may have been cut out of
+        the answer in several ways.
+        """
         wanted = _question(to_plain(params))
         same = self._take(lambda asked: _question(asked) == wanted)
-        return same or self._take(lambda asked: _quotes(asked, quoting))
+        return same or self._take(lambda asked: any(_quotes(asked, cut) for cut in quoting))
 
     def _take(self, wanted: Callable[[Any], bool]) -> JudgeExchange | None:
         for number, exchange in enumerate(self._left):

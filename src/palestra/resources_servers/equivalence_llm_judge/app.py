@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
 from palestra.resources_servers.boxes import last_box
 from palestra.resources_servers.equivalence_llm_judge.prompt import SYSTEM, TEMPLATE
-from palestra.schema import Message, VerifyRequest, VerifyResponse
+from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.serving import Judge, JudgeConfig, ResourcesServer, Ruling
 
 REFERENCE, CANDIDATE = "expected_answer", "generated_answer"
@@ -54,7 +54,7 @@ class EquivalenceServer(ResourcesServer):
     async def _judged(self, body: EquivalenceVerifyRequest, answer: str) -> VerifyResponse:
         hearing = self._judge.hearing(body)
         expected = body.expected_answer.strip()
-        asked = body.question or last_message(body)
+        asked = body.question or body.responses_create_params.last_message
         ruling = await hearing.compare(
             self.config.question(
                 {"question": asked, REFERENCE: expected, CANDIDATE: answer}, (REFERENCE, CANDIDATE)
@@ -81,15 +81,6 @@ class EquivalenceServer(ResourcesServer):
             for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
             for name, value in highest_k_metrics(agent_metrics, pattern).items()
         }
-
-
-def last_message(body: VerifyRequest) -> str:
-    """The text of the last message that the policy was given."""
-    given = body.responses_create_params.input
-    if isinstance(given, str):
-        return given
-    messages = [item.text for item in given if isinstance(item, Message)]
-    return messages[-1] if messages else ""
 
 
 def _same(box: str | None, expected: str) -> bool:

@@ -10,7 +10,7 @@ What was asked and answered is then in the row, and is replayed when the row is 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
@@ -80,11 +80,19 @@ class JudgeConfig(ResourcesServerConfig):
         """Both labels."""
         return Labels(self.judge_equal_label, self.judge_not_equal_label)
 
-    def question(self, passages: Mapping[str, str], compared: tuple[str, str]) -> Question:
-        """The question about these passages."""
+    def question(
+        self,
+        passages: Mapping[str, str],
+        compared: tuple[str, str],
+        *,
+        cuts: Mapping[str, Sequence[str]] | None = None,
+    ) -> Question:
+        """The question about these passages; see `Question`."""
         given = self.judge_system_message
         system = self.default_system if given is None else given
-        return Question(_labelled(system, self.labels), self._template, passages, compared)
+        return Question(
+            _labelled(system, self.labels), self._template, passages, compared, cuts or {}
+        )
 
     @model_validator(mode="after")
     def _can_be_asked_and_understood(self) -> Self:

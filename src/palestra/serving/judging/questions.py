@@ -13,8 +13,9 @@ deterministic, and its recorded answer can be found again.
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 
 import orjson
 
@@ -42,18 +43,21 @@ class Question:
     """What a judge is asked.
 
     `template` has a place `{name}` for each of the `passages`; `system` is said before it and
-    quotes nothing. `compared`: the names of the two passages whose order is the question's, for
-    finding the answer that another tool recorded.
+    quotes nothing. For finding the answer that another tool recorded: `compared` names the two
+    passages whose order is the question's, and `cuts` has what else may stand in a passage's
+    place, where another part of the same text may have been shown.
     """
 
     system: str
     template: str
     passages: Mapping[str, str]
     compared: tuple[str, ...] = ()
+    cuts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def quoted(self) -> tuple[str, ...]:
-        """The compared passages as they came, in their order."""
-        return tuple(self.passages[name] for name in self.compared)
+    def quoted(self) -> list[tuple[str, ...]]:
+        """The compared passages in their order, in every way that they may have been cut."""
+        ways = [(self.passages[name], *self.cuts.get(name, ())) for name in self.compared]
+        return list(product(*ways)) if ways else []
 
     def asked(self, params: ResponseCreateParams) -> ResponseCreateParams:
         """The request to the judge's model server: `params` with this question as its input."""
