@@ -240,7 +240,7 @@ class Hearing:
 
 
 def _unreadable(answer: Response, judge: Judge) -> JudgeFailure:
-    allowed = " or ".join(judge.labels)
+    allowed = " nor ".join(judge.labels)
     if answer.incomplete_details is not None:
         reason = answer.incomplete_details.reason or "no reason given"
         return JudgeFailure(
@@ -248,4 +248,4 @@ def _unreadable(answer: Response, judge: Judge) -> JudgeFailure:
             hint="raise max_output_tokens in judge_responses_create_params",
         )
     end = excerpt(answer.final_text[-200:]) or "nothing"
-    return JudgeFailure(f"the judge's reply ends with neither {allowed} alone: {end}")
+    return JudgeFailure(f"the judge's reply ends with neither {allowed}: {end}")
