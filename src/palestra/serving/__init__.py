@@ -15,6 +15,7 @@ from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
+from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
@@ -44,15 +45,21 @@ __all__ = [
     "ForeignFleet",
     "FunctionServer",
     "HeadAddress",
+    "Hearing",
+    "Judge",
+    "JudgeConfig",
+    "Labels",
     "Lag",
     "LagLog",
     "ModelServer",
     "ModelServerConfig",
     "NoFleet",
     "Opening",
+    "Question",
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",
+    "Ruling",
     "RunningInstance",
     "Server",
     "ServerConfig",
