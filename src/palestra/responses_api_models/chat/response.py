@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import ModelError, WrongSetting
+from palestra.errors import WrongSetting
 from palestra.responses_api_models.chat.provider_errors import check_whole
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import Said, said_in
