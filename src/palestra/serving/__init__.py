@@ -4,7 +4,7 @@ A server is an object with typed async methods and an ASGI app over them; where 
 (embedded in this process, in a process of its own, or remote) is decided by the fleet.
 """
 
-from palestra.serving.agent import Agent, AgentConfig, ServerReference
+from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
 from palestra.serving.aside import Aside
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
@@ -39,6 +39,8 @@ __all__ = [
     "AgentConfig",
     "Aside",
     "AttachedFleet",
+    "BoundAgent",
+    "BoundAgentConfig",
     "Environment",
     "Episode",
     "Fleet",
