@@ -12,6 +12,7 @@ from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, Se
 GLOBAL_LIMIT = "global_aiohttp_connector_limit"
 GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
 GLOBAL_DEBUG = "global_aiohttp_client_request_debug"
+RAY_ADDRESS = "ray_head_node_address"
 
 
 def http_transport(tree: Any) -> HttpTransport:
@@ -37,14 +38,16 @@ def server_client(
     )
 
 
-def build_server(instance: InstanceConfig, client: ServerClient) -> Server:
+def build_server(instance: InstanceConfig, client: ServerClient, tree: Any) -> Server:
     """The server object of `instance`, not started yet.
 
+    Settings that declare `ray_head_node_address` get the fleet's, from its configuration `tree`.
     Raises ConfigError when its entrypoint or its settings are wrong.
     """
     if instance.folder is None:
         raise ConfigError(f"{instance.name} is remote: there is nothing to build here")
     cls = load_server_class(instance.folder / instance.entrypoint)
     settings_model: Any = cls.model_fields["config"].annotation
-    settings = settings_from(settings_model, instance, extra={"name": instance.name})
+    extra = {"name": instance.name, RAY_ADDRESS: tree.get(RAY_ADDRESS)}
+    settings = settings_from(settings_model, instance, extra=extra)
     return cls(config=settings, server_client=client)

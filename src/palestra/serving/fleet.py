@@ -216,7 +216,7 @@ class Fleet:
 
     async def _embed(self, instance: InstanceConfig, sockets: Sequence[socket.socket]) -> None:
         try:
-            server = await asyncio.to_thread(build_server, instance, self.client)
+            server = await asyncio.to_thread(build_server, instance, self.client, self.config.tree)
             server.secure(secret=self._secret, token=self._token)
             self._servers.append(server)
             await server.start()

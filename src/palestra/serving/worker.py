@@ -38,7 +38,7 @@ async def serve(order: WorkOrder) -> None:
         for name, (server_type, urls) in order.targets.items()
     }
     client = server_client(targets, order.tree, token=order.token)
-    server = build_server(instance, client)
+    server = build_server(instance, client, order.tree)
     server.secure(secret=order.secret, token=order.token, worker=order.worker)
     await server.start()
     try:
