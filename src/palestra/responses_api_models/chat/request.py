@@ -20,7 +20,7 @@ _INCLUDED = frozenset({_LOGPROBS, "reasoning.encrypted_content"})
 
 _SAME_NAME = ("temperature", "top_p", "user", "service_tier", "store")
 
-_ONE_ANSWER = "1: a response is one answer (`--repeats` asks for more)"
+_ONE_ANSWER = "1, as a response is one answer (`--repeats` asks for more)"
 _ALL_OF_IT = "the whole conversation in `input`: a chat endpoint keeps none"
 _ONLY_HARMLESS: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "previous_response_id": ((None,), _ALL_OF_IT),
@@ -67,7 +67,7 @@ def to_chat_request(
     """
     metadata = params.metadata or {}
     unknown = params.model_extra or {}
-    _refuse_unsayable(params, unknown)
+    _refuse_unsayable(params)
     request: dict[str, Any] = {
         **settings.extra_body,
         **json_setting(metadata, "extra_body"),
@@ -82,18 +82,15 @@ def to_chat_request(
     if request.get("stream"):
         refuse("/metadata/extra_body", "no `stream`: an answer is read in one piece")
     if request.get("n") not in {None, 1}:
-        refuse("/n" if "n" in unknown else "/metadata/extra_body", f"an `n` of {_ONE_ANSWER}")
+        refuse("/n", f"{_ONE_ANSWER}, got {request['n']!r:.40}")
     request.update(_tools(params, has_others=bool(request.get("tools"))))
     return request
 
 
-def _refuse_unsayable(params: ResponseCreateParams, unknown: Mapping[str, Any]) -> None:
-    given = params.__dict__
+def _refuse_unsayable(params: ResponseCreateParams) -> None:
+    given = params.model_fields_set
     for name, (harmless, expected) in _ONLY_HARMLESS.items():
-        value = given.get(name)
-        if value is None:
-            value = unknown.get(name)
-        if value not in harmless:
+        if name in given and getattr(params, name) not in harmless:
             refuse(f"/{name}", expected)
     for index, name in enumerate(params.include or ()):
         if name not in _INCLUDED:
