@@ -31,7 +31,7 @@ def turn(http: FakeVLLM, settings: dict[str, Any], **asked: Any) -> Response:
 def test_a_row_that_asks_for_several_answers_is_refused(asked: dict[str, Any]) -> None:
     http = FakeVLLM(["Cold."])
 
-    with pytest.raises(RowError, match="/n .*2") as refused:
+    with pytest.raises(RowError, match=r"/n .*2") as refused:
         turn(http, {}, **asked)
 
     assert refused.value.evidence.problems[0].pointer == "/n"
