@@ -285,7 +285,7 @@ def test_parameters_that_ask_for_nothing_are_no_obstacle() -> None:
         ({"reasoning": {"effort": "low", "max_tokens": 9}}, "/reasoning/max_tokens"),
         ({"reasoning": {"context": "all_turns"}}, "/reasoning/context"),
         ({"text": {"tone": "warm"}}, "/text/tone"),
-        ({"metadata": {"extra_body": '{"n": 2}'}}, "/n"),
+        ({"metadata": {"extra_body": '{"n": 2}'}}, "/metadata/extra_body"),
     ],
 )
 def test_what_is_asked_inside_of_a_parameter_is_not_dropped_either(

@@ -39,6 +39,7 @@ from palestra.schema.items import (
 from palestra.schema.judging import (
     JUDGE_EVALUATIONS,
     JUDGE_REPLAY,
+    JudgeExchange,
     JudgeReplay,
     plain_input,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "InputText",
     "InputTokensDetails",
     "Item",
+    "JudgeExchange",
     "JudgeReplay",
     "Line",
     "Message",

@@ -131,8 +131,25 @@ class UpstreamCompletion(msgspec.Struct):
     id: str = ""
     created: float = 0
     usage: UpstreamUsage | None = None
+    error: Any = None
 
 
 def decode_completion(body: bytes) -> UpstreamCompletion:
-    """Decode an upstream's chat completion. Raises `msgspec.DecodeError` when it is not one."""
-    return msgspec.json.decode(body, type=UpstreamCompletion)
+    """Decode an upstream's chat completion. Raises `msgspec.DecodeError` when it is not one.
+
+    A null is taken as absent, as some endpoints write one for whatever they do not know.
+    """
+    try:
+        return msgspec.json.decode(body, type=UpstreamCompletion)
+    except msgspec.ValidationError:
+        return msgspec.convert(_without_nulls(msgspec.json.decode(body)), UpstreamCompletion)
+
+
+def _without_nulls(plain: Any) -> Any:
+    """A completion without nulls of its own and of its usage. What the model wrote is left."""
+    if not isinstance(plain, dict):
+        return plain
+    given = {key: value for key, value in plain.items() if value is not None}
+    if "usage" in given:
+        given["usage"] = _without_nulls(given["usage"])
+    return given

@@ -20,7 +20,7 @@ _INCLUDED = frozenset({_LOGPROBS, "reasoning.encrypted_content"})
 
 _SAME_NAME = ("temperature", "top_p", "user", "service_tier", "store")
 
-_ONE_ANSWER = "1, as a response is one answer (`--repeats` asks for more)"
+_ONE_ANSWER = "1: a response is one answer (`--repeats` asks for more)"
 _ALL_OF_IT = "the whole conversation in `input`: a chat endpoint keeps none"
 _ONLY_HARMLESS: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "previous_response_id": ((None,), _ALL_OF_IT),
@@ -82,7 +82,7 @@ def to_chat_request(
     if request.get("stream"):
         refuse("/metadata/extra_body", "no `stream`: an answer is read in one piece")
     if request.get("n") not in {None, 1}:
-        refuse("/n", f"{_ONE_ANSWER}, got {request['n']!r:.40}")
+        refuse("/n" if "n" in unknown else "/metadata/extra_body", f"an `n` of {_ONE_ANSWER}")
     request.update(_tools(params, has_others=bool(request.get("tools"))))
     return request
 

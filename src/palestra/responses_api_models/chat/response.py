@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import ModelError, WrongSetting
+from palestra.errors import WrongSetting
+from palestra.responses_api_models.chat.provider_errors import check_whole
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import Said, said_in
 from palestra.schema import (
@@ -58,10 +59,6 @@ _INCOMPLETE = {
     "content_filter": "content_filter",
 }
 
-_BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
-"""vLLM says `abort` of requests that it dropped (paused, shut down); some routers say `error`,
-DeepSeek that it had no room."""
-
 _ECHOED = (
     "instructions",
     "max_output_tokens",
@@ -87,14 +84,8 @@ def to_response(
     Raises `ModelError` for an answer without choices or one that the endpoint broke off, and
     `WrongSetting` for reasoning fields that the settings do not expect.
     """
-    if not completion.choices:
-        raise ModelError(f"{model} answered without any choice")
+    check_whole([each.finish_reason for each in completion.choices], model=model)
     choice = completion.choices[0]
-    if choice.finish_reason in _BROKEN_OFF:
-        raise ModelError(
-            f"{model} broke its answer off (finish_reason {choice.finish_reason!r})",
-            hint="its endpoint was stopped or paused meanwhile; see its own log",
-        )
     digits = new_id()
     reason = _INCOMPLETE.get(choice.finish_reason or "")
     return _response(
