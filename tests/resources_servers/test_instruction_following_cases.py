@@ -90,8 +90,13 @@ CASES_OF_IFEVAL: list[Case] = [
     (
         "length_constraints:nth_paragraph_first_word",
         {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Gates"},
-        ["One.\n\ngates, they open.", 'One.\n\n"Gates" they are called.', "One.\n\nGATES"],
-        ["One.\ngates", "One.\n\ntwo", "One.\n\ngates\n\nthree", "gates", "\n\ngates\n\nTwo"],
+        [
+            "One.\n\ngates, they open.",
+            'One.\n\n"Gates" they are called.',
+            "One.\n\nGATES",
+            "\n\ngates\n\nTwo",
+        ],
+        ["One.\ngates", "One.\n\ntwo", "One.\n\ngates\n\nthree", "gates"],
     ),
     (
         "detectable_content:number_placeholders",
@@ -132,8 +137,8 @@ CASES_OF_IFEVAL: list[Case] = [
     (
         "detectable_format:number_highlighted_sections",
         {"num_highlights": 2},
-        ["*a* and *b*", "**bold**", "*a* * * *b*"],
-        ["*a*", "*a\nb* *", "none", "** ** **"],
+        ["*a* and *b*", "*a* and **b**", "*a* * * *b*"],
+        ["*a*", "**a**", "*a\nb* *", "none", "** ** **"],
     ),
     (
         "detectable_format:multiple_sections",

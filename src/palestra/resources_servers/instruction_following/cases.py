@@ -4,7 +4,6 @@ from typing import Final
 
 from pydantic import field_validator
 
-from palestra.config import did_you_mean
 from palestra.resources_servers.instruction_following.instruction import (
     Answer,
     Count,
@@ -30,8 +29,10 @@ class ResponseLanguage(Instruction):
     @classmethod
     def _is_known(cls, language: str) -> str:
         if language not in LANGUAGES:
-            near = did_you_mean(language, LANGUAGES)
-            raise ValueError(f"no language that can be detected: {language!r}{near}")
+            known = ", ".join(sorted(LANGUAGES))
+            raise ValueError(
+                f"no language that can be detected: {language!r}; it is one of {known}"
+            )
         return language
 
     def follows(self, answer: Answer) -> bool:

@@ -66,7 +66,7 @@ class ConstrainedResponse(Instruction):
 
 
 class Highlights(Instruction):
-    """At least so many passages between asterisks; one between two counts twice."""
+    """At least so many passages between one or two asterisks."""
 
     num_highlights: Count
 
