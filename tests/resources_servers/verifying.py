@@ -67,12 +67,17 @@ def example_rows(name: str) -> list[dict[str, Any]]:
 
 def recorded(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Recorded results with the rows they belong to; skips where there are none."""
+    results = recorded_results(name)
+    rows = {_question(line.row): line.row for line in read_jsonl(RECORDED / name / "example.jsonl")}
+    return [(rows[_question(result)], result) for result in results]
+
+
+def recorded_results(name: str) -> list[dict[str, Any]]:
+    """Recorded results by themselves; skips where there are none."""
     folder = RECORDED / name
     if not folder.exists():
         pytest.skip(f"no recorded rollouts in {folder}")
-    rows = {_question(line.row): line.row for line in read_jsonl(folder / "example.jsonl")}
-    results = [line.row for line in read_jsonl(folder / "rollouts.jsonl")]
-    return [(rows[_question(result)], result) for result in results]
+    return [line.row for line in read_jsonl(folder / "rollouts.jsonl")]
 
 
 def _question(row: dict[str, Any]) -> str:
