@@ -81,7 +81,8 @@ def recorded_results(name: str) -> list[dict[str, Any]]:
 
 
 def _question(row: dict[str, Any]) -> str:
-    return str(row["responses_create_params"]["input"][-1]["content"])
+    content = row["responses_create_params"]["input"][-1]["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def agrees(server: ResourcesServer, row: dict[str, Any], result: dict[str, Any]) -> bool:

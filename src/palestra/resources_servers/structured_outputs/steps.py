@@ -1,6 +1,6 @@
 """The steps that what a model wrote can make slow, and the program that runs one of them.
 
-Imports nothing of ours: `limited.py` runs this file in a process of its own, which reads a JSON
+Imports nothing of ours: `limited_child.py` runs this file in a process of its own, which reads a JSON
 array (the step's name and what it needs) and prints a JSON object.
 """
 
