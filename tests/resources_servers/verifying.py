@@ -83,7 +83,8 @@ def recorded_results(name: str) -> list[dict[str, Any]]:
 
 def _question(row: dict[str, Any]) -> str:
     last = row["responses_create_params"]["input"][-1]
-    return str(last["content"] if "content" in last else last["output"])
+    content = last["content"] if "content" in last else last["output"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def agrees(server: ResourcesServer, row: dict[str, Any], result: dict[str, Any]) -> bool:

@@ -4,7 +4,7 @@ A server is an object with typed async methods and an ASGI app over them; where 
 (embedded in this process, in a process of its own, or remote) is decided by the fleet.
 """
 
-from palestra.serving.agent import Agent, AgentConfig, ServerReference
+from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
 from palestra.serving.aside import Aside
 from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
@@ -16,6 +16,7 @@ from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
+from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
@@ -41,22 +42,30 @@ __all__ = [
     "Aside",
     "Assembly",
     "AttachedFleet",
+    "BoundAgent",
+    "BoundAgentConfig",
     "Environment",
     "Episode",
     "Fleet",
     "ForeignFleet",
     "FunctionServer",
     "HeadAddress",
+    "Hearing",
+    "Judge",
+    "JudgeConfig",
+    "Labels",
     "Lag",
     "LagLog",
     "ModelServer",
     "ModelServerConfig",
     "NoFleet",
     "Opening",
+    "Question",
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",
     "RewardRules",
+    "Ruling",
     "RunningInstance",
     "Server",
     "ServerConfig",

@@ -47,7 +47,9 @@ def serve_vllm(
     max_model_len: Annotated[
         int | None, typer.Option(help="Tokens of prompt and answer; default the model's limit.")
     ] = None,
-    api_key: Annotated[str, typer.Option(help="Asked of callers; default none.")] = "",
+    api_key_env: Annotated[
+        str, typer.Option(help="Environment variable with the key to ask of callers.")
+    ] = "",
     threads: Annotated[int, typer.Option(help="On a CPU: threads that compute.")] = 1,
     kv_cache: Annotated[int, typer.Option(help="On a CPU: GiB for what was read.")] = 1,
     python: Annotated[str | None, typer.Option(help="A Python that has vLLM.")] = None,
@@ -60,7 +62,7 @@ def serve_vllm(
     """Serve a model with vLLM, with the flags that `vllm_model` needs, until Ctrl-C."""
 
     def command() -> int:
-        from palestra.cli.serving_models import serve_model_vllm
+        from palestra.cli.serving_models import key_from, serve_model_vllm
         from palestra.responses_api_models.local_servers import VLLMServer
 
         server = VLLMServer(
@@ -72,12 +74,18 @@ def serve_vllm(
             reasoning_parser=reasoning_parser,
             chat_template=chat_template,
             max_model_len=max_model_len,
-            api_key=api_key,
+            api_key=key_from(api_key_env),
             threads=threads,
             kv_cache_gib=kv_cache,
             arguments=tuple(arguments or ()),
         )
-        return serve_model_vllm(server, python=python, ready_timeout_s=ready_timeout, log_path=log)
+        return serve_model_vllm(
+            server,
+            key_variable=api_key_env,
+            python=python,
+            ready_timeout_s=ready_timeout,
+            log_path=log,
+        )
 
     guarded(command)
 
@@ -94,13 +102,15 @@ def serve_llama_cpp(
     context: Annotated[int, typer.Option(help="Tokens of prompt and answer, a slot.")] = 2048,
     slots: Annotated[int, typer.Option(help="Requests generated at once.")] = 8,
     threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None,
-    api_key: Annotated[str, typer.Option(help="Asked of callers; default none.")] = "",
+    api_key_env: Annotated[
+        str, typer.Option(help="Environment variable with the key to ask of callers.")
+    ] = "",
     ready_timeout: Annotated[float, typer.Option(help="Seconds it may take.")] = 120.0,
 ) -> None:
     """Serve a GGUF file with llama.cpp until Ctrl-C."""
 
     def command() -> int:
-        from palestra.cli.serving_models import serve_model_llama_cpp
+        from palestra.cli.serving_models import key_from, serve_model_llama_cpp
         from palestra.responses_api_models.local_servers import LlamaCppServer
 
         server = LlamaCppServer(
@@ -112,8 +122,10 @@ def serve_llama_cpp(
             context_tokens=context,
             slots=slots,
             threads=threads,
-            api_key=api_key,
+            api_key=key_from(api_key_env),
         )
-        return serve_model_llama_cpp(server, ready_timeout_s=ready_timeout)
+        return serve_model_llama_cpp(
+            server, key_variable=api_key_env, ready_timeout_s=ready_timeout
+        )
 
     guarded(command)
