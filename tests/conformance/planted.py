@@ -37,7 +37,7 @@ ROWS = [
     row("Six times seven?", "42"),
     row("Ten to the third?", "1000"),
     row("The capital of France?", "Paris"),
-    row("The seventh prime?", "17"),
+    row("The eighth prime?", "19"),
 ]
 
 PROGRAM_ROWS = [
@@ -162,7 +162,7 @@ class RewardsOnlyOnce(Sound):
 class CountsItsCalls(Sound):
     async def score(self, body: Row, text: str) -> float:
         self.memory["calls"] = self.memory.get("calls", 0) + 1
-        return await super().score(body, text) if self.memory["calls"] % 31 else 0.0
+        return await super().score(body, text) if self.memory["calls"] % 7 else 0.0
 
 
 class RewardsTooMuch(Sound):

@@ -51,7 +51,7 @@ def show_report(report: Report, *, as_json: bool = False) -> int:
     failed = [check.name for check in report.checks if check.findings]
     notice(f"error: {report.environment} does not pass: {', '.join(failed)}")
     if not report.complete:
-        notice("hint: the verifier did not come back, so the checks after this one were not made")
+        notice("hint: the verifier takes too long, so the checks after this one were not made")
     return RunFailed.exit_code
 
 

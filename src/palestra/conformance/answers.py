@@ -259,8 +259,13 @@ def told_in_the_prompt(task: Mapping[str, Any], text: str) -> dict[str, Any]:
     params = dict(task.get(CREATE_PARAMS, {}))
     given = params.get("input", [])
     items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-    hint = {"role": "user", "content": f"An example of how others answered:\n{text}"}
-    return {**task, CREATE_PARAMS: {**params, "input": [hint, *items]}}
+    hint = f"An example of how others answered:\n{text}"
+    last = items[-1] if items else None
+    if isinstance(last, Mapping) and isinstance(last.get("content"), str):
+        items[-1] = {**last, "content": f"{last['content']}\n\n{hint}"}
+    else:
+        items.insert(0, {"role": "user", "content": hint})
+    return {**task, CREATE_PARAMS: {**params, "input": items}}
 
 
 def guesses(task: Mapping[str, Any]) -> Iterator[Response]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from palestra.config import ResolvedConfig
 from palestra.conformance.cases import Case
-from palestra.conformance.examination import Examination, Now
+from palestra.conformance.examination import Examination, GivenUp, Now
 from palestra.conformance.judging import Script, ScriptedJudge
 from palestra.conformance.lag import LoopGuard
 from palestra.conformance.limits import Limits
@@ -83,5 +83,10 @@ async def check_environment(
         )
         for name, step in STEPS.items():
             now.begin(name)
-            done.append(await step(examination))
+            try:
+                done.append(await step(examination))
+            except GivenUp as reason:
+                found = (*examination.blocks, *examination.late)
+                done.append(CheckResult(name, Status.FAILED, now.probes, str(reason), found))
+                return Report(subject.name, tuple(done), examination.latency_ms(), complete=False)
         return Report(subject.name, tuple(done), examination.latency_ms())

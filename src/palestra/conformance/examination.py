@@ -15,8 +15,14 @@ from palestra.schema import Response
 from palestra.serving import ResourcesServer, RewardRules
 
 CLOSE = 1e-9
-MOST_BLOCKS_CHECKED = 3
+MOST_SLOW = 5
 MOST_FINDINGS = 20
+SURELY_BLOCKED = 4
+"""Times the limit: so long a block needs one confirmation only."""
+
+
+class GivenUp(Exception):
+    """The environment takes so long over its answers that the rest is not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ class Examination:
     words: tuple[str, str] | None = None
     """What the judge says to award and to refuse, once that is known."""
     blocks: list[Finding] = field(default_factory=list)
+    late: list[Finding] = field(default_factory=list)
     refused: list[Finding] = field(default_factory=list)
     """What `gold_response` raised."""
 
@@ -94,14 +101,19 @@ class Examination:
         self.now.verifying(probe)
         verdict = await self.player.verify(probe.task, probe.response, stored=probe.stored)
         self.all_verdicts.append((probe, verdict))
-        if verdict.blocked_s > blocked_s and len(self.blocks) < MOST_BLOCKS_CHECKED:
+        if verdict.blocked_s > blocked_s:
             await self._check_block(probe, verdict, blocked_s)
+        if verdict.timed_out:
+            self.late.append(probe.finding(self.trouble(verdict)))
+        for findings, why in ((self.blocks, "blocked the loop"), (self.late, "were not in time")):
+            if len(findings) >= MOST_SLOW:
+                raise GivenUp(f"given up: {len(findings)} answers {why}")
         return verdict
 
     async def _check_block(self, probe: Probe, verdict: Verdict, limit_s: float) -> None:
         """Whether it blocks each time: a busy machine, or a first import, does so once."""
         shortest = verdict.blocked_s
-        for _ in range(3):
+        for _ in range(3 if verdict.blocked_s < SURELY_BLOCKED * limit_s else 1):
             again = await self.player.verify(probe.task, probe.response, stored=probe.stored)
             shortest = min(shortest, again.blocked_s)
             if shortest <= limit_s:

@@ -27,6 +27,8 @@ from palestra.schema import FunctionCall, Response, response_of
 
 AT_ONCE: Final = 8
 HOSTILE_ROWS: Final = 5
+MOST_HOSTILE: Final = 5
+"""Findings after which the rest is left out: each may take as long as it can."""
 
 
 async def check_gold(work: Examination) -> CheckResult:
@@ -222,19 +224,37 @@ async def check_programs(work: Examination) -> CheckResult:
 async def check_hostile(work: Examination) -> CheckResult:
     """Huge, deep, binary and shapeless answers: never raised at, always answered in time."""
     findings: list[Finding] = []
-    count = 0
+    troublesome: set[str] = set()
     for number, task, gold in _hostile_rows(work):
         for kind, grow in _hostile(work, task, gold):
-            for response in grow:
-                count += 1
-                probe = Probe(f"hostile: {kind}", task, response, number)
-                problem = await _borne(work, probe)
-                if problem:
-                    findings.append(probe.finding(problem))
-                    break
-    if not count:
+            if kind in troublesome:
+                continue  # one row tells it, and it may take long
+            if len(findings) >= MOST_HOSTILE:
+                note = f"given up after {MOST_HOSTILE} findings"
+                return result("hostile", work.now.probes, findings, note)
+            problem = await _first_trouble(work, kind, grow, task, number)
+            if problem is not None:
+                findings.append(problem)
+                troublesome.add(kind)
+    if not work.now.probes:
         return skipped("hostile", "there are no example rows")
-    return result("hostile", count, findings)
+    return result("hostile", work.now.probes, findings)
+
+
+async def _first_trouble(
+    work: Examination,
+    kind: str,
+    grow: Iterator[Response],
+    task: Mapping[str, object],
+    number: int | None,
+) -> Finding | None:
+    """What the smallest troublesome one of a kind did."""
+    for response in grow:
+        probe = Probe(f"hostile: {kind}", task, response, number)
+        problem = await _borne(work, probe)
+        if problem:
+            return probe.finding(problem)
+    return None
 
 
 async def _borne(work: Examination, probe: Probe) -> str:
