@@ -68,12 +68,13 @@ def example_rows(name: str) -> list[dict[str, Any]]:
 def recorded(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Recorded results with the rows they belong to; skips where there are none."""
     results = recorded_results(name)
-    rows = {_question(line.row): line.row for line in read_jsonl(RECORDED / name / "example.jsonl")}
+    tasks = read_jsonl(RECORDED / name / "example.jsonl")
+    rows = {_question(line.row): line.row for line in tasks}
     return [(rows[_question(result)], result) for result in results]
 
 
 def recorded_results(name: str) -> list[dict[str, Any]]:
-    """Recorded results by themselves; skips where there are none."""
+    """Recorded results; skips where there are none."""
     folder = RECORDED / name
     if not folder.exists():
         pytest.skip(f"no recorded rollouts in {folder}")
@@ -81,8 +82,10 @@ def recorded_results(name: str) -> list[dict[str, Any]]:
 
 
 def _question(row: dict[str, Any]) -> str:
-    content = row["responses_create_params"]["input"][-1]["content"]
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+    last = row["responses_create_params"]["input"][-1]
+    asked = last["content"] if "content" in last else last["output"]
+    # The parts of a recorded prompt may have their fields in another order than the row's.
+    return asked if isinstance(asked, str) else "".join(str(part.get("text")) for part in asked)
 
 
 def agrees(server: ResourcesServer, row: dict[str, Any], result: dict[str, Any]) -> bool:

@@ -4,7 +4,7 @@ A server is an object with typed async methods and an ASGI app over them; where 
 (embedded in this process, in a process of its own, or remote) is decided by the fleet.
 """
 
-from palestra.serving.agent import Agent, AgentConfig, ServerReference
+from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
 from palestra.serving.aside import Aside
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
@@ -15,6 +15,7 @@ from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
+from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
@@ -23,6 +24,7 @@ from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
+from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
@@ -37,19 +39,29 @@ __all__ = [
     "AgentConfig",
     "Aside",
     "AttachedFleet",
+    "BoundAgent",
+    "BoundAgentConfig",
     "Environment",
+    "Episode",
     "Fleet",
     "ForeignFleet",
     "FunctionServer",
     "HeadAddress",
+    "Hearing",
+    "Judge",
+    "JudgeConfig",
+    "Labels",
     "Lag",
     "LagLog",
     "ModelServer",
     "ModelServerConfig",
     "NoFleet",
+    "Opening",
+    "Question",
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",
+    "Ruling",
     "RunningInstance",
     "Server",
     "ServerConfig",
@@ -57,6 +69,9 @@ __all__ = [
     "ServerStatus",
     "Session",
     "State",
+    "Step",
+    "StepRequest",
+    "TurnsServer",
     "Watchdog",
     "attach",
     "check_head_port",

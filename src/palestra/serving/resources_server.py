@@ -24,9 +24,11 @@ from palestra.serving.endpoints import Endpoint
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.tools import is_tool, tool_schema
 
-ReverifyMode = Literal["stateless", "unsupported", "unknown"]
+ReverifyMode = Literal["stateless", "replay_tools", "unsupported", "unknown"]
 """Whether `verify` can score a stored response, whose session is gone: `stateless` when it needs
-nothing but its request, `unsupported` when it cannot do without the live session."""
+nothing but its request; `replay_tools` when its session can be made again, by seeding one from
+the row and running the trajectory's tool calls in it (so the tools must reach nothing outside);
+`unsupported` when it cannot do without the live session."""
 
 _make_verify_response = maker(VerifyResponse)
 _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
