@@ -79,12 +79,18 @@ def test_a_date_to_come_is_counted_from_now() -> None:
 
 
 def test_an_endpoint_that_stays_busy_is_quoted() -> None:
-    busy = reply(503, b"no slot is free")
+    # No socket: the deadline passes between two tries, however slow the machine is.
+    upstream = Upstream(
+        ScriptedTransport([reply(503, b"no slot is free")] * 1000),
+        server="policy_model",
+        model="smollm2",
+        policy=QUICK,
+    )
     with (
         calling(CallContext(deadline=time.monotonic() + 0.2)),
         pytest.raises(DeadlineExceeded) as e,
     ):
-        asyncio.run(post(busy))
+        asyncio.run(upstream.post("http://fake/v1/chat/completions", {"messages": []}))
 
     [hop] = e.value.evidence.hops
     assert (hop.status, hop.body) == (503, "no slot is free")
