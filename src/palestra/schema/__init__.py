@@ -14,6 +14,7 @@ from palestra.schema.chat import (
     UpstreamMessage,
     UpstreamToolCall,
     UpstreamUsage,
+    completion_decoder,
     decode_completion,
 )
 from palestra.schema.encoding import encode_json, fields_of, set_fields, to_plain
@@ -161,6 +162,7 @@ __all__ = [
     "blocks_of",
     "cached_tokens",
     "changed",
+    "completion_decoder",
     "decode_completion",
     "encode_json",
     "fields_of",

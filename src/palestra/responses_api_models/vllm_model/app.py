@@ -12,7 +12,11 @@ from pydantic import model_validator
 
 from palestra.errors import CallError, ConfigError, mask_error
 from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
-from palestra.responses_api_models.chat.provider_errors import ContextOverflow, provider_sentence
+from palestra.responses_api_models.chat.provider_errors import (
+    ContextOverflow,
+    failure_status,
+    provider_sentence,
+)
 from palestra.responses_api_models.chat.request import to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.upstream import Answered
@@ -179,7 +183,7 @@ class VLLMModel(ChatCompletionsServer):
 
         can = await self._capabilities(session, later=later)
         lacking = partial(self._known.forget, can.base_url, Question.IDS_IN)
-        return Turns(post, can, server=self.name, on_lacking=lacking)
+        return Turns(post, self._upstream, can, server=self.name, on_lacking=lacking)
 
     async def _capabilities(self, session: Session, *, later: bool) -> Capabilities:
         """What the session's endpoint can do; asked for when it is not known.
@@ -214,12 +218,15 @@ class VLLMModel(ChatCompletionsServer):
         except CallError as error:
             mask_error(error, self._masked)
             raise
+        said = self._masked(provider_sentence(reply.body))
         if reply.status >= 300:
-            return Answer(reply.status, said=self._masked(provider_sentence(reply.body)))
+            return Answer(reply.status, said=said)
+        if (failed := failure_status(reply.body)) is not None:
+            return Answer(failed, said=said)
         try:
-            return Answer(reply.status, orjson.loads(reply.body))
+            return Answer(reply.status, orjson.loads(reply.body), said)
         except orjson.JSONDecodeError:
-            return Answer(reply.status)
+            return Answer(reply.status, said=said)
 
     def _masked(self, text: str) -> str:
         key = self.config.api_key.get_secret_value()
