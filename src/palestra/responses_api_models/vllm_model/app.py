@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import orjson
@@ -181,8 +181,11 @@ class VLLMModel(ChatCompletionsServer):
         async def post(path: str, body: Mapping[str, Any]) -> Answered:
             return await self.post(path, body, session)
 
+        def lacking() -> None:
+            # Not `can`'s own: that may be another one, to which this one was taken to be alike.
+            self._known.forget(self.base_url_for(session.id), Question.IDS_IN)
+
         can = await self._capabilities(session, later=later)
-        lacking = partial(self._known.forget, can.base_url, Question.IDS_IN)
         return Turns(post, self._upstream, can, server=self.name, on_lacking=lacking)
 
     async def _capabilities(self, session: Session, *, later: bool) -> Capabilities:
