@@ -88,6 +88,7 @@ from palestra.schema.rows import (
 from palestra.schema.thoughts import (
     BESIDE_REASONING,
     CALL_SIGNATURE,
+    CHAT_PART,
     block_of_part,
     blocks_of,
     part_of_block,
@@ -99,6 +100,7 @@ __all__ = [
     "AGENT_REF",
     "BESIDE_REASONING",
     "CALL_SIGNATURE",
+    "CHAT_PART",
     "CREATE_PARAMS",
     "FAILURE_CLASS",
     "FAILURE_LAYER",
