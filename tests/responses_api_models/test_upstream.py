@@ -96,6 +96,24 @@ def test_an_endpoint_that_stays_busy_is_quoted() -> None:
     assert (hop.status, hop.body) == (503, "no slot is free")
 
 
+def test_an_account_without_credit_is_not_waited_for() -> None:
+    said = "You exceeded your current quota, please check your plan and billing details."
+    spent = reply(429, {"error": {"message": said, "code": "insufficient_quota"}})
+    count = RetryCount()
+
+    with pytest.raises(CredentialsRejected, match="exceeded your current quota"):
+        asyncio.run(post(spent, vllm("chat"), count=count))
+
+    assert count.retries == 0
+
+
+def test_a_quota_of_the_minute_is_waited_for() -> None:
+    said = "You exceeded your current quota, please check your plan and billing details."
+    busy = reply(429, {"error": {"message": said, "code": 429, "status": "RESOURCE_EXHAUSTED"}})
+
+    assert asyncio.run(post(busy, vllm("chat"))) == vllm("chat").body
+
+
 def test_a_server_error_is_tolerated_twice() -> None:
     broken = reply(500, {"error": {"message": "EngineCore encountered an issue"}})
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 import orjson
@@ -12,6 +13,7 @@ from palestra.errors import (
     DeadlineExceeded,
     Evidence,
     Hop,
+    Hopeless,
     ModelError,
     add_hop,
     excerpt,
@@ -167,6 +169,8 @@ class Upstream:
                 # What it said before is not why. (It is, when only the time ran out.)
                 last = None
                 raise
+            if last.status == HTTPStatus.TOO_MANY_REQUESTS:
+                self._raise_hopeless(url_now(), last)
             return last
 
         try:
@@ -329,6 +333,12 @@ class Upstream:
         if isinstance(found, ContextOverflow):
             return found
         raise found
+
+    def _raise_hopeless(self, url: str, reply: HttpReply) -> None:
+        """Raises `Hopeless` for a refusal that looks like one to wait for, and is none."""
+        found = classify(reply, server=self._server, url=url, model=self._model)
+        if isinstance(found, Hopeless):
+            raise found
 
     def _hop(self, url: str, reply: HttpReply | None) -> Hop:
         """A call of the endpoint, with what it answered, if it did."""
