@@ -33,7 +33,9 @@ from palestra.responses_api_models.chat.wordings import (
     is_about_tools,
     is_context_overflow,
     is_too_long_an_answer,
+    lacks_credit,
     lacks_item,
+    lacks_key,
     lacks_model,
     lacks_provider,
     lacks_tools,
@@ -181,7 +183,8 @@ def _hopeless(status: int, sentence: str, code: str) -> tuple[type[Hopeless], st
     """What every other row would be told as well; None where it is about this one, or passes."""
     if status == HTTPStatus.FORBIDDEN and is_about_content(sentence, code):
         return None
-    if status in {401, 402, 403}:
+    unkeyed = status in {401, 402, 403} or (status == 400 and lacks_key(sentence))
+    if unkeyed or (status == 429 and lacks_credit(code)):
         return CredentialsRejected, "check the API key of this model server, and what it may do"
     if lacks_tools(sentence):
         return WrongSetting, _NO_TOOLS
