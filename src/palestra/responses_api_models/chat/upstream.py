@@ -26,6 +26,7 @@ from palestra.responses_api_models.chat.provider_errors import (
     check_whole,
     classify,
     failure_status,
+    provider_sentence,
 )
 from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
@@ -56,6 +57,10 @@ STRIKES = 3
 
 _SHORTEST_KEY_MASKED = 8
 """A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
+
+
+_LONGEST_REASON = 200
+"""Characters of a busy answer that a line of the log has room for."""
 
 
 class Choice(Protocol):
@@ -180,6 +185,7 @@ class Upstream:
                 stateless=True,
                 policy=self._policy,
                 count=self._count,
+                words=self._words,
             )
         except CallError as error:
             url = url_now()
@@ -192,6 +198,10 @@ class Upstream:
         url = url_now()
         self._log("POST", url, encoded, excerpt(reply.body), reply.status)
         return self._refused(url, reply)
+
+    def _words(self, body: bytes) -> str:
+        """The provider's words in one short line: that of a proxy may be a page."""
+        return self._mask(" ".join(provider_sentence(body).split()))[:_LONGEST_REASON]
 
     async def _send_once(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpReply:
         longest = self._request_timeout_s
