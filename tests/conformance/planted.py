@@ -266,7 +266,15 @@ class ProgramThatExitsIsRight(Sound):
             sys.executable, "-I", "-c", checked.encode("utf-8", "replace").decode(),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        return float(await process.wait() == 0)
+        try:
+            async with asyncio.timeout(2):
+                return float(await process.wait() == 0)
+        except TimeoutError:
+            return 0.0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
 
 BUGGY: tuple[type[Sound], ...] = (
