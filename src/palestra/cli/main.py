@@ -7,6 +7,7 @@ import typer
 
 from palestra.cli import decisions
 from palestra.cli.console import guarded, say
+from palestra.cli.sandbox_commands import sandbox
 
 app = typer.Typer(
     name="palestra",
@@ -20,6 +21,7 @@ models = typer.Typer(help="The embedded model's weights.", no_args_is_help=True)
 app.add_typer(models, name="models")
 serve_model = typer.Typer(help="Start a local inference server.", no_args_is_help=True)
 app.add_typer(serve_model, name="serve-model")
+app.add_typer(sandbox, name="sandbox")
 decisions.register(app)
 
 Overrides = Annotated[
