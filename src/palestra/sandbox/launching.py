@@ -68,7 +68,8 @@ class Launcher:
         fd = theirs.fileno()
         try:
             done = subprocess.run(  # noqa: S603 - our own module
-                [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(fd), source],
+                # our own number is for those who look at the list of processes
+                [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(fd), source, str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[fd],

@@ -16,7 +16,7 @@ def main(fd: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     requests = socket.socket(fileno=fd)
     while True:
-        data, fds, _, _ = socket.recv_fds(requests, 1, 4)
+        data, fds, _, _ = socket.recv_fds(requests, 1, 4, socket.MSG_CMSG_CLOEXEC)
         if not data:
             return
         # fds: the control socket, and a conversation's other end when there is one

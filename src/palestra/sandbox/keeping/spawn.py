@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
 import resource
 import signal
@@ -68,6 +69,7 @@ def _become(
         }
         for target, copy in copies.items():
             os.dup2(copy, target, inheritable=True)
+        _close_all_but({complain, *wiring})
         _sacrifice_first()
         if directory is not None:
             os.chdir(directory)
@@ -80,6 +82,14 @@ def _become(
         os.write(complain, f"{order.argv[0]}: {error}".encode(errors="replace"))
     finally:
         os._exit(127)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Nothing else of ours gets into the program, whatever flags it was opened with."""
+    edges = [-1, *sorted(kept), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
+    for below, above in itertools.pairwise(edges):
+        if above - below > 1:  # an empty range from 0 on closes everything
+            os.closerange(below + 1, above)
 
 
 def _sacrifice_first() -> None:
