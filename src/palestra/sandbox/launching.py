@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import weakref
 from pathlib import Path
@@ -75,7 +76,10 @@ class Launcher:
                 pass_fds=[fd],
                 timeout=START_WITHIN_S,
                 check=False,
-                env={"PATH": os.environ.get("PATH", os.defpath)},
+                env={
+                    "PATH": os.environ.get("PATH", os.defpath),
+                    "TMPDIR": tempfile.gettempdir(),
+                },
                 cwd="/",
             )
         except (OSError, subprocess.SubprocessError) as error:

@@ -5,7 +5,6 @@ import contextlib
 import os
 import socket
 import struct
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, final
 
@@ -119,8 +118,7 @@ class LocalBackend:
         first, *rest = program.argv
         argv = (self._python if first == PYTHON else first, *rest)
         env = {**ENVIRONMENT, **program.env}
-        scratch = tempfile.gettempdir()
-        return Order(argv, env, bounds, isolated=False, files=files, scratch=scratch)
+        return Order(argv, env, bounds, isolated=False, files=files)
 
 
 @final

@@ -54,7 +54,7 @@ def main() -> None:
 
 def _run(cell: dict[str, Any], names: dict[str, Any], number: int) -> dict[str, Any]:
     out, err = Kept(cell["output_chars"]), Kept(cell["output_chars"])
-    result, failed = None, False
+    result, told = None, ""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     try:
         with redirect_stdout(out), redirect_stderr(err):
@@ -64,16 +64,16 @@ def _run(cell: dict[str, Any], names: dict[str, Any], number: int) -> dict[str, 
             finally:
                 resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
     except CellTimedOut:
-        failed = True
-        err.write(f"TimeoutError: stopped after {cell['cpu_s']:g} s of CPU time\n")
+        told = f"TimeoutError: stopped after {cell['cpu_s']:g} s of CPU time\n"
     except BaseException as error:
-        failed = True
-        err.write(_told(error))
+        # Of a long traceback the end says what happened.
+        told = _told(error)[-cell["output_chars"] :]
     if result is not None:
         kept = Kept(cell["output_chars"])
         kept.write(result)
         result = kept.getvalue()
-    return {"stdout": out.getvalue(), "stderr": err.getvalue(), "result": result, "failed": failed}
+    stderr = err.getvalue() + told
+    return {"stdout": out.getvalue(), "stderr": stderr, "result": result, "failed": bool(told)}
 
 
 def _evaluate(code: str, name: str, names: dict[str, Any]) -> str | None:

@@ -34,6 +34,11 @@ PR_SET_CHILD_SUBREAPER = 36
 READ_BYTES = 1 << 16
 
 
+def directory_prefix(keeper: int) -> str:
+    """How the names of directories begin that a keeper makes for programs without isolation."""
+    return f"palestra-sandbox-{keeper}-"
+
+
 class NoVerdict(Exception):
     """The run says nothing about the program: what it needed was missing."""
 
@@ -147,7 +152,7 @@ class _Run:
         return status, release
 
     def _make_directory(self, contents: list[bytes]) -> None:
-        self._directory = tempfile.mkdtemp(prefix="palestra-sandbox-", dir=self._order.scratch)
+        self._directory = tempfile.mkdtemp(prefix=directory_prefix(os.getpid()))
         for name, content in zip(self._order.files, contents, strict=True):
             path = Path(self._directory, name)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -32,9 +32,6 @@ class Order:
     files: tuple[str, ...] = ()
     """Names of the program's files; their contents follow the order, one frame each."""
 
-    scratch: str = ""
-    """Where to make the program's directory, when it is not isolated."""
-
     def encoded(self) -> bytes:
         """As a frame."""
         return json.dumps(asdict(self)).encode()

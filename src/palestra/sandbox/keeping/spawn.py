@@ -1,6 +1,7 @@
 """Starting the program of one run: its descriptors, its resource limits, its working directory."""
 
 import contextlib
+import ctypes
 import fcntl
 import itertools
 import os
@@ -11,6 +12,7 @@ from typing import NoReturn
 
 from palestra.sandbox.keeping.order import Bounds, Order
 
+PR_SET_PDEATHSIG = 1
 ABOVE_ALL_TARGETS = 200
 ADDRESS_SLACK_BYTES = 1 << 30
 """Address space beyond the memory limit: libraries and thread stacks are reserved, not used."""
@@ -61,6 +63,8 @@ def _become(
 ) -> NoReturn:
     try:
         os.setsid()
+        # Should the keeper be killed, the program goes with it.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         complain = fcntl.fcntl(complain, fcntl.F_DUPFD_CLOEXEC, ABOVE_ALL_TARGETS)
         # copied out of the way first: one's target may be another's source
         copies = {

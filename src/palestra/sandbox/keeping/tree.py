@@ -27,13 +27,14 @@ def descendants(pid: int) -> list[int]:
     found: list[int] = []
     todo = [pid]
     while todo:
-        children = _children(todo.pop())
-        found += children
-        todo += children
+        below = children(todo.pop())
+        found += below
+        todo += below
     return found
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """The living children of a process."""
     tasks = f"/proc/{pid}/task"
     found: list[int] = []
     with contextlib.suppress(OSError):
