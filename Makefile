@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 UV := $(BIN)/python -m uv
 
-.PHONY: demo test test-all test-vllm check docs lock clean help
+.PHONY: demo test test-all test-vllm test-clients check docs lock clean help
 
 help:
 	@echo "make demo      install, and score the embedded model on real tasks"
 	@echo "make test      install, and run the tests (the quick ones)"
 	@echo "make test-all  all tests, with real processes and the real local model"
 	@echo "make test-vllm tests with a real vLLM, which is installed first (2.6 GB)"
+	@echo "make test-clients  tests with LiteLLM, which is installed apart first"
 	@echo "make check     linters, types, dependency rule"
 	@echo "make docs      check that the documents' links and commands are true"
 
@@ -44,6 +45,12 @@ test-vllm: $(INSTALLED)
 	$(BIN)/python scripts/vllm_environment.py
 	PALESTRA_VLLM_ROLLOUTS=$(ROLLOUTS) $(BIN)/pytest -m vllm -s
 
+CLIENTS ?= .venv-clients
+test-clients: $(INSTALLED)
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(CLIENTS)
+	$(UV) pip install --quiet --python $(CLIENTS)/bin/python --editable . --group clients
+	$(CLIENTS)/bin/python -m pytest -rs tests/responses_api_models/test_foreign_clients.py -k litellm
+
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -59,4 +66,4 @@ lock:
 	grep -A 1000 '^uv==' requirements.lock | awk 'NR > 1 && !/^    / {exit} {print}' > requirements-uv.lock
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

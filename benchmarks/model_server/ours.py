@@ -21,12 +21,11 @@ async def main(upstream: str) -> None:
     )
     server = VLLMModel(config=config, server_client=ServerClient({}, http))
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    async with serving(server.asgi_app(), listener):
+    async with rare_collections(), serving(server.asgi_app(), listener):
         print(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", flush=True)
         await asyncio.to_thread(sys.stdin.read)
     await http.aclose()
 
 
 if __name__ == "__main__":
-    with rare_collections():
-        uvloop.run(main(sys.argv[1]))
+    uvloop.run(main(sys.argv[1]))

@@ -92,7 +92,10 @@ def test_rollouts_given_as_inputs_are_recognised(world: World) -> None:
 
 
 def test_nothing_to_profile_is_refused(world: World) -> None:
-    assert "rollouts_jsonl_fpath: is required" in world.run("palestra", "profile").refused()
+    said = world.run("palestra", "profile").refused()
+
+    assert "rollouts_jsonl_fpath: is required" in said
+    assert "palestra profile ROLLOUTS.jsonl" in said
 
 
 def test_the_environments_own_metrics_need_its_config_and_no_model(world: World) -> None:

@@ -12,18 +12,6 @@ from palestra.cli.reverifying import ReverifyArgs, reverify
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import read_jsonl
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-RECORDED = REPOSITORY.parent / "shared" / "data" / "recorded"
-SHIPPED = [
-    "mcqa",
-    "reasoning_gym",
-    "example_multi_step",
-    "example_session_state_mgmt",
-    "example_single_tool_call",
-]
-WITHOUT_THEIR_TASK = {"reasoning_gym", "example_multi_step", "example_session_state_mgmt"}
-"""Recorded rows that lack fields which the verifier needs, as other tools left them."""
-
 LENIENT = """
 from palestra import environment
 
@@ -114,22 +102,6 @@ def rows(name: str = "new.jsonl") -> list[dict[str, Any]]:
     return [line.row for line in read_jsonl(Path(name))]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_recorded_responses_get_their_recorded_rewards(here: Path, name: str) -> None:
-    if not (RECORDED / name).exists():
-        pytest.skip(f"no recorded rollouts of {name}")
-    if name == "reasoning_gym":
-        pytest.importorskip("reasoning_gym")
-    recorded = RECORDED / name / "rollouts.jsonl"
-    inputs = RECORDED / name / "example.jsonl" if name in WITHOUT_THEIR_TASK else None
-
-    code = again(recorded, environment=name, inputs=inputs)
-
-    assert code == 0
-    before = [line.row["reward"] for line in read_jsonl(recorded)]
-    assert [row["reward"] for row in rows()] == before == [r["previous_reward"] for r in rows()]
-
-
 def test_an_environment_of_one_file_verifies_without_any_config(here: Path) -> None:
     Path("my_env.py").write_text(LENIENT)
     rollouts = write(
@@ -214,19 +186,30 @@ def test_without_an_environment_it_says_how_to_name_one(here: Path) -> None:
         again(write("run.jsonl", [stored(0, "")]))
 
 
-def test_rows_that_fail_are_counted_and_the_inputs_beside_them_pointed_at(
+def test_rows_that_fail_are_counted_and_inputs_asked_for(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rollouts = write("run.jsonl", [stored(0, "\\boxed{A}", expected_answer="A"), stored(1, "B")])
-    write("run_materialized_inputs.jsonl", [])
 
     assert again(rollouts, environment="mcqa") == 1
 
     told = capsys.readouterr()
     assert "2 rows = 1 verified + 1 failed" in told.out
     assert "1 of 2 rows could not be verified (data_error 1); the first: line 2" in told.err
-    assert "--inputs run_materialized_inputs.jsonl" in told.err
+    assert "--inputs FILE adds the fields" in told.err
     assert (len(rows()), len(rows("new_failures.jsonl"))) == (1, 1)
+
+
+def test_fields_that_a_rollout_lacks_are_taken_from_the_runs_inputs_beside_it(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = stored(0, "\\boxed{A}", _ng_task_index=0)
+    write("run_materialized_inputs.jsonl", [{**row, "expected_answer": "A"}])
+
+    assert again(write("run.jsonl", [row]), environment="mcqa") == 0
+
+    assert rows()[0]["reward"] == 1.0
+    assert "is taken from run_materialized_inputs.jsonl" in capsys.readouterr().err
 
 
 def test_the_changes_are_shown_by_pair_and_by_row(

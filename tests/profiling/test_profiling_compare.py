@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.errors import ConfigError, InputDataError
-from palestra.profiling.comparison import judge, load_side, pair, settings_that_differ
+from palestra.profiling.comparison import compare, judge, load_side, pair, settings_that_differ
 from palestra.profiling.fingerprints import fingerprints
 from palestra.profiling.significance import mcnemar_p
 from palestra.profiling.task_values import best_of_k, mean_of_present
@@ -101,6 +101,17 @@ def test_pass_at_more_than_anybody_has_is_refused(tmp_path: Path) -> None:
 def test_a_misspelt_metric_is_refused_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'output_tokens'"):
         compared(tmp_path, SOLVED, SOLVED, "output_token")
+
+
+def test_a_field_too_large_to_compute_with_is_refused_by_name(tmp_path: Path) -> None:
+    one, other = (write_run(tmp_path / name, {0: [1.0], 1: [0.0]}) for name in "ab")
+    for path, score in ((one, b"1.5"), (other, b"1e200")):
+        row = path.read_bytes()
+        path.write_bytes(row.replace(b'"reward"', b'"score": %s, "reward"' % score))
+    a, b = load_side(one, name="A"), load_side(other, name="B")
+
+    with pytest.raises(InputDataError, match="score goes beyond"):
+        compare(a, b, pair(a, b), metrics=["score"])
 
 
 def test_mcnemar_is_of_single_binary_rollouts(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Intervals clustered by task: what they are of, and that they cover."""
 
+import math
+import statistics
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import astuple
@@ -17,7 +19,7 @@ from palestra.profiling.intervals import (
     student_quantile,
     unvaried_interval,
 )
-from palestra.profiling.statistics import clustered_standard_error, sum_by_group
+from palestra.profiling.statistics import sum_by_group
 
 RATES = {
     "u-shaped": (0.5, 0.5),
@@ -70,9 +72,24 @@ def test_the_standard_error_is_the_one_clustered_by_task(groups: list[list[int]]
     starts = np.concatenate([[0], np.cumsum([len(group) for group in groups])])
     found = estimate_level(sum_by_group(values, starts), np.diff(starts))
 
-    assert found.standard_error == pytest.approx(
-        clustered_standard_error(values, starts), abs=1e-12
-    )
+    off = [float(np.sum(np.array(group) - values.mean())) for group in groups]
+    variance = len(groups) / (len(groups) - 1) * sum(total**2 for total in off)
+    assert found.standard_error == pytest.approx(math.sqrt(variance) / len(values), abs=1e-12)
+
+
+def test_clustering_by_single_rollouts_gives_the_ordinary_standard_error() -> None:
+    values = np.array([0.0, 1.0, 1.0, 0.5, 0.25])
+    found = estimate_level(values, np.ones(5, dtype=np.int64))
+
+    assert found.standard_error == pytest.approx(statistics.stdev(values.tolist()) / math.sqrt(5))
+
+
+def test_copies_of_a_rollout_add_no_certainty() -> None:
+    values = np.array([0.0, 1.0, 1.0, 0.5])
+    once = estimate_level(values, np.ones(4, dtype=np.int64))
+    often = estimate_level(values * 8, np.full(4, 8))
+
+    assert often.standard_error == pytest.approx(once.standard_error)
 
 
 def test_tasks_drawn_by_kind_are_drawn_as_one_by_one() -> None:

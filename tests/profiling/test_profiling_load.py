@@ -281,6 +281,12 @@ def test_a_family_can_sit_inside_an_object_of_either_file(tmp_path: Path) -> Non
     assert [families.names[code] for code in families.codes] == ["a", "b"]
 
 
+def test_a_field_to_group_by_that_no_row_has_is_told(tmp_path: Path) -> None:
+    frame = Run.write(tmp_path, [scored(0, 0, 1.0)]).load(group_by="metadata.sorce")
+
+    assert "no row has a text in 'metadata.sorce' to group by" in frame.notices
+
+
 def test_responses_leave_no_trace_in_memory(tmp_path: Path) -> None:
     row = json.dumps(scored(0, 0, 1.0))
     big = row.replace("a" * 50, "a" * 5_000_000)

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.profiling.statistics import (
-    clustered_standard_error,
     correlation_by_group,
     describe,
     histogram_by_group,
@@ -135,19 +134,3 @@ def test_learnability_interval_covers_every_rate_of_its_interval(
 
     assert interval.low[0] <= (inside * (1 - inside)).min() + 1e-12
     assert interval.high[0] >= (inside * (1 - inside)).max() - 1e-12
-
-
-def test_clustering_by_single_rows_gives_the_ordinary_standard_error() -> None:
-    values = np.array([0.0, 1.0, 1.0, 0.5, 0.25])
-    error = clustered_standard_error(values, np.arange(6))
-
-    assert error == pytest.approx(statistics.stdev(values.tolist()) / math.sqrt(5))
-
-
-def test_copies_of_a_rollout_add_no_certainty() -> None:
-    values = np.array([0.0, 1.0, 1.0, 0.5])
-    once = clustered_standard_error(values, np.arange(5))
-    often = clustered_standard_error(np.repeat(values, 8), np.arange(0, 33, 8))
-
-    assert often == pytest.approx(once)
-    assert clustered_standard_error(values, np.array([0, 4])) is None

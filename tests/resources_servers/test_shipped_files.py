@@ -31,7 +31,9 @@ def test_the_entrypoint_defines_one_server_class(name: str) -> None:
 
 @every_environment
 def test_the_config_binds_an_agent_to_the_environment_and_the_policy(name: str) -> None:
-    agent = config_of(name)[f"{name}_simple_agent"]["responses_api_agents"]["simple_agent"]
+    instances = config_of(name).values()
+    (agents,) = [found for one in instances if (found := one.get("responses_api_agents"))]
+    (agent,) = agents.values()
 
     assert agent["resources_server"] == {"type": "resources_servers", "name": name}
     assert agent["model_server"] == {"type": "responses_api_models", "name": "policy_model"}

@@ -67,16 +67,24 @@ def example_rows(name: str) -> list[dict[str, Any]]:
 
 def recorded(name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Recorded results with the rows they belong to; skips where there are none."""
-    folder = RECORDED / name
-    if not folder.exists():
-        pytest.skip(f"no recorded rollouts in {folder}")
-    rows = {_question(line.row): line.row for line in read_jsonl(folder / "example.jsonl")}
-    results = [line.row for line in read_jsonl(folder / "rollouts.jsonl")]
+    results = recorded_results(name)
+    tasks = read_jsonl(RECORDED / name / "example.jsonl")
+    rows = {_question(line.row): line.row for line in tasks}
     return [(rows[_question(result)], result) for result in results]
 
 
+def recorded_results(name: str) -> list[dict[str, Any]]:
+    """Recorded results; skips where there are none."""
+    folder = RECORDED / name
+    if not folder.exists():
+        pytest.skip(f"no recorded rollouts in {folder}")
+    return [line.row for line in read_jsonl(folder / "rollouts.jsonl")]
+
+
 def _question(row: dict[str, Any]) -> str:
-    return str(row["responses_create_params"]["input"][-1]["content"])
+    last = row["responses_create_params"]["input"][-1]
+    content = last["content"] if "content" in last else last["output"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def agrees(server: ResourcesServer, row: dict[str, Any], result: dict[str, Any]) -> bool:

@@ -210,7 +210,7 @@ def test_audio_that_cannot_be_placed_is_refused(metadata: dict[str, str]) -> Non
         ([user("q"), {"type": "item_reference", "id": "x"}], "/input/1"),
         ([{"role": "user", "content": [{"type": "input_file"}]}], "/input/0/content/0"),
         ([{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}], "/input/0/content/0"),
-        ([{"role": "assistant", "content": [{"type": "odd"}]}], "/input/0/content/0"),
+        ([{"role": "assistant", "content": [{"type": "input_file"}]}], "/input/0/content/0"),
         ([{"type": "function_call_output", "call_id": "1", "output": [1]}], "/input/0/output"),
     ],
 )  # fmt: skip
@@ -221,10 +221,91 @@ def test_what_a_chat_lacks_is_refused_with_its_pointer(items: list[Any], pointer
     assert pointer_of(caught.value) == pointer
 
 
-@pytest.mark.parametrize("name", ["previous_response_id", "prompt"])
-def test_what_refers_to_stored_responses_is_refused(name: str) -> None:
-    with pytest.raises(RowError, match=f"/{name}"):
-        request(**{name: "resp_1" if name == "previous_response_id" else {"id": "p"}})
+def test_what_several_speakers_are_called_is_kept() -> None:
+    items = [{"role": "user", "content": "q", "name": "ann"}, {**said("x"), "name": "bob"}]
+
+    assert [message["name"] for message in messages(items)] == ["ann", "bob"]
+
+
+def test_no_parts_at_all_are_the_empty_text() -> None:
+    output = {"type": "function_call_output", "call_id": "1", "output": []}
+
+    found = messages([{"role": "user", "content": []}, called("1"), output])
+
+    assert (found[0]["content"], found[2]["content"]) == ("", "")
+
+
+def test_a_part_keeps_what_else_it_says_but_nulls() -> None:
+    part = {"type": "input_text", "text": "t", "cache_control": {"type": "ephemeral"}, "id": None}
+
+    assert messages([{"role": "user", "content": [part]}])[0]["content"] == [
+        {"type": "text", "text": "t", "cache_control": {"type": "ephemeral"}}
+    ]
+
+
+ASKING = [
+    ("previous_response_id", "resp_1"),
+    ("conversation", "conv_1"),
+    ("prompt", {"id": "p"}),
+    ("background", True),
+    ("truncation", "auto"),
+    ("context_management", [{"type": "compaction"}]),
+    ("max_tool_calls", 3),
+    ("stream_options", {"include_usage": True}),
+    ("n", 2),
+    ("tool_choice", "required"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ASKING)
+def test_a_parameter_that_a_chat_has_no_word_for_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(RowError) as caught:
+        request(**{name: value})
+
+    assert pointer_of(caught.value) == f"/{name}"
+
+
+def test_parameters_that_ask_for_nothing_are_no_obstacle() -> None:
+    asked: dict[str, Any] = {name: None for name, _ in ASKING}
+    nothing = asked | {
+        "background": False,
+        "truncation": "disabled",
+        "include": ["reasoning.encrypted_content"],
+        "reasoning": {"summary": "auto", "context": "auto", "mode": "standard"},
+        "tool_choice": "auto",
+    }
+
+    assert request(**nothing).keys() == {"model", "messages"}
+
+
+@pytest.mark.parametrize(
+    ("params", "pointer"),
+    [
+        ({"include": ["message.output_text.logprobs", "x.y"]}, "/include/1"),
+        ({"reasoning": {"effort": "low", "max_tokens": 9}}, "/reasoning/max_tokens"),
+        ({"reasoning": {"context": "all_turns"}}, "/reasoning/context"),
+        ({"text": {"tone": "warm"}}, "/text/tone"),
+        ({"metadata": {"extra_body": '{"n": 2}'}}, "/metadata/extra_body"),
+    ],
+)
+def test_what_is_asked_inside_of_a_parameter_is_not_dropped_either(
+    params: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(RowError) as caught:
+        request(**params)
+
+    assert pointer_of(caught.value) == pointer
+
+
+@pytest.mark.parametrize("name", ["user", "store", "service_tier", "prompt_cache_key"])
+def test_what_a_chat_calls_the_same_passes(name: str) -> None:
+    assert request(**{name: True if name == "store" else "x"})[name]
+
+
+def test_tools_from_elsewhere_may_be_required() -> None:
+    body = '{"tools": [{"type": "function", "function": {"name": "f"}}]}'
+
+    assert request(metadata={"extra_body": body}, tool_choice="required")["tool_choice"]
 
 
 def test_a_tool_loses_its_flat_form_and_strict() -> None:

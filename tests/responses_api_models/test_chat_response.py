@@ -7,6 +7,7 @@ from palestra.errors import FailureKind, ModelError, WrongSetting
 from palestra.responses_api_models.chat import (
     ConversionSettings,
     overflow_response,
+    to_chat_request,
     to_response,
 )
 from palestra.schema import (
@@ -143,6 +144,101 @@ def test_no_words_at_all_are_one_empty_message() -> None:
     assert found.output_text == ""
 
 
+MISTRAL = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        MISTRAL,
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "reasoning", "text": "hm"},
+        {"type": "reasoning", "reasoning": "hm"},
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]},
+    ],
+)
+@pytest.mark.parametrize("settings", [None, PARSER])
+def test_thinking_in_a_part_is_reasoning_and_goes_back_as_it_came(
+    part: dict[str, Any], settings: ConversionSettings | None
+) -> None:
+    content = [part, {"type": "text", "text": "4"}]
+
+    thinking, message = response({"content": content}, settings).output
+
+    assert blocks(thinking) == ["hm"]
+    assert isinstance(message, OutputMessage)
+    assert message.text == "4"
+    assert sent_back([thinking, message], settings) == [{"role": "assistant", "content": content}]
+
+
+def sent_back(items: list[Any], settings: ConversionSettings | None = None) -> list[Any]:
+    """As the next turn's request has them, after a way over the wire."""
+    params = ResponseCreateParams.model_validate_json(encode_json({"input": items}))
+    request = to_chat_request(params, model="m", settings=settings or ConversionSettings())
+    found: list[Any] = orjson.loads(encode_json(request["messages"]))
+    return found
+
+
+def test_thinking_in_a_part_that_was_edited_goes_back_as_it_is_now() -> None:
+    thinking = response({"content": [MISTRAL]}).output[0]
+    assert isinstance(thinking, Reasoning)
+    thinking.summary[0].text = "aha"
+
+    assert sent_back([thinking])[0]["content"] == "<think>aha</think>"
+
+
+def test_thinking_in_parts_stays_home_where_earlier_turns_go_without() -> None:
+    settings = ConversionSettings(uses_reasoning_parser=True, uses_interleaved_reasoning=False)
+    output = response({"content": [MISTRAL, {"type": "text", "text": "4"}]}).output
+
+    assert sent_back(output, settings) == [{"role": "assistant", "content": "4"}]
+
+
+def test_parts_of_the_endpoints_own_stay_in_their_place() -> None:
+    content = [
+        {"type": "text", "text": "see "},
+        {"type": "reference", "reference_ids": [1]},
+        {"type": "text", "text": "."},
+    ]
+
+    found = response({"content": content})
+
+    assert found.output_text == "see ."
+    assert sent_back(found.output) == [{"role": "assistant", "content": content}]
+
+
+def test_a_refusal_among_the_parts_is_one() -> None:
+    (message,) = response({"content": [{"type": "refusal", "refusal": "no"}]}).output
+
+    assert sent_back([message]) == [{"role": "assistant", "content": "", "refusal": "no"}]
+
+
+def test_what_only_the_provider_reads_of_its_reasoning_goes_back() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "x"}]
+    signature = {"google": {"thought_signature": "s"}}
+    signed = call("{}", id="1", extra_content=signature)
+
+    output = response(
+        {"content": None, "reasoning_details": details, "tool_calls": [signed]}, PARSER
+    ).output
+
+    assert sent_back(output, PARSER) == [
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_details": details,
+            "tool_calls": [signed],
+        }
+    ]
+
+
+@pytest.mark.parametrize("content", [3, [3]])
+def test_content_that_is_neither_text_nor_parts_is_the_models_failure(content: Any) -> None:
+    with pytest.raises(ModelError, match="content"):
+        response({"content": content})
+
+
 def test_content_in_parts_is_joined() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
 
@@ -182,7 +278,7 @@ def test_usage_takes_its_responses_names() -> None:
     assert found.output_tokens_details.reasoning_tokens == 2
 
 
-@pytest.mark.parametrize("finish_reason", ["abort", "error"])
+@pytest.mark.parametrize("finish_reason", ["abort", "error", "insufficient_system_resource"])
 def test_an_answer_that_the_endpoint_broke_off_is_no_answer(finish_reason: str) -> None:
     with pytest.raises(ModelError, match="broke its answer off") as caught:
         response({"content": "4"}, finish_reason=finish_reason)

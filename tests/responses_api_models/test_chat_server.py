@@ -113,6 +113,71 @@ def test_an_overflow_that_came_as_a_success_is_an_overflow() -> None:
     assert found.incomplete_details is not None
 
 
+CHAT: dict[str, Any] = VLLM["chat"][1]
+
+
+def ended(reason: str, **more: Any) -> dict[str, Any]:
+    return {**CHAT, "choices": [{**CHAT["choices"][0], "finish_reason": reason, **more}]}
+
+
+def complete(body: dict[str, Any], **settings: Any) -> ChatCompletion:
+    """What `/v1/chat/completions` answers when the endpoint answers `body`."""
+    server = vllm_model(ScriptedTransport([reply(200, body)]), **settings)
+    params = ChatCreateParams.model_validate({"messages": [{"role": "user", "content": "hi"}]})
+    return asyncio.run(server.chat_completions(params, Session("s")))
+
+
+def respond(body: dict[str, Any]) -> Response:
+    return ask(ScriptedTransport([reply(200, body)]))
+
+
+FRONTS = pytest.mark.parametrize("front", [complete, respond])
+
+
+@FRONTS
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_an_answer_that_was_broken_off_is_a_failure(front: Any, reason: str) -> None:
+    with pytest.raises(ModelError, match=f"broke its answer off .*{reason}") as caught:
+        front(ended(reason))
+
+    assert caught.value.evidence.hops[0].status == 200
+
+
+@FRONTS
+def test_why_an_answer_was_broken_off_is_in_the_providers_words(front: Any) -> None:
+    error = {"code": 502, "message": "the provider went away"}
+
+    with pytest.raises(ModelError, match=r"'error'\): the provider went away"):
+        front(ended("error", error=error))
+
+
+@FRONTS
+def test_an_answer_without_choices_is_shown(front: Any) -> None:
+    with pytest.raises(ModelError, match=r"no chat completion \(no choices.*chatcmpl-a5ae"):
+        front({**CHAT, "choices": []})
+
+
+@FRONTS
+@pytest.mark.parametrize("choices", [[], None, CHAT["choices"]])
+def test_an_error_beside_choices_is_in_the_providers_words(front: Any, choices: Any) -> None:
+    error = {"code": 503, "message": "No instances available"}
+
+    with pytest.raises(ModelError, match="answered 503: No instances available"):
+        front({**CHAT, "choices": choices, "error": error})
+
+
+@FRONTS
+def test_nulls_for_what_an_endpoint_does_not_know_are_no_failure(front: Any) -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": None, "total_tokens": None}
+
+    found = front({**CHAT, "id": None, "created": None, "model": None, "usage": usage})
+
+    assert found.id
+    assert found.created if isinstance(found, ChatCompletion) else found.created_at
+    assert found.model == "smollm2"
+    assert front({**CHAT, "usage": None}).usage is None
+
+
 def test_token_ids_on_messages_do_not_go_to_the_endpoint() -> None:
     http = scripted("chat")
     said = {

@@ -9,6 +9,7 @@ import pytest
 from palestra.errors import ModelError
 from palestra.responses_api_models.chat.endpoints import (
     AT_ONCE,
+    ERRORS_IN_A_ROW,
     FIRST_PAUSE_S,
     FORGOTTEN_AFTER_S,
     Endpoint,
@@ -163,6 +164,94 @@ def test_when_all_are_left_the_first_to_come_back_is_tried() -> None:
 
     assert enter(known, "s") is known.all[1]
     assert known.enter("s", (known.all[1],)) is None
+
+
+def test_a_session_of_a_busy_endpoint_is_a_guest_elsewhere_and_goes_back() -> None:
+    clock = Clock()
+    known = endpoints("a", "b", "c", clock=clock)
+    first = enter(known, "s")
+    known.busy(first, 7.0)
+
+    guests = [enter(known, "s"), enter(known, "s")]
+    clock.now += 7.0
+
+    assert guests[0] is guests[1] is not first
+    assert enter(known, "s") is first
+    assert (first.sessions, guests[0].sessions) == (1, 0)
+
+
+def test_a_guest_goes_on_when_its_host_is_busy_too() -> None:
+    known = endpoints("a", "b", "c")
+    first = enter(known, "s")
+    known.busy(first, 7.0)
+    host = enter(known, "s")
+    known.busy(host, 7.0)
+
+    assert enter(known, "s") not in {first, host}
+
+
+def test_one_answer_of_status_500_moves_nobody_and_some_in_a_row_make_guests() -> None:
+    clock = Clock()
+    known = endpoints(clock=clock)
+    first = enter(known, "s")
+
+    known.broken(first)
+    assert enter(known, "s") is first
+    for _ in range(ERRORS_IN_A_ROW):
+        known.broken(first)
+
+    assert enter(known, "s") is not first
+    clock.now += FIRST_PAUSE_S
+    assert enter(known, "s") is first
+
+
+def test_an_answer_between_them_makes_errors_no_row() -> None:
+    known = endpoints()
+    first = enter(known, "s")
+
+    for _ in range(ERRORS_IN_A_ROW):
+        known.broken(first)
+        known.answered(first)
+
+    assert enter(known, "s") is first
+
+
+def test_an_answer_that_was_under_way_ends_no_pause_that_was_asked_for() -> None:
+    known = endpoints()
+    first = enter(known, "s")
+
+    known.busy(first, 7.0)
+    known.answered(first)
+
+    assert enter(known, "s") is not first
+
+
+def test_that_sessions_go_elsewhere_for_a_while_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    known = endpoints("http://a/v1", "http://b/v1")
+    first = enter(known, "s")
+
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2 * ERRORS_IN_A_ROW):
+            known.busy(first, 1.0)
+            known.broken(first)
+
+    assert caplog.messages == [
+        (
+            f"policy_model: http://a/v1 is left for a while ({why}); its 1 sessions go to "
+            "http://b/v1 meanwhile (told once)"
+        )
+        for why in ("it is busy, status 429", "3 answers of status 500 in a row")
+    ]
+
+
+def test_the_shortest_of_all_waits_is_known() -> None:
+    known = endpoints("a", "b")
+    known.busy(known.all[0], 2.0)
+    known.busy(known.all[1], 30.0)
+
+    assert known.soonest_s() == 2.0
 
 
 def test_a_client_that_uses_one_session_for_everything_is_spread() -> None:

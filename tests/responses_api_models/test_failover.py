@@ -148,6 +148,29 @@ def test_when_all_are_busy_the_shortest_wait_that_was_asked_for_is_kept() -> Non
     play(story)
 
 
+def test_the_shortest_wait_counts_whoever_asked_for_it() -> None:
+    async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
+        for fake, wait in zip(fakes, ["0.3", "60"], strict=True):
+            busy = [reply(429, b"", **{"retry-after": wait}), reply(*VLLM["chat"])]
+            fake.say = lambda _, left=busy: left.pop(0)
+        await ask(server)  # `play` waits 20 s at most
+        assert [len(fake.asked) for fake in fakes] == [2, 1]
+
+    play(story)
+
+
+def test_a_session_goes_back_to_its_endpoint_after_an_error() -> None:
+    async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
+        await ask(server)
+        said = [reply(500, b"once"), reply(*VLLM["chat"])]
+        fakes[0].say = lambda _: said.pop(0)
+        await ask(server)
+        await ask(server)
+        assert [len(fake.asked) for fake in fakes] == [3, 1]
+
+    play(story)
+
+
 def test_a_server_error_is_tried_again_elsewhere() -> None:
     async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
         fakes[0].say = lambda _: reply(500, b"EngineCore encountered an issue")
@@ -239,6 +262,31 @@ def test_a_host_that_died_without_a_word_loses_its_requests_to_the_others() -> N
         assert sessions_at(fakes[1]) == ["s"]
 
     play(story)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_request_without_a_deadline_is_not_waited_for_without_an_end(count: int) -> None:
+    async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
+        for fake in fakes:
+            fake.mute = True
+        with pytest.raises(DeadlineExceeded, match=r"no answer within 0\.2 s") as caught:
+            await ask(server)
+        assert "request_timeout_s" in caught.value.hint
+
+    play(story, count=count, request_timeout_s=0.2)
+
+
+def test_a_rollouts_own_deadline_is_not_said_to_be_a_setting() -> None:
+    async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
+        fakes[0].mute = True
+        with (
+            calling(CallContext(deadline=time.monotonic() + 0.2)),
+            pytest.raises(DeadlineExceeded) as caught,
+        ):
+            await ask(server)
+        assert not caught.value.hint
+
+    play(story, count=1)
 
 
 def test_an_endpoint_that_is_slow_but_lives_keeps_its_requests() -> None:

@@ -1,7 +1,7 @@
 """Clients that are not ours, unmodified, in front of a model server at a real socket.
 
-LiteLLM is not among the development dependencies (it brings 60 packages); where it is installed,
-its test runs too.
+LiteLLM is not among the development dependencies (it brings 60 packages, and an OpenAI client of
+another version): `make test-clients` installs it apart and runs its tests, which skip elsewhere.
 """
 
 import asyncio

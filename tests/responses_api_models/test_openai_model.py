@@ -112,7 +112,8 @@ def test_the_configured_model_is_asked_when_the_row_names_none() -> None:
 
 
 def test_extras_are_merged_and_what_is_only_ours_stays_home() -> None:
-    item = {"role": "assistant", "content": "x", "generation_token_ids": [1]}
+    item: dict[str, Any] = {"role": "assistant", "content": "x", "generation_token_ids": [1]}
+    item["token_continuity"] = {"state": "first", "reason": "", "seal": "s"}
     params = {
         "input": [item],
         "temperature": None,
@@ -148,11 +149,52 @@ def test_a_refusal_is_in_the_providers_words() -> None:
         ask(reply(*VLLM["bad grammar"]))
 
 
-def test_a_response_that_failed_is_a_failure() -> None:
+def test_a_response_that_failed_is_a_failure_in_the_providers_words() -> None:
     error = {"code": "server_error", "message": "something broke"}
 
-    with pytest.raises(ModelError, match="something broke"):
+    with pytest.raises(ModelError, match="'failed': server_error: something broke") as caught:
         ask(reply(200, {**RESPONSE, "status": "failed", "error": error}))
+
+    assert caught.value.retriable
+    assert "something broke" in caught.value.evidence.hops[0].body
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "in_progress"])
+def test_a_status_without_an_answer_is_a_failure_without_an_error_too(status: str) -> None:
+    with pytest.raises(ModelError, match=f"is '{status}'"):
+        ask(reply(200, {**RESPONSE, "status": status, "error": None}))
+
+
+@pytest.mark.parametrize("code", ["invalid_prompt", "image_too_large", "unsupported_image_type"])
+def test_a_response_that_failed_for_its_row_is_the_rows_fault(code: str) -> None:
+    error = {"code": code, "message": "no"}
+
+    with pytest.raises(ModelRejectedRow, match=code):
+        ask(reply(200, {**RESPONSE, "status": "failed", "error": error}))
+
+
+def test_a_response_that_failed_for_its_length_is_cut() -> None:
+    error = {"code": "context_length_exceeded", "message": "Your input exceeds the context window"}
+
+    found, _ = ask(reply(200, {**RESPONSE, "status": "failed", "error": error}))
+
+    assert found.incomplete_details is not None
+
+
+def test_an_error_that_came_as_a_success_has_its_own_status() -> None:
+    with pytest.raises(ModelError, match="answered 503: no slot"):
+        ask(reply(200, {"error": {"code": 503, "message": "no slot"}}))
+
+
+def test_nulls_for_what_an_endpoint_does_not_know_are_no_failure() -> None:
+    usage = {"input_tokens": 3, "output_tokens": None, "total_tokens": None}
+
+    found, _ = ask(reply(200, {**RESPONSE, "id": None, "model": None, "usage": usage}))
+
+    assert found.id.startswith("resp_")
+    assert found.model == "gpt-x"
+    assert found.usage is not None
+    assert found.usage.total_tokens == 3
 
 
 @pytest.mark.parametrize("body", [b"[]", b"<html>", b'{"id":"x"}'])

@@ -11,6 +11,7 @@ from palestra.errors import (
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
+    WrongSetting,
 )
 from palestra.responses_api_models.chat import (
     ContextOverflow,
@@ -92,6 +93,64 @@ OTHERS_WORDINGS = [
     ("litellm.ContextWindowExceededError: ...", ""),
     ("Input is too long for requested model.", ""),
     ("no words", "invalid_request_error context_length_exceeded"),
+    # OpenAI.
+    (
+        (
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in "
+            "9000 tokens (8000 in the messages, 1000 in the functions). Please reduce the length of "
+            "the messages or functions."
+        ),
+        "",
+    ),
+    (
+        (
+            "Could not finish the message because max_tokens or model output limit was reached. Please "
+            "try again with higher max_tokens."
+        ),
+        "",
+    ),
+    # Together; Fireworks; OpenRouter; Mistral; SGLang; DeepSeek; xAI is above.
+    ("`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 4000 `inputs` tokens", ""),
+    ("Input token count + max_tokens must be less than model context length", ""),
+    ("The prompt is too long: 140000, model maximum context length: 131071", ""),
+    (
+        (
+            "This endpoint's maximum context length is 131072 tokens. However, you requested about "
+            "140000 tokens (139000 of text input, 1000 in the output). Please reduce the length of "
+            'either one, or use the "middle-out" transform to compress your prompt automatically.'
+        ),
+        "",
+    ),
+    (
+        (
+            "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum "
+            "context length"
+        ),
+        "",
+    ),
+    (
+        (
+            "Requested token count exceeds the model's maximum context length of 8192 tokens. You "
+            "requested a total of 9000 tokens: 8000 tokens from the input messages and 1000 tokens for "
+            "the completion."
+        ),
+        "",
+    ),
+    ("Input length (1234 tokens) exceeds the maximum allowed length (1000 tokens).", ""),
+    (
+        (
+            "This model's maximum context length is 65536 tokens. However, you requested 66000 tokens "
+            "(60000 in the messages, 6000 in the completion)."
+        ),
+        "",
+    ),
+    # Groq, Cerebras; TensorRT-LLM; Qwen; Kimi; GitHub; older llama.cpp.
+    ("Please reduce the length of the messages or completion.", ""),
+    ("The sum of prompt length (900) and max_tokens (200) exceeds max_seq_len (1024)", ""),
+    ("Range of input length should be [1, 30720]", ""),
+    ("Invalid request: Your request exceeded model token limit: 8192", ""),
+    ("Request body too large for gpt-4o model. Max size: 8000 tokens.", "413 tokens_limit_reached"),
+    ("the request exceeds the available context size. try increasing the context size", ""),
 ]
 
 
@@ -118,7 +177,6 @@ def test_other_servers_wordings_of_an_overflow_are_recognised(sentence: str, cod
         "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'.",
         "1 validation error:\n {'input': 'what is a context length?'}",
         "temperature must be non-negative, got -1.0. (parameter=temperature, value=-1.0)",
-        "max_tokens is too large: 100000. This model supports at most 4096 completion tokens.",
     ],
 )
 def test_a_wrong_parameter_is_no_overflow(sentence: str) -> None:
@@ -155,12 +213,200 @@ def test_llama_cpps_500_about_a_tool_is_the_rows_fault() -> None:
     assert isinstance(classified(500, body), ModelRejectedRow)
 
 
-@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        # Groq, three ways.
+        (
+            "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` "
+            "is less than the `context_window` for this model"
+        ),
+        "`max_completion_tokens` must be less than or equal to `16384`",
+        "max_tokens for `llama-3.1-8b-instant` must be less than or equal to 8000",
+        # OpenAI.
+        "max_tokens is too large: 100000. This model supports at most 4096 completion tokens.",
+        (
+            "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 16384, "
+            "but got 100000 instead."
+        ),
+        # Anthropic.
+        (
+            "max_tokens: 200000 > 64000, which is the maximum allowed number of output tokens for "
+            "claude-sonnet-4"
+        ),
+        "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",  # DeepSeek
+        "Range of max_tokens should be [1, 8192]",  # Qwen
+        "Input validation error: `max_new_tokens` must be <= 192. Given: 200",  # TGI
+        "Requests with max_tokens > 4096 must have stream=true",  # Fireworks
+        (
+            "Unable to submit request because it has a maxOutputTokens value of 100000 but the "
+            "supported range is from 1 (inclusive) to 8193 (exclusive)."
+        ),  # Gemini
+        "The maximum tokens you requested exceeds the model limit of 4096.",  # Bedrock
+    ],
+)
+def test_a_limit_of_every_answer_is_the_rows_fault_and_no_overflow(sentence: str) -> None:
+    found = classified(400, vllm_error(sentence))
+
+    assert isinstance(found, ModelRejectedRow)
+    assert "lower max_output_tokens" in found.hint
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        # OpenAI.
+        (
+            "Invalid schema for function 'set_model': In context=('properties', "
+            "'context_length'), 'default' is not permitted."
+        ),
+        (
+            "Invalid schema for function 'tune': 'the maximum context length is 8 tokens' is not "
+            "of type 'object'."
+        ),
+        # Gemini.
+        (
+            'Invalid JSON payload received. Unknown name "context_window" at '
+            "'tools[0].function_declarations[0].parameters.properties[0].value'"
+        ),
+        # Groq.
+        (
+            "invalid JSON schema for tool tune, tools[0].function.parameters: "
+            "`/properties/context_window/type`: value must be one of 7 types"
+        ),
+        "Invalid grammar specification: property 'context size', at most 10",  # vLLM
+        "tools.0.custom.input_schema: 'context limit': exceeds the depth of 5",  # Anthropic
+        "Unrecognized request argument supplied: max_model_len",  # OpenAI
+        "Extra inputs are not permitted: 'context_length', given 4096",  # Mistral
+        "Unsupported parameter: context_window exceeds what is known",
+    ],
+)
+def test_a_refused_schema_or_parameter_is_no_overflow_whatever_it_names(sentence: str) -> None:
+    assert isinstance(classified(400, vllm_error(sentence)), ModelRejectedRow)
+
+
+@pytest.mark.parametrize("status", [401, 402, 403])
 def test_a_rejected_key_ends_the_run_in_the_providers_words(status: int) -> None:
     found = classified(status, {"error": {"message": "Incorrect API key provided"}})
 
     assert isinstance(found, CredentialsRejected)
     assert "Incorrect API key provided" in found.message
+
+
+@pytest.mark.parametrize(
+    ("sentence", "code"),
+    [
+        ('openai/o1 requires moderation on OpenRouter. Your input was flagged for "hate".', None),
+        ("Your chosen model requires moderation and your input was flagged", 403),  # OpenRouter
+        (
+            (
+                "Content violates usage guidelines. Team: 8e1, API key ID: a6b, Model: grok-4, Failed "
+                "check: SAFETY_CHECK_TYPE_BIO"
+            ),
+            None,
+        ),  # xAI
+        ("Request failed content safety check.", None),  # Azure's gateway
+        ("no words", "content_filter"),
+    ],
+)
+def test_a_403_about_what_a_row_says_is_its_own_failure(sentence: str, code: str | None) -> None:
+    found = classified(403, {"error": {"message": sentence, "code": code}})
+
+    assert isinstance(found, ModelRejectedRow)
+    assert sentence in found.message
+    assert "not the key" in found.hint
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Country, region, or territory not supported",  # OpenAI
+        "Access denied. Please check your network settings.",  # Groq
+        "Your account has been flagged for violating our usage policies.",
+        "Your access was terminated due to violation of our content policy.",
+        "Key limit exceeded (total limit). Manage it using https://openrouter.ai/settings/keys",
+        "Public access is disabled. Please configure private endpoint.",  # Azure
+        "<html>403 Forbidden</html>",
+    ],
+)
+def test_a_403_about_whoever_asks_ends_the_run(sentence: str) -> None:
+    assert isinstance(classified(403, {"error": {"message": sentence}}), CredentialsRejected)
+
+
+def test_azures_content_filter_is_the_rows_own_failure() -> None:
+    sentence = (
+        "The response was filtered due to the prompt triggering Azure OpenAI's content management "
+        "policy. Please modify your prompt and retry."
+    )
+
+    found = classified(400, {"error": {"message": sentence, "code": "content_filter"}})
+
+    assert isinstance(found, ModelRejectedRow)
+    assert "what this row says was refused" in found.hint
+
+
+def test_togethers_403_of_a_full_context_is_an_overflow() -> None:
+    sentence = "`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 and 512"
+
+    assert isinstance(classified(403, {"error": {"message": sentence}}), ContextOverflow)
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (404, "No endpoints found that support tool use. To learn more about provider routing, …"),
+        (404, "No endpoints found that support the provided 'tool_choice' value."),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser'),
+        (400, "registry.ollama.ai/library/gemma:2b does not support tools"),
+        (400, "`tool calling` is not supported with this model"),
+    ],
+)
+def test_a_model_without_tools_ends_the_run_and_the_hint_names_them(
+    status: int, sentence: str
+) -> None:
+    found = classified(status, vllm_error(sentence, code=status))
+
+    assert isinstance(found, WrongSetting)
+    assert sentence in found.message
+    assert "rows with tools need a model that takes them" in found.hint
+
+
+def test_a_router_without_a_provider_says_what_may_be_changed() -> None:
+    sentence = "No endpoints found that support image input"
+
+    found = classified(404, {"error": {"message": sentence, "code": 404}})
+
+    assert isinstance(found, ModelNotServed)
+    assert "nobody who serves it so" in found.hint
+
+
+@pytest.mark.parametrize(
+    "sentence", ["Response with id 'resp_1' not found.", "No such File object: file-1"]
+)
+def test_a_404_of_something_that_a_row_names_is_its_own_failure(sentence: str) -> None:
+    assert isinstance(classified(404, vllm_error(sentence, code=404)), ModelRejectedRow)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "code"),
+    [
+        ("Model Not Exist", "invalid_request_error"),  # DeepSeek
+        ("foo/bar is not a valid model ID", "400"),  # OpenRouter
+        ("Invalid model: mistral-huge", "1500"),  # Mistral
+        ("/chat/completions: Invalid model name passed in model=x.", "400"),  # LiteLLM
+        ("no words", "model_not_found"),
+    ],
+)
+def test_a_400_about_the_models_name_ends_the_run(sentence: str, code: str) -> None:
+    found = classified(400, {"error": {"message": sentence, "code": code}})
+
+    assert isinstance(found, ModelNotServed)
+
+
+def test_what_a_validation_error_quotes_of_a_row_ends_no_run() -> None:
+    quoted = "1 validation error:\n {'input': 'my model does not support tools: model_not_found'}"
+
+    assert isinstance(classified(400, vllm_error(quoted)), ModelRejectedRow)
 
 
 def test_an_unknown_model_names_model_endpoint_and_what_is_served() -> None:
@@ -212,6 +458,7 @@ def test_the_body_is_kept_word_for_word() -> None:
         (b'{"message":"a"}', "a"),
         (b'{"detail":"Not Found"}', "Not Found"),
         (b'{"detail":[{"loc":["body"],"msg":"a"}]}', "a"),
+        (b'[{"error":{"code":400,"message":"a","status":"INVALID_ARGUMENT"}}]', "a"),
         (b'{"other":1}', '{"other":1}'),
         (b"<html>502</html>", "<html>502</html>"),
         (b"[1]", "[1]"),

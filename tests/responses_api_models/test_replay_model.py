@@ -1,6 +1,7 @@
 """A recorded run answered again: by identity and turn, and never by guessing."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -166,3 +167,24 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(InputDataError, match=r"rollouts\.jsonl cannot be read"):
         asyncio.run(server.start())
+
+
+@pytest.mark.timeout(20)
+def test_a_slow_disk_holds_up_nobody_else(tmp_path: Path) -> None:
+    server = replay(tmp_path, recorded(TRAJECTORY))
+    path = tmp_path / "rollouts.jsonl"
+
+    async def run() -> None:
+        await server.start()
+        path.unlink()
+        os.mkfifo(path)  # whoever opens it for reading waits for a writer
+        with calling(CallContext(row=RowIdentity(task=0, rollout=0))):
+            asked = server.responses(ResponseCreateParams(input="hi"), Session("s"))
+            asking = asyncio.create_task(asked)
+        await asyncio.sleep(0)
+        writer = os.open(path, os.O_RDWR)  # of its own, it waits for nobody
+        with pytest.raises(ModelRejectedRow, match="has changed since it was scanned"):
+            await asking
+        os.close(writer)
+
+    asyncio.run(run())

@@ -25,7 +25,7 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
 )
-from palestra.serving import ResourcesServer, ResourcesServerConfig, ReverifyMode, Session
+from palestra.serving import ResourcesServer, ResourcesServerConfig, ReverifyMode, Session, tool
 from palestra.transport import AiohttpTransport, ServerClient, Target
 
 ENVIRONMENT = "toy"
@@ -105,6 +105,28 @@ class Bound(ResourcesServer):
 
 class Unsupporting(Bound):
     reverify_mode: ClassVar[ReverifyMode] = "unsupported"
+
+
+class Start(SeedSessionRequest):
+    start: int
+
+
+class Replaying(ResourcesServer):
+    """A sum that only the session knows."""
+
+    reverify_mode: ClassVar[ReverifyMode] = "replay_tools"
+
+    async def seed_session(self, body: Start, session: Session) -> SeedSessionRequest:
+        session.state["sum"] = body.start
+        return SeedSessionRequest()
+
+    @tool
+    async def add(self, amount: int, session: Session) -> int:
+        session.state["sum"] += amount
+        return 0
+
+    async def verify(self, body: VerifyRequest, session: Session) -> VerifyResponse:
+        return self.reply(body, float(session.state["sum"]))
 
 
 class Judged(ResourcesServer):

@@ -14,6 +14,7 @@ from stored_rollouts import (
     Bound,
     Folder,
     Judged,
+    Replaying,
     Toy,
     Unsupporting,
     client_of,
@@ -27,9 +28,11 @@ from stored_rollouts import (
 from palestra.errors import ConfigError, CredentialsRejected, InputDataError
 from palestra.rollouts import JournalFailed, StaleRun
 from palestra.rollouts.reverification import (
+    FoundTaskRows,
     Origin,
     ReverifyPaths,
     Routes,
+    Sessions,
     TaskRows,
     begin,
     check_modes,
@@ -202,7 +205,9 @@ def test_no_more_rows_are_read_than_the_window_while_one_is_slow() -> None:
 
 @pytest.mark.parametrize(("cls", "seeded"), [(Toy, frozenset()), (Bound, {ENVIRONMENT})])
 def test_only_a_verifier_that_takes_the_session_is_seeded(cls: Any, seeded: set[str]) -> None:
-    assert asyncio.run(check_modes(client_of(cls), [ENVIRONMENT], force=True)) == seeded
+    found = asyncio.run(check_modes(client_of(cls), [ENVIRONMENT], force=True))
+
+    assert found == Sessions(forced=frozenset(seeded))
 
 
 @pytest.mark.parametrize(
@@ -216,9 +221,31 @@ def test_a_verifier_that_needs_its_live_session_is_refused(cls: Any, says: str) 
 def test_a_forced_verifier_gets_a_freshly_seeded_session(tmp_path: Path) -> None:
     folder = Folder(tmp_path, [stored(0, "abc", secret="abc"), stored(1, "abc", secret="x")])
 
-    folder.reverify(Bound, seeded={ENVIRONMENT})
+    folder.reverify(Bound, sessions=Sessions(forced=frozenset({ENVIRONMENT})))
 
     assert [row["reward"] for row in folder.new] == [1.0, 0.0]
+
+
+def called(name: str, arguments: str, *, answered: bool = True) -> list[dict[str, Any]]:
+    call = {"type": "function_call", "name": name, "arguments": arguments, "call_id": arguments}
+    output = {"type": "function_call_output", "call_id": arguments, "output": "{}"}
+    return [call, output] if answered else [call]
+
+
+def test_a_session_is_made_again_from_the_tool_calls_that_were_answered(tmp_path: Path) -> None:
+    row = stored(0, start=5)
+    row["response"]["output"] += [
+        *called("add", '{"amount": 2}'),
+        *called("mcp__counter__add", '{"amount": 30}'),
+        *called("add", "no object"),
+        *called("add", '{"amount": 400}', answered=False),
+    ]
+    folder = Folder(tmp_path, [row, stored(1, start=1)])
+    sessions = asyncio.run(check_modes(client_of(Replaying), [ENVIRONMENT], force=False))
+
+    folder.reverify(Replaying, sessions=sessions)
+
+    assert [row["reward"] for row in folder.new] == [37.0, 1.0]
 
 
 # Judges
@@ -294,6 +321,50 @@ def test_without_indices_the_prompt_finds_the_task(tmp_path: Path) -> None:
 
     assert folder.new[0]["reward"] == 1.0
     assert folder.new[0]["responses_create_params"] == row["responses_create_params"]
+
+
+def found(tmp_path: Path, *rows: dict[str, Any]) -> tuple[Folder, tuple[Path, ...]]:
+    """What verifying again made with the files that lie in the folder."""
+    folder = Folder(tmp_path, rows)
+    own = tmp_path / "run_materialized_inputs.jsonl"
+    with FoundTaskRows(own, [tmp_path / "example.jsonl"]) as tasks:
+        folder.reverify(Answering, tasks=tasks)
+        return folder, tasks.used()
+
+
+def test_task_rows_that_were_found_only_add_what_a_rollout_lacks(tmp_path: Path) -> None:
+    write(tmp_path / "example.jsonl", [task(0, "right"), task(1, "right")])
+
+    folder, used = found(tmp_path, stored(0, "right"), stored(1, "right", answer="its own"))
+
+    assert [row["reward"] for row in folder.new] == [1.0, 0.0]
+    assert used == (tmp_path / "example.jsonl",)
+
+
+def test_a_runs_own_inputs_are_joined_by_index_and_others_by_prompt_alone(tmp_path: Path) -> None:
+    write(tmp_path / "run_materialized_inputs.jsonl", [task(9, "by index", _ng_task_index=0)])
+    write(tmp_path / "example.jsonl", [task(9, "no", _ng_task_index=1), task(1, "by prompt")])
+
+    folder, _ = found(tmp_path, stored(0, "by index"), stored(1, "by prompt"), stored(2))
+
+    assert [row["reward"] for row in folder.new] == [1.0, 1.0]
+    assert [row["line"] for row in folder.failures] == [3]
+
+
+@pytest.mark.parametrize("held", ["", "no JSON\n", '{"no": "task"}\n'])
+def test_a_found_file_that_is_none_of_task_rows_is_left_out(tmp_path: Path, held: str) -> None:
+    (tmp_path / "example.jsonl").write_text(held)
+
+    assert found(tmp_path, stored(0, "a", answer="a"))[0].new[0]["reward"] == 1.0
+
+
+def test_instructions_that_were_given_to_the_whole_run_are_not_part_of_the_task(
+    tmp_path: Path,
+) -> None:
+    row = stored(0, "a")
+    row["responses_create_params"]["instructions"] = "Be brief."
+
+    assert answering(tmp_path, [task(0, "a")], row).new[0]["reward"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from palestra.serving.fronts import (
     message_from_response,
     params_from_chat,
     params_from_messages,
+    without_tokens,
 )
 
 TOKENS = {
@@ -55,6 +56,11 @@ def said(text: str) -> dict[str, Any]:
 
 def called(arguments: str = "{}", call_id: str = "c1") -> dict[str, Any]:
     return {"type": "function_call", "call_id": call_id, "name": "f", "arguments": arguments}
+
+
+def tool_result(content: Any, **more: Any) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": "c1", "content": content, **more}
+    return {"role": "user", "content": [block]}
 
 
 def pointer_of(error: RowError) -> str:
@@ -117,7 +123,11 @@ def test_chat_parameters_take_their_responses_names_and_others_pass() -> None:
         ({"role": "user", "content": "x"}, {"n": 2}, "/n"),
         ({"role": "user", "content": "x"}, {"tools": [{"type": "web"}]}, "/tools/0"),
         ({"role": "user", "content": "x"}, {"user": 3}, "/user"),
-        ({"role": "assistant", "content": [{"type": "audio"}]}, {}, "/messages/0/content/0"),
+        ({"role": "assistant", "content": [{"type": "file"}]}, {}, "/messages/0/content/0"),
+        ({"role": "assistant", "content": [{"type": "text"}]}, {}, "/messages/0/content/0/text"),
+        ({"role": "user", "content": [{"type": "text"}]}, {}, "/messages/0/content/0/text"),
+        ({"role": "assistant", "audio": {"id": "a"}}, {}, "/messages/0/audio"),
+        ({"role": "assistant", "function_call": {"name": "f"}}, {}, "/messages/0/function_call"),
     ],
 )
 def test_what_a_response_cannot_say_of_a_chat_is_refused_with_its_pointer(
@@ -254,8 +264,18 @@ def test_arguments_come_back_as_the_model_wrote_them(arguments: str) -> None:
         ({"role": "system", "content": "x"}, "/messages/0/role"),
         ({"role": "user", "content": [{"type": "document"}]}, "/messages/0/content/0"),
         ({"role": "assistant", "content": [{"type": "image"}]}, "/messages/0/content/0"),
+        ({"role": "user", "content": [{"type": "text"}]}, "/messages/0/content/0"),
+        ({"role": "user", "content": ["x"]}, "/messages/0/content/0"),
+        ({"role": "user", "content": 3}, "/messages/0/content"),
+        ({"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]},
+         "/messages/0/content/0/source"),
+        ({"role": "user", "content": [{"type": "tool_result", "content": "x"}]},
+         "/messages/0/content/0/tool_use_id"),
+        (tool_result([{"type": "document"}]), "/messages/0/content/0/content/0"),
+        ({"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]},
+         "/messages/0/content/0/id"),
     ],
-)
+)  # fmt: skip
 def test_what_a_response_cannot_say_of_a_message_is_refused(
     message: dict[str, Any], pointer: str
 ) -> None:
@@ -263,6 +283,143 @@ def test_what_a_response_cannot_say_of_a_message_is_refused(
         from_messages([message])
 
     assert pointer_of(caught.value) == pointer
+
+
+@pytest.mark.parametrize(
+    ("content", "output"),
+    [
+        ("no such file", "Error: no such file"),
+        (None, "Error"),
+        ([{"type": "text", "text": "no"}], [{"type": "input_text", "text": "Error: no"}]),
+        (
+            [{"type": "image", "source": {"type": "url", "url": "data:,x"}}],
+            [
+                {"type": "input_text", "text": "Error"},
+                {"type": "input_image", "image_url": "data:,x"},
+            ],
+        ),
+    ],
+)
+def test_a_tool_that_failed_is_told_as_such(content: Any, output: Any) -> None:
+    (item,) = from_messages([tool_result(content, is_error=True)])["input"]
+
+    assert (item["type"], item["call_id"], item["output"]) == ("function_call_output", "c1", output)
+
+
+def test_a_tool_result_keeps_its_text_and_images() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
+
+    (item,) = from_messages([tool_result([{"type": "text", "text": "t"}, image])])["input"]
+
+    assert item["output"] == [
+        {"type": "input_text", "text": "t"},
+        {"type": "input_image", "image_url": "data:image/png;base64,x"},
+    ]
+
+
+def test_an_empty_anthropic_message_stays_a_turn() -> None:
+    found = from_messages([{"role": "user", "content": []}, {"role": "assistant", "content": []}])
+
+    assert [item["role"] for item in found["input"]] == ["user", "assistant"]
+
+
+def test_how_an_anthropic_client_wants_its_answer_is_passed_on() -> None:
+    output = {"effort": "low", "format": {"type": "json_schema", "schema": {}}}
+
+    found = from_messages([], output_config=output, seed=3, thinking={"type": "adaptive"})
+
+    del found["input"], found["max_output_tokens"]
+    assert found == {
+        "reasoning": {"effort": "low"},
+        "text": {"format": {"type": "json_schema", "name": "answer", "schema": {}}},
+        "seed": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "pointer"),
+    [
+        ({"mcp_servers": [{"name": "x"}]}, "/mcp_servers"),
+        ({"output_config": {"task_budget": {}}}, "/output_config/task_budget"),
+        ({"system": [{"type": "image"}]}, "/system/0"),
+    ],
+)
+def test_what_only_anthropics_servers_do_is_refused(asked: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(RowError) as caught:
+        from_messages([], **asked)
+
+    assert pointer_of(caught.value) == pointer
+
+
+def test_reasoning_that_is_all_content_reaches_every_client() -> None:
+    parts = [{"type": "reasoning_text", "text": "hm"}]
+    found = response({"type": "reasoning", "summary": [], "content": parts}, said("a"))
+
+    message = to_plain(completion_from_response(found))["choices"][0]["message"]
+    assert message["reasoning_content"] == "hm"
+    assert message_from_response(found).content[0]["thinking"] == "hm"
+
+
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+
+
+def test_thinking_among_the_parts_of_a_chat_is_reasoning_in_its_place() -> None:
+    parts = [THOUGHT, {"type": "text", "text": "a"}]
+
+    found = from_chat([{"role": "assistant", "content": parts}])["input"]
+
+    assert [item["type"] for item in found] == ["reasoning", "message"]
+    assert found[0]["summary"][0]["text"] == "hm"
+    assert found[0]["summary"][0]["chat_part"] == THOUGHT
+
+
+def test_what_only_its_provider_reads_goes_through_a_chat_client_and_back() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "x"}]
+    signed = {**called(), "extra_content": {"google": {"thought_signature": "s"}}}
+    found = response({**thought("hm"), "reasoning_details": details}, signed)
+
+    message = to_plain(completion_from_response(found))["choices"][0]["message"]
+    items = from_chat([message])["input"]
+
+    assert items[0]["reasoning_details"] == message["reasoning_details"] == details
+    assert items[1]["extra_content"] == signed["extra_content"]
+
+
+def test_what_an_endpoint_says_of_its_own_goes_through_a_chat_client_and_back() -> None:
+    parts = [{"type": "output_text", "text": "a", "annotations": []},
+             {"type": "reference", "reference_ids": [1]}]  # fmt: skip
+    found = response({"type": "message", "role": "assistant", "content": parts})
+
+    message = to_plain(completion_from_response(found))["choices"][0]["message"]
+
+    assert from_chat([message])["input"][0]["content"] == parts
+
+
+def test_names_details_and_hints_of_a_chat_are_kept() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:,x", "detail": "low"}, "uuid": "u"}
+    odd = {"type": "image_url", "image_url": {"url": "data:,x", "min_pixels": 9}}
+
+    (item,) = from_chat([{"role": "user", "name": "ann", "content": [image, odd]}])["input"]
+
+    assert item["name"] == "ann"
+    assert item["content"][0] == {
+        "type": "input_image", "image_url": "data:,x", "detail": "low", "uuid": "u",
+    }  # fmt: skip
+    assert item["content"][1] == odd
+
+
+def test_arguments_that_a_chat_client_gives_as_an_object_become_text() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+
+    found = from_chat([{"role": "assistant", "content": None, "tool_calls": [call]}])["input"]
+
+    assert found[0]["arguments"] == '{"a":1}'
+
+
+def test_a_message_goes_to_an_endpoint_without_token_ids_and_nulls() -> None:
+    message = {"role": "assistant", "content": None, "name": None, "tool_calls": None, **TOKENS}
+
+    assert without_tokens(message) == {"role": "assistant", "content": None}
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)

@@ -34,6 +34,19 @@ def test_a_closed_session_is_forgotten_and_closing_it_again_is_fine() -> None:
     assert store.open("a").state == {}
 
 
+def test_what_a_session_holds_is_released_once_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    store, released = SessionStore(), []
+    session = store.open("a")
+    session.at_end(lambda: released.append("opened first"))
+    session.at_end(lambda: 1 / 0)
+    session.at_end(lambda: released.append("opened last"))
+    store.close("a")
+    store.close("a")
+
+    assert released == ["opened last", "opened first"]
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_idle_sessions_are_swept_and_busy_ones_stay() -> None:
     store = SessionStore(idle_limit_s=0.05)
     left = store.open("left behind")

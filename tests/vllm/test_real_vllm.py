@@ -1,8 +1,6 @@
 """What only a real vLLM can show: its ids, its parsers, its refusals."""
 
 import asyncio
-import os
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -10,12 +8,24 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
 import pytest
 
-from palestra.errors import ModelRejectedRow
+from palestra.errors import ModelRejectedRow, RowError
 from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 from palestra.responses_api_models.vllm_model.on_policy import check_files
-from palestra.responses_api_models.vllm_model.token_ids import continuity_on, tokens_on
+from palestra.responses_api_models.vllm_model.token_ids import (
+    continuity_on,
+    decode_with_tokens,
+    tokens_on,
+)
+from palestra.responses_api_models.vllm_model.wire import (
+    ASKED,
+    CHAT,
+    TOKENIZE,
+    read_ids,
+    to_tokenize,
+)
 from palestra.schema import (
     ChatCreateParams,
     ChatMessage,
@@ -24,24 +34,34 @@ from palestra.schema import (
     ResponseCreateParams,
 )
 from palestra.serving import Session
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import (
+    AiohttpTransport,
+    HttpReply,
+    HttpRequest,
+    HttpTransport,
+    ServerClient,
+)
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 Made = TypeVar("Made")
 
-ENVIRONMENT = "example_session_state_mgmt"
-AGENT = f"{ENVIRONMENT}_simple_agent"
 CITY = {"type": "string", "enum": ["Paris", "Rome"]}
 SCHEMA = {"type": "object", "properties": {"city": CITY}, "required": ["city"]}
 WEATHER = {"type": "function", "name": "get_weather", "parameters": SCHEMA}
 
 
-def with_model(url: str, use: Callable[[VLLMModel], Awaitable[Made]], **settings: Any) -> Made:
+def with_model(
+    url: str,
+    use: Callable[[VLLMModel], Awaitable[Made]],
+    *,
+    http: HttpTransport | None = None,
+    **settings: Any,
+) -> Made:
     """What `use` makes of a `vllm_model` with token ids in front of the endpoint."""
+    http = http or AiohttpTransport()
 
     async def main() -> Made:
-        http = AiohttpTransport()
         config = VLLMModelConfig.model_validate(
             {"base_url": url, "model": "smollm2", "return_token_id_information": True, **settings}
         )
@@ -75,40 +95,21 @@ def states(answers: list[Response]) -> list[str]:
     return [marker.state.value if marker else "none" for marker in found]
 
 
-def test_tool_calling_rollouts_stay_on_policy(vllm_url: str, tmp_path: Path) -> None:
-    repeats = max(1, int(os.environ.get("PALESTRA_VLLM_ROLLOUTS", "20")) // 5)
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(
-        "policy_model: {responses_api_models: {vllm_model: {entrypoint: app.py, model: smollm2, "
-        f"base_url: '{vllm_url}', return_token_id_information: true}}}}}}\n"
-    )
-    root = Path(sys.modules["palestra"].__file__ or "").parent / "resources_servers" / ENVIRONMENT
-    output = tmp_path / "rollouts.jsonl"
-    line = [sys.executable, "-c", "from palestra.cli.main import main; main()", "collect"]
-    line += [f"+config_paths=[{policy},{root}/configs/{ENVIRONMENT}.yaml]", f"+agent_name={AGENT}"]
-    line += [f"+input_jsonl_fpath={root}/data/example.jsonl", f"+output_jsonl_fpath={output}"]
-    line += [f"+num_repeats={repeats}", "+num_samples_in_parallel=64"]
-    line += ["+responses_create_params.tool_choice=required"]
-    line += ["+responses_create_params.temperature=1.0"]
-    line += ["+responses_create_params.max_output_tokens=96"]
-    line += [f"++{AGENT}.responses_api_agents.simple_agent.max_steps=3"]
+def test_tool_calling_rollouts_stay_on_policy(rollouts: Path) -> None:
+    found = check_files([rollouts])
 
-    subprocess.run(line, check=True, cwd=tmp_path)
-
-    found = check_files([output])
     sys.stdout.write("\n".join(["", *found.lines(), ""]))
     assert found.on_policy, found.lines()
-    assert found.rollouts == 5 * repeats
+    assert found.rollouts == len(rollouts.read_text().splitlines())
     assert found.continued > found.rollouts
-    assert not found.unsealed
 
 
 def test_without_sending_ids_the_same_conversation_is_broken_and_marked(vllm_url: str) -> None:
     async def use(model: VLLMModel) -> list[Response]:
         line = await model.check()
         assert "sent as ids" in line
-        (found,) = model._found
-        model._found[0] = replace(found, generate=False)
+        found = model._known.now(vllm_url)
+        model._known.note(replace(found, ids_in=False))
         return await talk(
             model, ["Weather in Rome?", "And now?"], tools=[WEATHER], tool_choice="required",
             max_output_tokens=64, temperature=0.0,
@@ -174,7 +175,7 @@ def test_a_turn_cut_by_its_limit_is_continued_as_it_is(vllm_url: str) -> None:
 
 def test_a_conversation_that_outgrows_the_context_ends_truncated(vllm_url: str) -> None:
     async def use(model: VLLMModel) -> list[Response]:
-        return await talk(model, ["Hello.", "word " * 4000], max_output_tokens=8)
+        return await talk(model, ["Hello.", "word " * 9000], max_output_tokens=8)
 
     last = with_model(vllm_url, use)[-1]
 
@@ -224,3 +225,70 @@ def test_a_chat_of_an_openai_client_is_continued_by_its_ids(vllm_url: str) -> No
         later and earlier and later.prompt[: len(earlier.all)] == earlier.all
         for earlier, later in pairwise(tokens)
     )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none"},
+        {"add_generation_prompt": False, "continue_final_message": True},
+        {"chat_template_kwargs": {"enable_thinking": False}, "documents": [{"text": "x"}]},
+        {"reasoning_effort": "low"},
+    ],
+)
+def test_tokenize_makes_the_prompt_that_the_completion_read(
+    vllm_url: str, asked: dict[str, Any]
+) -> None:
+    chat = [{"role": "user", "content": "Say hello."}, {"role": "assistant", "content": "Hel"}]
+    request = {"model": "smollm2", "messages": chat, "max_tokens": 1, **asked}
+
+    async def use(model: VLLMModel) -> tuple[Any, Any]:
+        completion = await model.post(CHAT, {**request, **ASKED}, Session("s"))
+        tokenized = await model.post(TOKENIZE, to_tokenize(request), Session("s"))
+        return completion.body, tokenized.body
+
+    completion, tokenized = with_model(vllm_url, use)
+
+    assert read_ids(tokenized) == decode_with_tokens(completion).prompt_token_ids
+
+
+class OlderVLLM:
+    """The same vLLM as it was before it knew `return_token_ids`."""
+
+    def __init__(self) -> None:
+        self._http = AiohttpTransport()
+
+    async def send(self, request: HttpRequest, /) -> HttpReply:
+        reply = await self._http.send(request)
+        if not request.url.endswith(CHAT):
+            return reply
+        made = orjson.loads(reply.body)
+        made.pop("prompt_token_ids", None)
+        for choice in made.get("choices", ()):
+            choice.pop("token_ids", None)
+        return HttpReply(status=reply.status, body=orjson.dumps(made))
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+def test_ids_that_are_spelt_and_tokenized_are_those_that_are_returned(vllm_url: str) -> None:
+    async def use(model: VLLMModel) -> list[Response]:
+        return await talk(model, ["Weather?"], tools=[WEATHER], temperature=0, max_output_tokens=4)
+
+    returned = tokens_on(with_model(vllm_url, use)[0].output[-1])
+    spelt = tokens_on(with_model(vllm_url, use, http=OlderVLLM())[0].output[-1])
+
+    assert returned is not None
+    assert spelt is not None
+    assert spelt.prompt == returned.prompt
+    assert spelt.generation == returned.generation
+
+
+def test_a_row_that_asks_for_several_answers_is_refused(vllm_url: str) -> None:
+    async def use(model: VLLMModel) -> list[Response]:
+        return await talk(model, ["Go."], n=2)
+
+    with pytest.raises(RowError, match="an `n` of 1"):
+        with_model(vllm_url, use)

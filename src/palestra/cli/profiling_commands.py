@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.cli.console import notice, say, shown, warn_all
-from palestra.cli.settings import ProfileArgs, args_from, load
+from palestra.cli.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
 from palestra.cli.tables import print_table
 from palestra.errors import InputDataError
 from palestra.profiling import (
@@ -23,12 +23,14 @@ from palestra.profiling import (
 )
 from palestra.profiling.report import write_report
 
+_WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
+
 
 def profile(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
     """Profile a run as the settings say."""
     config = load(overrides, ng=ng, extra=extra, require_all=False)
     warn_all(config.warnings)
-    args = args_from(ProfileArgs, config.tree)
+    args = args_from(ProfileArgs, config.tree, hint=HOW_TO_GIVE if ng else _WHAT_TO_TYPE)
     files = profile_files(
         args.materialized_inputs_jsonl_fpath,
         args.rollouts_jsonl_fpath,

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from palestra.cli.evaluating import EvalArgs, find_target
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.meaning import servers_meaning
 from palestra.cli.reaching import OwnFleet, Reachable, unless
-from palestra.cli.settings import load
+from palestra.cli.settings import existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
 from palestra.errors import ConfigError, RunFailed
 from palestra.rollouts.reverification import (
     Checked,
+    FoundTaskRows,
     Origin,
     Reverification,
     ReverifyLimits,
@@ -91,7 +92,7 @@ class _Work:
     """Of the servers that are needed, and no others."""
     stored: StoredRollouts
     checked: Checked
-    tasks: TaskRows | None
+    tasks: TaskRows | FoundTaskRows
 
 
 def _prepare(
@@ -102,15 +103,42 @@ def _prepare(
     extra, wanted = _environment(args, overrides)
     config = load(overrides, ng=False, extra=extra, required=())
     warn_all(config.warnings)
-    tasks = None if args.inputs is None else stack.enter_context(TaskRows(args.inputs))
+    tasks = _tasks(args, config)
+    stack.enter_context(tasks)
     stored = StoredRollouts(args.rollouts, _routes(config, wanted), limit=args.limit, tasks=tasks)
     checked = stored.check()
-    for text in checked.notices:
+    for text in (*checked.notices, *_taken_from(tasks)):
         notice(text)
     names = _needed(config, checked.servers, models=args.fresh_judge)
     # Now that they are known, what these servers lack is an error.
     config = _only(load(overrides, ng=False, extra=extra, required=names), names)
     return _Work(args, paths, config, stored, checked, tasks)
+
+
+def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRows:
+    """The task rows that were named, else those that lie where such rows do.
+
+    That is: the run's own inputs, the example rows in the same folder, as the folder of an
+    environment's data has them, and the example rows of the configured environments.
+    """
+    if args.inputs is not None:
+        return TaskRows(args.inputs)
+    stem = args.rollouts.stem
+    shipped = [
+        existing_path(str(dataset["jsonl_fpath"]))
+        for agent in config.instances_of(ServerType.AGENT)
+        for dataset in agent.datasets
+        if dataset.get("type") == "example" and dataset.get("jsonl_fpath")
+    ]
+    beside = args.rollouts.with_name("example.jsonl")
+    others = [path for path in (beside, *shipped) if path.absolute() != args.rollouts.absolute()]
+    return FoundTaskRows(args.rollouts.with_name(f"{stem}_materialized_inputs.jsonl"), others)
+
+
+def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:
+    if isinstance(tasks, FoundTaskRows):
+        for path in tasks.used():
+            yield f"what rollouts lack of their tasks is taken from {shown(path.absolute())}"
 
 
 def _environment(args: ReverifyArgs, overrides: list[str]) -> tuple[dict[str, Any], str | None]:
@@ -198,10 +226,10 @@ def _only(config: ResolvedConfig, names: Collection[str]) -> ResolvedConfig:
 async def _run(work: _Work) -> Mapping[str, Any]:
     async with _fleet(work) as fleet:
         args = work.args
-        seeded = await check_modes(fleet.client, work.checked.servers, force=args.force)
-        if seeded:
+        sessions = await check_modes(fleet.client, work.checked.servers, force=args.force)
+        if sessions.forced:
             notice(
-                f"warning: {', '.join(sorted(seeded))}: --force verifies without the live session; "
+                f"warning: {', '.join(sorted(sessions.forced))}: --force verifies without the live session; "
                 "the rewards may not be those of the rollouts"
             )
         origin = _origin(work)
@@ -220,7 +248,7 @@ async def _run(work: _Work) -> Mapping[str, Any]:
             )
             verifier = Verifier(
                 fleet.client,
-                seeded=seeded,
+                sessions=sessions,
                 fresh_judge=args.fresh_judge,
                 timeout_s=args.timeout_s,
             )
@@ -244,7 +272,7 @@ def _origin(work: _Work) -> Origin:
     return Origin(
         rollouts=work.checked.digest,
         rows=work.checked.rows,
-        inputs=None if work.tasks is None else work.tasks.digest,
+        inputs=work.tasks.digest,
         verifiers=servers_meaning(work.config),
         judge="fresh" if work.args.fresh_judge else "replayed",
     )
@@ -351,11 +379,8 @@ def _first_failure(failures: Path) -> str:
 
 def _failure_hint(failed: Mapping[str, int], args: ReverifyArgs) -> str:
     if Outcome.DATA_ERROR in failed and args.inputs is None:
-        beside = args.rollouts.with_name(f"{args.rollouts.stem}_materialized_inputs.jsonl")
-        given = shown(beside.absolute()) if beside.exists() else "FILE"
         return (
-            f"--inputs {given} adds the fields of the task rows, if those are what the "
-            "verifier misses"
+            "--inputs FILE adds the fields of the task rows, if those are what the verifier misses"
         )
     if Outcome.JUDGE_ERROR in failed and not args.fresh_judge:
         return "--fresh-judge asks the judge anew, instead of replaying what the rows hold"

@@ -1,13 +1,15 @@
 """`serve-model`: a local inference server, started, waited for, and pointed to."""
 
+import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 from palestra.cli.console import notice, say
 from palestra.cli.loop import Stopped, run_to_end
+from palestra.errors import ConfigError
 from palestra.responses_api_models.local_servers import (
     LlamaCppServer,
     Serving,
@@ -20,7 +22,12 @@ from palestra.serving import http_transport
 
 
 def serve_model_vllm(
-    server: VLLMServer, *, python: str | None, ready_timeout_s: float, log_path: Path | None
+    server: VLLMServer,
+    *,
+    key_variable: str,
+    python: str | None,
+    ready_timeout_s: float,
+    log_path: Path | None,
 ) -> int:
     """Serve with vLLM until stopped. Raises what `serve_vllm` raises."""
 
@@ -35,7 +42,8 @@ def serve_model_vllm(
                     vllm=find_vllm(python),
                     ready_timeout_s=ready_timeout_s,
                     log_path=log_path,
-                )
+                ),
+                key_variable=key_variable,
             )
         finally:
             await http.aclose()
@@ -43,27 +51,54 @@ def serve_model_vllm(
     return _until_stopped(main)
 
 
-def serve_model_llama_cpp(server: LlamaCppServer, *, ready_timeout_s: float) -> int:
+def serve_model_llama_cpp(
+    server: LlamaCppServer, *, key_variable: str, ready_timeout_s: float
+) -> int:
     """Serve with llama.cpp until stopped. Raises what `serve_llama_cpp` raises."""
 
     async def main() -> None:
-        await _serve(serve_llama_cpp(server, tell=notice, ready_timeout_s=ready_timeout_s))
+        starting = serve_llama_cpp(server, tell=notice, ready_timeout_s=ready_timeout_s)
+        await _serve(starting, key_variable=key_variable)
 
     return _until_stopped(main)
 
 
-async def _serve(starting: AbstractAsyncContextManager[Serving]) -> None:
+async def _serve(starting: AbstractAsyncContextManager[Serving], *, key_variable: str) -> None:
     async with starting as serving:
         notice(f"{serving.what}: ready after {serving.started_s:.0f} s; stop it with Ctrl-C")
-        for line in pointing_lines(serving):
+        for line in pointing_lines(serving, key_variable):
             say(line)
         await serving.until_ended()
 
 
-def pointing_lines(serving: Serving) -> list[str]:
-    """How to use it: settings for a configuration, and an `eval` that needs none."""
-    url = f"vllm:{serving.base_url}#{serving.model}"
-    return [*(f"+{setting}" for setting in serving.settings()), f"or: --model {url}"]
+def pointing_lines(serving: Serving, key_variable: str) -> list[str]:
+    """How to use it: settings for a configuration, and an `eval` that needs none.
+
+    The key is named by its variable, in quotes that keep the shell's hands off it.
+    """
+    key = f"'+policy_api_key=${{oc.env:{key_variable}}}'" if key_variable else ""
+    return [
+        f"+policy_base_url={serving.base_url}",
+        f"+policy_model_name={serving.model}",
+        key or "+policy_api_key=EMPTY",
+        f"or: --model vllm:{serving.base_url}#{serving.model} {key}".rstrip(),
+    ]
+
+
+def key_from(variable: str, env: Mapping[str, str] = os.environ) -> str:
+    """The key in an environment variable; empty where none is named.
+
+    It is never an argument: those can be read by every user of the machine.
+    Raises ConfigError when the variable is not set.
+    """
+    if not variable:
+        return ""
+    if not (key := env.get(variable, "")):
+        raise ConfigError(
+            f"--api-key-env {variable}: there is no such environment variable, or it is empty",
+            hint=f"export {variable}=… first",
+        )
+    return key
 
 
 def _until_stopped(main: Callable[[], Coroutine[Any, Any, None]]) -> int:

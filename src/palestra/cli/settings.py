@@ -207,16 +207,17 @@ def load(
     )
 
 
-def args_from(model: type[Args], tree: Mapping[str, Any]) -> Args:
+HOW_TO_GIVE = "give a setting as +name=value, or as a flag of `palestra`"
+
+
+def args_from(model: type[Args], tree: Mapping[str, Any], *, hint: str = HOW_TO_GIVE) -> Args:
     """The command's settings. Raises ConfigError listing all that are missing or wrong."""
     given = {key: value for key, value in tree.items() if value is not None}
     try:
         return model.model_validate(given)
     except ValidationError as error:
         problems = [_problem(e) for e in error.errors(include_url=False)]
-    raise ConfigError(
-        "; ".join(problems), hint="give a setting as +name=value, or as a flag of `palestra`"
-    )
+    raise ConfigError("; ".join(problems), hint=hint)
 
 
 def _problem(error: ErrorDetails) -> str:

@@ -220,7 +220,13 @@ def _expanded(confidence: float, tasks: int) -> float:
 
 
 def _standard_error(influence: FloatArray, counts: IntArray | FloatArray) -> float:
-    """As `palestra.profiling.statistics.clustered_standard_error`, from sums."""
+    """Standard error of a mean over tasks whose rollouts are not independent of each other.
+
+    sqrt(G / (G - 1) * sum over tasks g of (sum over i in g of (y_i - mean))^2) / N, for N values
+    of G tasks: the cluster-robust variance of a mean (Miller 2024, "Adding Error Bars to Evals",
+    section 2.2) with the usual correction for few clusters (Cameron and Miller 2015).
+    `influence`: per task the inner sum.
+    """
     tasks = len(influence)
     return float(np.sqrt(tasks / (tasks - 1) * np.sum(influence**2)) / counts.sum())
 

@@ -36,7 +36,7 @@ AGENT_REF = "agent_ref"
 CREATE_PARAMS = "responses_create_params"
 FAILURE_CLASS = "_ng_failure_class"
 LONGEST_SHOWN = 60
-LARGEST_REWARD = 1e100
+LARGEST_VALUE = 1e100
 """Sums of squares of rewards up to here are far from the end of what a double holds."""
 
 _name_and_type = attrgetter("name", "type")
@@ -78,7 +78,7 @@ def load_run(
         rollouts=rollouts,
         columns=columns.build(),
         failures=failures,
-        notices=(*unvouched, *scan.notices, *_not_finite(columns.not_finite)),
+        notices=(*unvouched, *scan.notices, *scan.ungrouped(), *_not_finite(columns.not_finite)),
     )
     return assemble(scanned, allow_partial=allow_partial)
 
@@ -148,6 +148,12 @@ class _Scan:
                 for key, failure in zip(_keys(block), _failures(block), strict=True):
                     last[key] = max(failure, last.get(key, failure))
         return last
+
+    def ungrouped(self) -> tuple[str, ...]:
+        """What to tell when the field to group by is in none of the rows."""
+        if not self._group_by or self.families.names:
+            return ()
+        return (f"no row has a text in {'.'.join(self._group_by)!r} to group by",)
 
     def _keep(self, table: KeyTable, block: Block) -> None:
         tasks, rollouts = _indices(block)
@@ -282,12 +288,12 @@ def _refuse_other_than_rollouts(block: Block) -> None:
 
 
 def _refuse_beyond_arithmetic(block: Block, rewards: "array[float]") -> None:
-    beyond = np.flatnonzero(np.abs(rewards) > LARGEST_REWARD)
+    beyond = np.flatnonzero(np.abs(rewards) > LARGEST_VALUE)
     if len(beyond):
         at = int(beyond[0])
         raise InputDataError(
             f"{block.place(at)}: the reward is {_shown(block.field(REWARD)[at])}, beyond the "
-            f"±{LARGEST_REWARD:g} that statistics can be computed of",
+            f"±{LARGEST_VALUE:g} that statistics can be computed of",
             hint="scale the rewards in the verifier, then score the run again with "
             "`palestra reverify`",
         )

@@ -124,22 +124,6 @@ def correlation_by_group(left: FloatArray, right: FloatArray, starts: IntArray) 
     return np.asarray(np.clip(r, -1, 1), dtype=np.float64)
 
 
-def clustered_standard_error(values: FloatArray, starts: IntArray) -> float | None:
-    """Standard error of the mean of all values when those of one group are not independent.
-
-    sqrt(G / (G - 1) * sum over groups g of (sum over i in g of (y_i - mean))^2) / N, for N values
-    in G groups: the cluster-robust variance of a mean (Miller 2024, "Adding Error Bars to
-    Evals", section 2.2) with the usual correction for few clusters (Cameron and Miller 2015).
-    None for a single group, whose spread says nothing about other groups.
-    """
-    groups = len(starts) - 1
-    if groups < 2:
-        return None
-    totals = sum_by_group(values - values.mean(), starts)
-    variance = groups / (groups - 1) * float(np.sum(totals**2))
-    return float(np.sqrt(variance)) / len(values)
-
-
 def _describe_dense(values: FloatArray, starts: IntArray) -> Description:
     count = np.diff(starts)
     low = np.minimum.reduceat(values, starts[:-1])

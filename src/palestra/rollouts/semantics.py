@@ -12,6 +12,7 @@ OPERATIONAL = frozenset(
         "default_headers",
         "openai_api_key",
         "openai_base_url",
+        "request_timeout_s",
         "slots",
         "start_timeout_s",
         "threads",

@@ -39,6 +39,7 @@ from palestra.schema.items import (
 from palestra.schema.judging import (
     JUDGE_EVALUATIONS,
     JUDGE_REPLAY,
+    JudgeExchange,
     JudgeReplay,
     plain_input,
 )
@@ -83,10 +84,21 @@ from palestra.schema.rows import (
     key_of,
     read_jsonl,
 )
+from palestra.schema.thoughts import (
+    BESIDE_REASONING,
+    CALL_SIGNATURE,
+    block_of_part,
+    blocks_of,
+    part_of_block,
+    thought_in,
+)
 from palestra.schema.unchecked import changed, maker
+from palestra.schema.written import called, response_of, said
 
 __all__ = [
     "AGENT_REF",
+    "BESIDE_REASONING",
+    "CALL_SIGNATURE",
     "CREATE_PARAMS",
     "FAILURE_CLASS",
     "FAILURE_LAYER",
@@ -114,6 +126,7 @@ __all__ = [
     "InputText",
     "InputTokensDetails",
     "Item",
+    "JudgeExchange",
     "JudgeReplay",
     "Line",
     "Message",
@@ -145,7 +158,10 @@ __all__ = [
     "VerifyResponse",
     "WireModel",
     "add_usage",
+    "block_of_part",
+    "blocks_of",
     "cached_tokens",
+    "called",
     "changed",
     "decode_completion",
     "encode_json",
@@ -154,12 +170,16 @@ __all__ = [
     "key_of",
     "maker",
     "no_reward",
+    "part_of_block",
     "plain_input",
     "read_jsonl",
     "reasoning_tokens",
     "rejected_fields",
     "rejection_text",
+    "response_of",
+    "said",
     "set_fields",
+    "thought_in",
     "to_plain",
     "why_unreadable",
 ]

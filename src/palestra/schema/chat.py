@@ -67,20 +67,30 @@ class UpstreamFunction(msgspec.Struct):
 
 
 class UpstreamToolCall(msgspec.Struct):
-    """One tool call of an upstream message."""
+    """One tool call of an upstream message.
+
+    `extra_content` is Gemini's, which refuses a call that comes back without it.
+    """
 
     function: UpstreamFunction
     id: str | None = None
+    extra_content: Any = None
 
 
 class UpstreamMessage(msgspec.Struct):
-    """An upstream assistant message; both spellings of the reasoning field are in use."""
+    """An upstream assistant message; both spellings of the reasoning field are in use.
+
+    Beside the reasoning stands what only its provider can read of it: OpenRouter's
+    `reasoning_details`, LiteLLM's `thinking_blocks`.
+    """
 
     content: Any = None
     tool_calls: list[UpstreamToolCall] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
+    reasoning_details: Any = None
+    thinking_blocks: Any = None
 
 
 class UpstreamChoice(msgspec.Struct):
@@ -121,8 +131,25 @@ class UpstreamCompletion(msgspec.Struct):
     id: str = ""
     created: float = 0
     usage: UpstreamUsage | None = None
+    error: Any = None
 
 
 def decode_completion(body: bytes) -> UpstreamCompletion:
-    """Decode an upstream's chat completion. Raises `msgspec.DecodeError` when it is not one."""
-    return msgspec.json.decode(body, type=UpstreamCompletion)
+    """Decode an upstream's chat completion. Raises `msgspec.DecodeError` when it is not one.
+
+    A null is taken as absent, as some endpoints write one for whatever they do not know.
+    """
+    try:
+        return msgspec.json.decode(body, type=UpstreamCompletion)
+    except msgspec.ValidationError:
+        return msgspec.convert(_without_nulls(msgspec.json.decode(body)), UpstreamCompletion)
+
+
+def _without_nulls(plain: Any) -> Any:
+    """A completion without nulls of its own and of its usage. What the model wrote is left."""
+    if not isinstance(plain, dict):
+        return plain
+    given = {key: value for key, value in plain.items() if value is not None}
+    if "usage" in given:
+        given["usage"] = _without_nulls(given["usage"])
+    return given

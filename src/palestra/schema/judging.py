@@ -9,10 +9,15 @@ one never does, so nothing in a task's row can pass for a verdict.
     answer = replay.answer(params)      # None: not asked before, so ask the judge
     # and without a judge: raise JudgeFailure, never a reward
 
-Asked is asked: a question counts as the same when its instructions and its input are.
+Asked is asked: a question counts as the same when its instructions and its input are. A row of
+another tool, or of an older version, asked the same in other words. There an exchange counts
+whose question quotes the same passages in the same order, whatever stands around them:
+
+    replay.exchange(params, quoting=[(reference, candidate)])
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, final
 
 import orjson
@@ -26,12 +31,22 @@ JUDGE_EVALUATIONS = "judge_evaluations"
 JUDGE_REPLAY = "_ng_judge_replay"
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeExchange:
+    """A question that was put to the judge, with its answer. `held`: as the row has it."""
+
+    answer: Response
+    held: Mapping[str, Any]
+
+
 @final
 class JudgeReplay:
     """The recorded answers of one row, each given once, in the order they were recorded."""
 
-    def __init__(self, exchanges: Sequence[Any] = ()) -> None:
+    def __init__(self, exchanges: Sequence[Any] = (), *, replays: bool = False) -> None:
         self._left = [exchange for exchange in exchanges if isinstance(exchange, Mapping)]
+        self.replays = replays
+        """Whether the request asks for recorded answers, of which there may be none."""
 
     @classmethod
     def of(cls, body: WireModel) -> Self:
@@ -39,19 +54,39 @@ class JudgeReplay:
         if getattr(body, JUDGE_REPLAY, None) is not True:
             return cls()
         held = to_plain(getattr(body, JUDGE_EVALUATIONS, None))
-        return cls(held if isinstance(held, list) else ())
+        return cls(held if isinstance(held, list) else (), replays=True)
+
+    @property
+    def left(self) -> int:
+        """How many recorded answers have not been given yet."""
+        return len(self._left)
 
     def answer(self, params: ResponseCreateParams) -> Response | None:
         """What the judge answered to this question; None when the row does not tell."""
+        found = self.exchange(params)
+        return None if found is None else found.answer
+
+    def exchange(
+        self, params: ResponseCreateParams, *, quoting: Sequence[Sequence[str]] = ()
+    ) -> JudgeExchange | None:
+        """The recorded exchange of this question, else the first that quotes the same passages.
+
+        `quoting`: the passages in their order; several times where they may have been cut out of
+        the answer in several ways.
+        """
         wanted = _question(to_plain(params))
+        same = self._take(lambda asked: _question(asked) == wanted)
+        return same or self._take(lambda asked: any(_quotes(asked, cut) for cut in quoting))
+
+    def _take(self, wanted: Callable[[Any], bool]) -> JudgeExchange | None:
         for number, exchange in enumerate(self._left):
-            if _question(exchange.get("responses_create_params")) == wanted:
+            if wanted(exchange.get("responses_create_params")):
                 try:
-                    found = Response.model_validate(exchange.get("response"))
+                    answer = Response.model_validate(exchange.get("response"))
                 except ValidationError:
                     continue
                 del self._left[number]
-                return found
+                return JudgeExchange(answer, exchange)
         return None
 
 
@@ -59,6 +94,22 @@ def _question(params: Any) -> bytes:
     held = params if isinstance(params, Mapping) else {}
     asked = [held.get("instructions"), plain_input(held.get("input"))]
     return orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
+
+
+def _quotes(params: Any, passages: Sequence[str]) -> bool:
+    """Whether a recorded question holds all the passages, one after the other."""
+    held = params if isinstance(params, Mapping) else {}
+    items = plain_input(held.get("input"))
+    said = items if isinstance(items, list) else []
+    texts = [item.get("content") for item in said if isinstance(item, Mapping)]
+    asked = "\n".join(text for text in texts if isinstance(text, str))
+    start = 0
+    for passage in passages:
+        found = asked.find(passage, start)
+        if found < 0:
+            return False
+        start = found + len(passage)
+    return bool(passages)
 
 
 def plain_input(value: Any) -> Any:

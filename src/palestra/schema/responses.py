@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from palestra.schema.items import InputItem, OutputItem, OutputMessage, WireModel
+from palestra.schema.items import InputItem, Message, OutputItem, OutputMessage, WireModel
 from palestra.schema.unchecked import maker
 
 
@@ -72,6 +72,14 @@ class ResponseCreateParams(WireModel):
     truncation: str | None = None
     user: str | None = None
     stream: Literal[False] | None = None
+
+    @property
+    def last_message(self) -> str:
+        """The text of the last message of the input; empty when there is none."""
+        if isinstance(self.input, str):
+            return self.input
+        texts = (item.text for item in reversed(self.input) if isinstance(item, Message))
+        return next(texts, "")
 
 
 class InputTokensDetails(WireModel):

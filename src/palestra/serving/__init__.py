@@ -4,8 +4,9 @@ A server is an object with typed async methods and an ASGI app over them; where 
 (embedded in this process, in a process of its own, or remote) is decided by the fleet.
 """
 
-from palestra.serving.agent import Agent, AgentConfig, ServerReference
+from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
 from palestra.serving.aside import Aside
+from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
@@ -15,14 +16,17 @@ from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
+from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
+from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
+from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
@@ -36,20 +40,32 @@ __all__ = [
     "Agent",
     "AgentConfig",
     "Aside",
+    "Assembly",
     "AttachedFleet",
+    "BoundAgent",
+    "BoundAgentConfig",
     "Environment",
+    "Episode",
     "Fleet",
     "ForeignFleet",
     "FunctionServer",
     "HeadAddress",
+    "Hearing",
+    "Judge",
+    "JudgeConfig",
+    "Labels",
     "Lag",
     "LagLog",
     "ModelServer",
     "ModelServerConfig",
     "NoFleet",
+    "Opening",
+    "Question",
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",
+    "RewardRules",
+    "Ruling",
     "RunningInstance",
     "Server",
     "ServerConfig",
@@ -57,7 +73,11 @@ __all__ = [
     "ServerStatus",
     "Session",
     "State",
+    "Step",
+    "StepRequest",
+    "TurnsServer",
     "Watchdog",
+    "assembled",
     "attach",
     "check_head_port",
     "environment",

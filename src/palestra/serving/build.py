@@ -12,6 +12,7 @@ from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, Se
 GLOBAL_LIMIT = "global_aiohttp_connector_limit"
 GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
 GLOBAL_DEBUG = "global_aiohttp_client_request_debug"
+RAY_ADDRESS = "ray_head_node_address"
 
 
 def http_transport(tree: Any) -> HttpTransport:
@@ -33,18 +34,41 @@ def server_client(
         http or http_transport(tree),
         debug=bool(tree.get(GLOBAL_DEBUG, False)),
         token=token,
+        tree=tree,
         mask=Redactor(secrets_in(tree, os.environ)),
     )
 
 
-def build_server(instance: InstanceConfig, client: ServerClient) -> Server:
-    """The server object of `instance`, not started yet.
+def build_server(
+    instance: InstanceConfig, client: ServerClient, *, served: type[Server] | None = None
+) -> Server:
+    """The server object of `instance`, not started yet; of its entrypoint's class, or of `served`.
 
     Raises ConfigError when its entrypoint or its settings are wrong.
     """
     if instance.folder is None:
         raise ConfigError(f"{instance.name} is remote: there is nothing to build here")
-    cls = load_server_class(instance.folder / instance.entrypoint)
+    cls = served or load_server_class(instance.folder / instance.entrypoint)
     settings_model: Any = cls.model_fields["config"].annotation
-    settings = settings_from(settings_model, instance, extra={"name": instance.name})
+    settings = settings_from(settings_model, instance, extra=_facts(instance, client))
     return cls(config=settings, server_client=client)
+
+
+def _facts(instance: InstanceConfig, client: ServerClient) -> dict[str, Any]:
+    """What the fleet knows of an instance, for settings that have a field for it."""
+    target = client.targets.get(instance.name)
+    port = target.urls[0].rpartition(":")[2] if target is not None and target.urls else ""
+    facts = {
+        "name": instance.name,
+        "host": instance.host,
+        "port": int(port) if port.isdigit() else instance.port,
+        "entrypoint": instance.entrypoint,
+        "num_workers": instance.num_workers,
+        "domain": instance.domain,
+        "description": instance.description,
+        "verified": instance.verified,
+        "value": instance.value,
+        "datasets": list(instance.datasets),
+        RAY_ADDRESS: client.tree.get(RAY_ADDRESS),
+    }
+    return {name: value for name, value in facts.items() if value not in (None, [])}

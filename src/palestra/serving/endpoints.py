@@ -221,8 +221,12 @@ class Endpoint:
 
     async def __call__(self, request: Request) -> HttpResponse:
         """Answer one HTTP request; failures are raised for the boundary to render."""
-        session_id: str = request.session[SESSION_ID_KEY]
-        raw = await request.body()
+        return await self.answer(await request.body(), request.session[SESSION_ID_KEY], request)
+
+    async def answer(
+        self, raw: bytes, session_id: str, request: Request | None = None
+    ) -> HttpResponse:
+        """Answer a body; `request` is for a method that wants it. Raises as `invoke`."""
         try:
             body: Any = orjson.loads(raw) if raw else {}
         except orjson.JSONDecodeError as error:

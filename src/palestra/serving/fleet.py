@@ -327,7 +327,7 @@ async def _stop_server(server: Server) -> None:
     """An author's `stop` may fail or hang: neither keeps the fleet from ending."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(STOP_TIMEOUT_S):
-            await server.stop()
+            await server.shut_down()
 
 
 async def _serve_forever(server: Server, sock: socket.socket) -> None:

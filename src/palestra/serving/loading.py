@@ -3,16 +3,27 @@
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import threading
 import zlib
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Final
 
-from palestra.config import PACKAGE_ROOT
+from palestra.config import PACKAGE_ROOT, ServerType
 from palestra.errors import ConfigError
 from palestra.serving.authoring import Environment, server_class_of
 from palestra.serving.server import Server
+
+ALIASES: Final = "palestra.compat.aliases"
+"""Makes the names of other frameworks importable; by its name, as it stands above this package."""
+
+FOREIGN: Final = "__palestra_server__"
+"""What a class of another framework has that gives a server class of ours around it."""
+
+_TREES: Final = frozenset(server_type.value for server_type in ServerType)
+_SERVED = re.compile(r"^\s+(?:app = )?(\w+)\.run_webserver\(", re.MULTILINE)
 
 _loading = threading.RLock()
 """Servers of one folder start at once: the second must not find a module half executed."""
@@ -57,19 +68,32 @@ def load_server_class(path: Path) -> type[Server]:
         value
         for value in vars(module).values()
         if inspect.isclass(value)
-        and issubclass(value, Server)
+        and (issubclass(value, Server) or hasattr(value, FOREIGN))
         and value.__module__ == module.__name__
         and not inspect.isabstract(value)
     ]
     last = [cls for cls in own if not any(cls in other.__mro__[1:] for other in own)]
+    last = _said_to_be_served(module, path) or last
     if len(last) == 1:
-        return last[0]
+        return _as_ours(last[0])
     names = [made.name for made in environments] + [cls.__name__ for cls in last]
     found = ", ".join(names) or "none"
     raise ConfigError(
         f"{path} must define exactly one server class or @environment; found: {found}",
         hint="subclass ResourcesServer, Agent or ModelServer, or use @palestra.environment",
     )
+
+
+def _said_to_be_served(module: ModuleType, path: Path) -> list[Any]:
+    """The class whose `run_webserver` the file itself calls, which may come from another file."""
+    names = dict.fromkeys(_SERVED.findall(path.read_text()))
+    found = [getattr(module, name, None) for name in names]
+    return [cls for cls in found if hasattr(cls, FOREIGN)]
+
+
+def _as_ours(cls: Any) -> type[Server]:
+    made: type[Server] = cls if issubclass(cls, Server) else getattr(cls, FOREIGN)()
+    return made
 
 
 def load_environment(path: Path) -> Environment:
@@ -91,6 +115,9 @@ def _load_foreign(path: Path) -> ModuleType:
     for entry in (str(path.parent), str(root)):
         if entry not in sys.path:
             sys.path.append(entry)
+    importlib.import_module(ALIASES).install()
+    if (known := _by_package_name(path, root)) is not None:
+        return known
     # The sum tells apart files that have the same place in different projects.
     label = "_".join(path.with_suffix("").parts[-3:]).replace("-", "_")
     name = f"palestra_user_{label}_{zlib.crc32(bytes(path)):08x}"
@@ -107,6 +134,23 @@ def _load_foreign(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _by_package_name(path: Path, root: Path) -> ModuleType | None:
+    """The file under the name by which its neighbours and its tests import it, if that leads to it.
+
+    Else what two files import of each other would exist twice.
+    """
+    name = ".".join(path.relative_to(root).with_suffix("").parts)
+    if path.parent.parent.name not in _TREES or not name.replace(".", "_").isidentifier():
+        return None
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or spec.origin is None or Path(spec.origin).resolve() != path:
+        return None
+    return importlib.import_module(name)
 
 
 def _line_in(path: Path, error: BaseException) -> str:

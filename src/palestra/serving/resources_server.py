@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -13,6 +14,7 @@ from palestra.profiling import aggregate_metrics
 from palestra.schema import (
     AggregateMetrics,
     AggregateMetricsRequest,
+    Response,
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
@@ -21,12 +23,15 @@ from palestra.schema import (
     no_reward,
 )
 from palestra.serving.endpoints import Endpoint
+from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.tools import is_tool, tool_schema
 
-ReverifyMode = Literal["stateless", "unsupported", "unknown"]
+ReverifyMode = Literal["stateless", "replay_tools", "unsupported", "unknown"]
 """Whether `verify` can score a stored response, whose session is gone: `stateless` when it needs
-nothing but its request, `unsupported` when it cannot do without the live session."""
+nothing but its request; `replay_tools` when its session can be made again, by seeding one from
+the row and running the trajectory's tool calls in it (so the tools must reach nothing outside);
+`unsupported` when it cannot do without the live session."""
 
 _make_verify_response = maker(VerifyResponse)
 _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
@@ -46,6 +51,20 @@ class ResourcesServer(Server):
 
     reverify_mode: ClassVar[ReverifyMode] = "unknown"
     """Declare it when `verify` takes the session; one that does not is `stateless` by itself."""
+
+    reward_rules: ClassVar[RewardRules] = RewardRules()
+    """What its rewards may be; `palestra verify-env` holds the verifier to it."""
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """What a perfect model would answer to a task row; None when that is not known.
+
+        `palestra.schema.response_of` makes one of texts and calls. Calls of tools that this server
+        has are run, in their order, before it is verified; where turns are taken, each message is
+        one. `palestra verify-env` expects `reward_rules.highest` for it, and derives wrong answers
+        from it.
+        """
+        del row
+        return None
 
     async def seed_session(self, body: Any, *args: Any, **kwargs: Any) -> Any:
         """Prepare the session from the task row, before the first model call.
@@ -137,9 +156,10 @@ class ResourcesServer(Server):
         return app
 
     async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
-        return {"reverify_mode": self._reverify_mode()}
+        return {"reverify_mode": self.declared_reverify_mode()}
 
-    def _reverify_mode(self) -> ReverifyMode:
+    def declared_reverify_mode(self) -> ReverifyMode:
+        """`reverify_mode`, or what the signature of `verify` tells where it is not declared."""
         verify = self.typed_endpoint("/verify")
         undeclared = self.reverify_mode == "unknown"
         # What it cannot reach it cannot depend on.

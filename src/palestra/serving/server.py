@@ -15,6 +15,7 @@ from palestra.errors import CallError, Evidence, RowError, VerifierError
 from palestra.schema import rejected_fields
 from palestra.serving.authors_errors import error_text
 from palestra.serving.boundary import Boundary, SessionCookie
+from palestra.serving.direct import Direct
 from palestra.serving.endpoints import Endpoint, log_own_error, own_frames, row_error
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
@@ -60,6 +61,13 @@ class Server(BaseModel):
 
     async def stop(self) -> None:
         """Called once after the last request."""
+
+    async def shut_down(self) -> None:
+        """Stop, and release what sessions still hold. For whoever runs the server."""
+        try:
+            await self.stop()
+        finally:
+            self._sessions.close_all()
 
     def routes(self) -> list[Endpoint]:
         """The protocol endpoints of this kind of server."""
@@ -150,7 +158,7 @@ class Server(BaseModel):
         cookie = SessionCookie(name, self._secret, worker=self._worker_mark())
         app = self.setup_webserver()
         return Boundary(
-            app,
+            Direct(app, self._endpoints.values()),
             server=self.name,
             refusals=Refusals(
                 app, server=self.name, own_failure=self.own_failure, mask=self.server_client.mask

@@ -6,11 +6,15 @@ last (`verify`). Of a rollout that never came back it is forgotten when its dead
 and not before `idle_limit_s`.
 """
 
+import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, final
 
 from palestra.transport import current_call
+
+logger = logging.getLogger("palestra.serving")
 
 SESSION_ID_KEY = "session_id"
 
@@ -24,6 +28,24 @@ class Session:
     last_used: float = field(default_factory=time.monotonic)
     deadline: float | None = None
     """By when its rollout must be done, a `time.monotonic()` value."""
+    _endings: list[Callable[[], object]] = field(default_factory=list, repr=False)
+
+    def at_end(self, release: Callable[[], object]) -> None:
+        """Call `release` when the session is over: verified, forgotten, or its server stops.
+
+        For what the state holds beyond memory: a process, a file. It is called once, on the event
+        loop, last come first; it must not block, and what it raises is only logged.
+        """
+        self._endings.append(release)
+
+    def end(self) -> None:
+        """Release what the session holds."""
+        while self._endings:
+            release = self._endings.pop()
+            try:
+                release()
+            except Exception:
+                logger.exception("session %s: %r failed at its end", self.id, release)
 
 
 @final
@@ -59,7 +81,14 @@ class SessionStore:
 
     def close(self, session_id: str) -> None:
         """Forget a session; unknown ids are fine."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.end()
+
+    def close_all(self) -> None:
+        """Forget every session."""
+        for session_id in list(self._sessions):
+            self.close(session_id)
 
     def _sweep(self, now: float) -> None:
         oldest = now - self._idle_limit_s
@@ -70,5 +99,5 @@ class SessionStore:
             if session.last_used < oldest and (session.deadline or 0.0) < now
         ]
         for session_id in left_behind:
-            del self._sessions[session_id]
+            self.close(session_id)
         self._next_sweep = now + self._idle_limit_s / 4

@@ -91,15 +91,20 @@ def listen_in_range(host: str, low: int, high: int, taken: Collection[int]) -> s
 
 def holder_of(port: int) -> str:
     """Which process listens on `port`, in words; empty when that cannot be told."""
+    for number in holders_of(port):
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ")
+            return f"process {number} ({command.decode(errors='replace').strip()[:120]})"
+    return ""
+
+
+def holders_of(port: int) -> list[int]:
+    """The processes that listen on `port`, as far as we may look into them."""
     inodes = _listening_inodes(port)
     if not inodes:
-        return ""
-    for process in Path("/proc").glob("[0-9]*"):
-        if _files_of(process) & inodes:
-            with contextlib.suppress(OSError):
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
-                return f"process {process.name} ({command.decode(errors='replace').strip()[:120]})"
-    return ""
+        return []
+    processes = Path("/proc").glob("[0-9]*")
+    return [int(process.name) for process in processes if _files_of(process) & inodes]
 
 
 def _files_of(process: Path) -> set[str]:

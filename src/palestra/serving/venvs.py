@@ -52,7 +52,9 @@ def unsatisfied(requirements: tuple[str, ...]) -> tuple[str, ...]:
 
 def _satisfied(item: str) -> bool:
     # Server folders written for a checkout of the framework point back at it; that is us.
-    if item.startswith(("-e", "--editable")) and ("nemo" in item.lower() or "../.." in item):
+    if item.startswith(("-e", "--editable", "../..")) and (
+        "nemo" in item.lower() or "../.." in item
+    ):
         return True
     try:
         requirement = Requirement(item)

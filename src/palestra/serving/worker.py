@@ -49,7 +49,7 @@ async def serve(order: WorkOrder) -> None:
         ):
             await stop.wait()
     finally:
-        await server.stop()
+        await server.shut_down()
         await client.http.aclose()
 
 

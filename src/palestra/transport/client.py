@@ -19,11 +19,11 @@ class BodyReader:
     """The `content` of a reply, for code written against a streaming client."""
 
     def __init__(self, body: bytes) -> None:
-        self._body = body
+        self.body = body
 
     async def read(self) -> bytes:
         """The whole body."""
-        return self._body
+        return self.body
 
 
 class ServerReply:
@@ -72,9 +72,12 @@ class ServerClient:
         debug: bool = False,
         token: str = "",
         mask: Callable[[str], str] = str,
+        tree: Mapping[str, Any] | None = None,
     ) -> None:
         self.targets = targets
         self.http = http
+        self.tree: Mapping[str, Any] = {} if tree is None else tree
+        """The fleet's resolved configuration, for servers that read more than their own settings."""
         self.policy = policy
         self._caller = Caller(http, policy=policy, debug=debug, token=token, mask=mask)
         self.retries = self._caller.retries

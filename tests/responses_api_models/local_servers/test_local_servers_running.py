@@ -1,12 +1,16 @@
 """What is started is waited for, watched, and ended with whoever wanted it."""
 
 import asyncio
+import http.server
 import json
 import os
 import select
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from palestra.responses_api_models.local_servers import (
     serve_llama_cpp,
     serve_vllm,
 )
+from palestra.responses_api_models.local_servers.ports import free_port
 from palestra.responses_api_models.local_servers.running import KEEPER
 from palestra.transport import AiohttpTransport, HttpRequest
 
@@ -47,17 +52,24 @@ def installation(tmp_path: Path, program: str) -> VLLMInstallation:
     return VLLMInstallation(python, "0.0", cpu=True, takes_ids=True)
 
 
-async def serve(vllm: VLLMInstallation, **settings: Any) -> str:
+async def serve(
+    vllm: VLLMInstallation,
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+    port: int = 0,
+    api_key: str = "",
+    **settings: Any,
+) -> str:
     """Start it, and give what it answers."""
-    http = AiohttpTransport()
-    server = VLLMServer("m", tool_parser="none")
+    transport = AiohttpTransport()
+    server = VLLMServer("m", tool_parser="none", port=port, api_key=api_key)
     try:
-        async with serve_vllm(server, http, tell=lambda _: None, vllm=vllm, **settings) as serving:
+        async with serve_vllm(server, transport, tell=tell, vllm=vllm, **settings) as serving:
             url = f"{serving.base_url}/models"
-            reply = await http.send(HttpRequest("GET", url, timeout_s=5))
+            reply = await transport.send(HttpRequest("GET", url, timeout_s=5))
             return f"{reply.status} {serving.model} {serving.pid}"
     finally:
-        await http.aclose()
+        await transport.aclose()
 
 
 def test_a_server_is_there_when_it_answers_and_gone_afterwards(tmp_path: Path) -> None:
@@ -80,6 +92,33 @@ def test_a_server_that_is_not_ready_in_time_is_ended(tmp_path: Path) -> None:
 
     with pytest.raises(RunFailed, match=r"did not answer within 1 s[\s\S]*loading"):
         asyncio.run(serve(hangs, ready_timeout_s=1.0))
+
+
+def test_a_stranger_that_answers_at_the_port_is_not_taken_for_the_server(tmp_path: Path) -> None:
+    class Lists(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+    port = free_port("127.0.0.1", 0)
+    with ExitStack() as stack:
+
+        def come_first(_: str) -> None:
+            stranger = stack.enter_context(http.server.HTTPServer(("127.0.0.1", port), Lists))
+            threading.Thread(target=stranger.serve_forever, daemon=True).start()
+            stack.callback(stranger.shutdown)
+
+        hangs = installation(tmp_path, "import time; time.sleep(600)")
+        with pytest.raises(RunFailed, match=f"process {os.getpid()} .*not by the vllm"):
+            asyncio.run(serve(hangs, tell=come_first, port=port, ready_timeout_s=30))
+
+
+def test_a_key_reaches_the_server_and_is_shown_nowhere(tmp_path: Path) -> None:
+    says = "import os, sys; print('key', os.environ['VLLM_API_KEY'], sys.argv); sys.exit(1)"
+
+    with pytest.raises(ServerDied, match=r"key \*\*\*\*") as caught:
+        asyncio.run(serve(installation(tmp_path, says), api_key="sk-a-secret"))
+    assert "sk-a-secret" not in caught.value.message
 
 
 def test_a_server_ends_with_a_parent_that_was_killed() -> None:
@@ -108,14 +147,14 @@ def test_llama_cpp_serves_the_embedded_model() -> None:
     pytest.importorskip("xllamacpp")
 
     async def ask() -> bytes:
-        http = AiohttpTransport()
+        transport = AiohttpTransport()
         server = LlamaCppServer(slots=1, api_key="sk-1")
         try:
             async with serve_llama_cpp(server, tell=lambda _: None, ready_timeout_s=50) as serving:
                 key = {"authorization": "Bearer sk-1"}
                 url = f"{serving.base_url}/models"
-                return (await http.send(HttpRequest("GET", url, key, timeout_s=20))).body
+                return (await transport.send(HttpRequest("GET", url, key, timeout_s=20))).body
         finally:
-            await http.aclose()
+            await transport.aclose()
 
     assert b"SmolLM2" in asyncio.run(ask())

@@ -49,7 +49,7 @@ def test_only_a_build_for_processors_gets_their_settings() -> None:
 def test_a_key_is_in_the_environment_and_not_in_the_command_line() -> None:
     server = VLLMServer("m", api_key="sk-secret")
 
-    assert "sk-secret" not in line(server)
+    assert "sk-secret" not in line(server) + repr(server)
     assert environment(server, CPU)["VLLM_API_KEY"] == "sk-secret"
 
 

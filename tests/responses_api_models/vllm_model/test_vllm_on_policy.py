@@ -1,17 +1,23 @@
 """What is planted in a rollout that was on policy is found, every time."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_vllm_turns import converse, params, whole
 from token_fakes import CALL_AS_WRITTEN, FakeVLLM, token_model
 
-from palestra.responses_api_models.vllm_model.on_policy import Checked, check_row
+from palestra.responses_api_models.chat.response import overflow_response
+from palestra.responses_api_models.vllm_model.checked import Checked
+from palestra.responses_api_models.vllm_model.on_policy import check_rollout, check_row, main
+from palestra.serving import Session
 
 Row = dict[str, Any]
 
@@ -148,6 +154,150 @@ def test_lists_of_different_lengths_are_found() -> None:
     found = planted(lambda row: turn_items(row)[2]["generation_log_probs"].pop(), sealed=False)
 
     assert any("6 generation ids and 5 log probs" in p.what for p in found.problems)
+
+
+def written(folder: Path, *rows: Row) -> str:
+    path = folder / "rollouts.jsonl"
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    return str(path)
+
+
+def unsealed_row() -> Row:
+    row = deepcopy(SOUND)
+    for item in turn_items(row):
+        del item["token_continuity"]
+    return row
+
+
+def test_the_command_succeeds_for_rollouts_on_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([written(tmp_path, SOUND, SOUND)]) == 0
+    assert capsys.readouterr().out.startswith("2 rollouts, 6 turns")
+
+
+def test_rows_without_a_seal_do_not_count_as_on_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, SOUND, unsealed_row())
+
+    assert main([path]) == 1
+    assert "3 carry no seal" in capsys.readouterr().out
+    assert main(["--allow-unsealed", path]) == 0
+
+
+def test_rows_without_a_seal_that_are_broken_are_no_success_even_if_that_is_allowed(
+    tmp_path: Path,
+) -> None:
+    row = unsealed_row()
+    turn_items(row)[0]["generation_token_ids"][0] = 70_000
+
+    assert main(["--allow-unsealed", written(tmp_path, row)]) == 1
+
+
+def test_no_rollouts_are_no_success(tmp_path: Path) -> None:
+    assert main([written(tmp_path)]) == 1
+
+
+def test_a_rollout_without_any_turn_is_a_problem() -> None:
+    found = check_row({**SOUND, "response": {**SOUND["response"], "output": []}})
+
+    assert "no turn of the model" in found.problems[0].what
+
+
+@pytest.mark.parametrize("line", [b"{", b"{}\n", b"\n"])
+def test_a_line_that_is_no_rollout_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: bytes
+) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(orjson.dumps(SOUND) + b"\n" + line)
+
+    assert main([str(path)]) == 2
+    assert f"{path}:2: " in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "none.jsonl")]) == 2
+    assert "none.jsonl cannot be read" in capsys.readouterr().err
+
+
+def continuing_row(*, edited: bool = False) -> Row:
+    """A rollout whose task began with a turn that carries ids."""
+    model = token_model(FakeVLLM([CALL_AS_WRITTEN, "Cold."]))
+    (first,) = converse(model, params(), 1)
+    said = "Weather in Oslo?" if edited else "Weather?"
+    items: list[Any] = [{"role": "user", "content": said}]
+    items += [item.model_dump(mode="json") for item in first.output]
+    items.append({"type": "function_call_output", "call_id": "call_1", "output": "cold"})
+    asked = params(input=items)
+    answer = asyncio.run(model.responses(asked, Session("s")))
+    return {
+        "responses_create_params": asked.model_dump(mode="json"),
+        "response": answer.model_dump(mode="json"),
+    }
+
+
+def test_a_first_turn_that_continues_the_tasks_history_is_held_against_it() -> None:
+    found = check_row(continuing_row())
+
+    assert (found.turns, found.continued, found.problems) == (1, 1, [])
+
+
+def test_a_first_turn_that_is_broken_is_counted() -> None:
+    found = check_row(continuing_row(edited=True))
+
+    assert sum(found.broken.values()) == 1
+    assert not found.on_policy
+
+
+def test_a_first_turn_that_leaves_the_tasks_history_is_found() -> None:
+    row = continuing_row()
+    item = next(i for i in row["responses_create_params"]["input"] if i.get("prompt_token_ids"))
+    item["generation_token_ids"][0] = 70_000
+
+    assert any("does not start with" in p.what for p in check_row(row).problems)
+
+
+def test_a_first_turn_that_claims_to_continue_nothing_is_found() -> None:
+    def claim(row: Row) -> None:
+        turn_items(row)[0]["token_continuity"]["state"] = "continued"
+
+    assert any("nothing is there to continue" in p.what for p in planted(claim).problems)
+
+
+def overflowing(**message: Any) -> Row:
+    """A rollout whose last turn had no room."""
+    row = deepcopy(SOUND)
+    said = [{"type": "output_text", "text": ""}]
+    empty = {"type": "message", "role": "assistant", "content": said, "status": "incomplete"}
+    row["response"]["output"][-1] = {**empty, **message}
+    row["response"]["incomplete_details"] = {"reason": "max_output_tokens"}
+    return row
+
+
+def test_a_turn_that_the_context_had_no_room_for_is_truncated_and_no_problem() -> None:
+    found = check_row(overflowing())
+
+    assert (found.turns, found.truncated, found.problems) == (2, 1, [])
+    assert found.on_policy
+    assert "1 were never made as the context was full" in found.lines()[0]
+
+
+def test_a_rollout_that_never_had_room_is_truncated_as_a_whole() -> None:
+    response = overflow_response(params(), model="m", sentence="too long")
+
+    found = check_rollout(params(), response)
+
+    assert (found.turns, found.truncated, found.on_policy) == (0, 1, True)
+
+
+@pytest.mark.parametrize(
+    "lost", [{"content": [{"type": "output_text", "text": "Cold."}]}, {"status": "completed"}]
+)
+def test_a_turn_that_lost_its_ids_does_not_pass_for_truncated(lost: dict[str, Any]) -> None:
+    assert any("missing" in problem.what for problem in check_row(overflowing(**lost)).problems)
 
 
 def test_a_row_that_is_no_rollout_is_refused() -> None:

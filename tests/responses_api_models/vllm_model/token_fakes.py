@@ -4,15 +4,24 @@ The shapes of its answers are those of vLLM 0.32.0. As with a real one, a text h
 tokenization: `{"` is one token when a chat is tokenized, and two when the model wrote it so.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
 from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
-from palestra.transport import HttpReply, HttpRequest, ServerClient
+from palestra.responses_api_models.vllm_model.known import Known
+from palestra.transport import (
+    ConnectionFailed,
+    HttpReply,
+    HttpRequest,
+    HttpTransport,
+    ServerClient,
+)
 
 START, END, BRACE = 1, 2, 3
 _WORDS = {"<|im_start|>": START, "<|im_end|>": END, '{"': BRACE}
@@ -45,6 +54,13 @@ def render(messages: Sequence[dict[str, Any]], *, begun: bool) -> str:
     return text + ("<|im_start|>assistant\n" if begun else "")
 
 
+def prompt_of(body: Any, documents: Any) -> list[int]:
+    """What a chat's template makes of a request; documents come first."""
+    given = "".join(f"{document['text']}\n" for document in documents or ())
+    begun = body.get("add_generation_prompt", True)
+    return tokenize(given + render(body["messages"], begun=begun))
+
+
 def _content(message: dict[str, Any]) -> str:
     calls = "".join(
         f'<tool_call>{{"name": "{call["function"]["name"]}", '
@@ -56,20 +72,34 @@ def _content(message: dict[str, Any]) -> str:
 
 @dataclass
 class FakeVLLM:
-    """An HTTP transport. `answers`: what the model writes, turn by turn, as text."""
+    """An HTTP transport. `answers`: what the model writes, turn by turn, as text.
+
+    `refusing`: statuses that it answers with at some paths, for as long as they stand there; 0 is
+    no connection.
+    """
 
     answers: list[str]
     takes_ids: bool = True
     returns_ids: bool = True
+    only_spells_ids: bool = False
+    """As before it knew `return_token_ids`: its `/tokenize` must say what the prompt was."""
+    texts_as_tokens: bool = False
+    """It knows `return_token_ids` and leaves tokens as the texts that they are."""
+    reads_more: int = 0
+    """Tokens of a prompt that `/tokenize` does not tell of."""
     finish_reason: str = "stop"
     features: Any = None
+    refusing: dict[str, int] = field(default_factory=dict)
     requests: list[tuple[str, Any]] = field(default_factory=list)
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
-        path = request.url.removeprefix("http://fake")
+        path = urlsplit(request.url).path
         body = orjson.loads(request.body) if request.body else None
         self.requests.append((path, body))
-        status, answer = self._answer(path, body)
+        refusal = self.refusing.get(path)
+        if refusal == 0:
+            raise ConnectionFailed(f"{request.url}: connection refused", sent=False)
+        status, answer = (refusal, {}) if refusal else self._answer(path, body)
         return HttpReply(status=status, body=orjson.dumps(answer))
 
     async def aclose(self) -> None:
@@ -85,15 +115,17 @@ class FakeVLLM:
             case "/version":
                 return 200, {"version": "0.32.0"}
             case "/tokenize":
-                begun = body.get("add_generation_prompt", True)
-                return 200, {"tokens": tokenize(render(body["messages"], begun=begun))}
+                kwargs = body.get("chat_template_kwargs") or {}
+                return 200, {"tokens": prompt_of(body, kwargs.get("documents"))}
             case "/v1/chat/completions":
                 return 200, self._chat(body)
             case "/v1/chat/completions/render" if self.takes_ids:
                 ids = tokenize(render(body["messages"], begun=True))
-                return 200, {"token_ids": ids, "features": self.features, "sampling_params": {}}
+                sampling = {"max_tokens": body.get("max_tokens")}
+                features = self.features
+                return 200, {"token_ids": ids, "features": features, "sampling_params": sampling}
             case "/inference/v1/generate" if self.takes_ids:
-                return 200, self._generate(body["token_ids"])
+                return 200, self._generate(body)
             case "/v1/chat/completions/derender" if self.takes_ids:
                 ids = body["generate_response"]["choices"][0]["token_ids"]
                 return 200, {"choices": [{"message": _message(detokenize(ids))}]}
@@ -106,19 +138,25 @@ class FakeVLLM:
     def _chat(self, body: Any) -> dict[str, Any]:
         ids = self._next(body.get("max_tokens") == 1)
         ended = ids[:-1] if ids[-1] == END else ids
-        entries = [{"token": f"token_id:{token}", "logprob": -0.5} for token in ids]
+        spelt = [chr(token) if self.texts_as_tokens else f"token_id:{token}" for token in ids]
+        entries = [{"token": token, "logprob": -0.5} for token in spelt]
         choice: dict[str, Any] = {
             "message": _message(detokenize(ended)),
             "finish_reason": self.finish_reason,
         }
+        prompt = prompt_of(body, body.get("documents"))
         made: dict[str, Any] = {"id": "chatcmpl-1", "model": "smollm2", "choices": [choice]}
+        made["usage"] = {"prompt_tokens": len(prompt) + self.reads_more}
         if self.returns_ids:
-            choice |= {"logprobs": {"content": entries}, "token_ids": ids}
-            made["prompt_token_ids"] = tokenize(render(body["messages"], begun=True))
+            choice |= {"logprobs": {"content": entries}}
+        if self.returns_ids and not self.only_spells_ids:
+            choice |= {"token_ids": ids}
+            made["prompt_token_ids"] = prompt
         return made
 
-    def _generate(self, prompt: list[int]) -> dict[str, Any]:
-        ids = self._next(probe=False)
+    def _generate(self, body: Any) -> dict[str, Any]:
+        prompt = body["token_ids"]
+        ids = self._next(body["sampling_params"]["max_tokens"] == 1)
         entries = [{"token_id": token, "logprob": -0.5} for token in ids]
         choice = {"token_ids": ids, "logprobs": {"content": entries}}
         usage = {"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": 0}
@@ -141,7 +179,38 @@ def _message(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": calls}
 
 
-def token_model(http: FakeVLLM, **settings: Any) -> VLLMModel:
+@dataclass
+class FakeHosts:
+    """An HTTP transport to several fakes, by host: `http://one/v1` leads to `hosts["one"]`."""
+
+    hosts: dict[str, FakeVLLM]
+
+    async def send(self, request: HttpRequest, /) -> HttpReply:
+        return await self.hosts[urlsplit(request.url).hostname or ""].send(request)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"http://{host}/v1" for host in self.hosts]
+
+
+class Clock:
+    """A clock that only moves when somebody sleeps on it, or is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+def token_model(http: HttpTransport, **settings: Any) -> VLLMModel:
     """A `vllm_model` in front of the fake, with token ids."""
     config = VLLMModelConfig.model_validate(
         {
@@ -153,3 +222,10 @@ def token_model(http: FakeVLLM, **settings: Any) -> VLLMModel:
         }
     )
     return VLLMModel(config=config, server_client=ServerClient({}, http))
+
+
+def on_clock(model: VLLMModel, clock: Clock) -> VLLMModel:
+    """The same model server, which asks its endpoints again by this clock."""
+    ask = model._known._probe
+    model._known = Known(ask, server="policy_model", clock=clock, sleep=clock.sleep)
+    return model

@@ -25,6 +25,7 @@ from palestra.profiling.frame import (
     counts_by_name,
 )
 from palestra.profiling.intervals import estimate_difference
+from palestra.profiling.load import LARGEST_VALUE
 from palestra.profiling.significance import holm, mcnemar_p, minimum_detectable, sign_flip_p
 from palestra.profiling.task_values import (
     Metric,
@@ -147,7 +148,13 @@ class _Paired:
         seen = np.concatenate(columns)
         if metric.of_reward:
             return reward_range(seen)
-        return float(np.nanmin(seen)), float(np.nanmax(seen))
+        low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
+        if max(abs(low), abs(high)) > LARGEST_VALUE:
+            raise InputDataError(
+                f"{metric.field} goes beyond the ±{LARGEST_VALUE:g} that can be compared",
+                hint="leave the metric out, or scale the field in the verifier",
+            )
+        return low, high
 
     def _requested(self, metric: Metric, span: tuple[float, float]) -> Requested | None:
         a_low, a_high = self._filled(self._a.frame, metric, span)

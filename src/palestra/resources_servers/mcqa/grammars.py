@@ -4,19 +4,20 @@ Pure functions of text, linear in its length, that never raise. Glossary:
 
 - *options*: letter to text, letters in upper case; empty when the row lists none, and then any
   letter from A to Z may be chosen.
-- *box*: LaTeX's `\boxed{…}`. The last one that is closed counts; of nested ones, the innermost.
+- *box*: LaTeX's `\boxed{…}`; see `boxes.py` for which one counts.
 """
 
 import re
 import unicodedata
 from collections.abc import Mapping
 
+from palestra.resources_servers.boxes import last_box
+
 Options = Mapping[str, str]
 
 LONGEST_ANSWER = 5_000
 """Characters of a candidate that are looked at; no letter and no option is longer."""
 
-_BOX_TOKEN = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
 _ONE_CAPITAL = re.compile(r"[\W_]*([A-Z])[\W_]*", re.ASCII)
 _ONE_LETTER = re.compile(r"(?:(?:option|choice|answer)\s+)?([A-Za-z])", re.IGNORECASE)
 _LETTER_AND_TEXT = re.compile(r"(?:option\s+|choice\s+)?([A-Za-z])\s?[).:\]]\s*(.+)", re.DOTALL)
@@ -79,22 +80,6 @@ def choice(candidate: str, options: Options) -> str | None:
         if not set(_OTHER_LETTER.findall(match[2])) - {letter}:
             return _known(letter, options)
     return None
-
-
-def last_box(text: str) -> str | None:
-    r"""The content of the last closed `\boxed{…}`, or None."""
-    open_braces: list[int | None] = []
-    start, found = -1, None
-    for token in _BOX_TOKEN.finditer(text):
-        if token[0] == "{":
-            open_braces.append(None)
-        elif token[0].startswith("\\boxed"):
-            open_braces.append(token.end())
-        elif token[0] == "}" and open_braces:
-            opened = open_braces.pop()
-            if opened is not None and opened > start:
-                start, found = opened, text[opened : token.start()]
-    return found
 
 
 def _known(letter: str, options: Options) -> str | None:

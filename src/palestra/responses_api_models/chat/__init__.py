@@ -1,16 +1,18 @@
 """What model servers in front of Chat Completions endpoints share.
 
-`request` and `response` convert (pure functions), `provider_errors` reads refusals, `upstream`
-sends, `server` puts them together. A model server of its own folder subclasses
-`ChatCompletionsServer`; this folder has no entrypoint and is no implementation.
+`request` and `response` convert (pure functions), `provider_errors` says what refusals mean, by
+their status and their `wordings`, `upstream` sends, `server` puts them together. A model server of
+its own folder subclasses `ChatCompletionsServer`; this folder has no entrypoint and is no
+implementation.
 """
 
+from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
-    is_context_overflow,
+    check_whole,
     provider_sentence,
 )
-from palestra.responses_api_models.chat.request import json_setting, to_chat_request, to_messages
+from palestra.responses_api_models.chat.request import json_setting, to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.server import (
     ChatCompletionsServer,
@@ -21,6 +23,7 @@ from palestra.responses_api_models.chat.server import (
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import split_thinking, wrap_thinking
 from palestra.responses_api_models.chat.upstream import Upstream
+from palestra.responses_api_models.chat.wordings import is_context_overflow
 
 __all__ = [
     "ChatCompletionsServer",
@@ -30,6 +33,7 @@ __all__ = [
     "Upstream",
     "base_urls",
     "check_endpoint",
+    "check_whole",
     "is_context_overflow",
     "json_setting",
     "overflow_response",

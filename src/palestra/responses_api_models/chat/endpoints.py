@@ -4,10 +4,12 @@ Rules:
 
 - A session stays on its endpoint, which has the beginning of the conversation in its cache.
 - A new session goes where the fewest requests are under way, of those that answer.
-- An endpoint whose connections fail is left: its sessions move to others at their next request.
-  After a pause, which doubles up to half a minute, one request tries it again; the others follow
-  once that was answered.
-- An endpoint that is busy (429, 503) is left for as long as it asks.
+- An endpoint whose connections fail is left: its sessions move to others at their next request,
+  and stay there. After a pause, which doubles up to half a minute, one request tries it again; the
+  others follow once that was answered.
+- An endpoint that is busy (429, 503) is left for as long as it asks, and one that answered 500
+  several times in a row for a pause: meanwhile its sessions are guests of another one, and then
+  they go back to where the beginning of their conversation is.
 - When all are left, requests try the one whose pause ends first.
 - A session with many requests at once is no conversation (a client that keeps cookies, say): what
   is too much goes where there is room.
@@ -28,6 +30,9 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 FORGOTTEN_AFTER_S = 900.0
 """A session unused for so long has no cache to go back to."""
+ERRORS_IN_A_ROW = 3
+"""Answers of status 500, with none other between them, after which an endpoint is left for a
+pause: one or two may be the requests' fault."""
 AT_ONCE = 4
 """Requests of one session under way that still count as one conversation."""
 
@@ -41,6 +46,8 @@ class Endpoint:
     sessions: int = 0
     failures: int = 0
     """Connections that failed since the last answer."""
+    errors: int = 0
+    """Answers of status 500 since the last other one."""
     pauses: int = 0
     """Times in a row that it was left, broken or busy."""
     left_until: float = 0.0
@@ -52,6 +59,8 @@ class Endpoint:
     """Questions whether it is alive that stayed without an answer."""
     waits: set[asyncio.Timeout] = field(default_factory=set)
     """Of the requests under way: what ends them when it turns out to be dead."""
+    told: set[str] = field(default_factory=set)
+    """Why its sessions had to go elsewhere for a while, as far as that was said already."""
 
 
 @dataclass(slots=True)
@@ -59,6 +68,8 @@ class _Stay:
     """A session on its endpoint."""
 
     endpoint: Endpoint
+    host: Endpoint | None = None
+    """Where it is a guest while its endpoint is busy: one and the same, for its cache too."""
     in_flight: int = 0
     last_used: float = 0.0
 
@@ -106,13 +117,13 @@ class Endpoints:
             stay.in_flight -= 1
 
     def answered(self, endpoint: Endpoint) -> None:
-        """It gave an answer: whatever was wrong is over."""
-        endpoint.last_heard = self._clock()
-        endpoint.strikes = 0
-        if endpoint.failures and len(self.all) > 1:
-            logger.warning("%s: %s answers again", self._server, endpoint.url)
-        endpoint.failures = endpoint.pauses = 0
-        endpoint.left_until = 0.0
+        """It gave an answer: whatever was wrong is over, but for a pause that it asked for."""
+        self._heard(endpoint)
+        if endpoint.failures:
+            if len(self.all) > 1:
+                logger.warning("%s: %s answers again", self._server, endpoint.url)
+            endpoint.left_until = 0.0
+        endpoint.failures = endpoint.errors = endpoint.pauses = 0
 
     def lost(self, endpoint: Endpoint, why: str) -> None:
         """No connection, or one that broke: leave it, and say so once."""
@@ -129,15 +140,44 @@ class Endpoints:
         endpoint.failures += 1
         self._pause(endpoint, None)
 
-    def busy(self, endpoint: Endpoint, asked_s: float | None) -> None:
+    def busy(self, endpoint: Endpoint, asked_s: float | None, status: int = 429) -> None:
         """It is there and cannot take more: leave it for as long as it asks."""
-        endpoint.last_heard = self._clock()
-        endpoint.strikes = 0
+        self._heard(endpoint)
         self._pause(endpoint, asked_s)
+        self._tell_of_guests(endpoint, f"it is busy, status {status}")
+
+    def broken(self, endpoint: Endpoint) -> None:
+        """It answered 500: leave it when it does nothing else."""
+        self._heard(endpoint)
+        endpoint.errors += 1
+        if endpoint.errors >= ERRORS_IN_A_ROW:
+            self._pause(endpoint, None)
+            self._tell_of_guests(endpoint, f"{ERRORS_IN_A_ROW} answers of status 500 in a row")
+
+    def soonest_s(self) -> float:
+        """In how many seconds the first of them may be asked again; 0 when one may be now."""
+        return max(0.0, min(endpoint.left_until for endpoint in self.all) - self._clock())
 
     def silent(self, endpoint: Endpoint, *, since_s: float) -> bool:
         """Whether requests wait there and nothing was heard from it for `since_s`."""
         return endpoint.in_flight > 0 and self._clock() - endpoint.last_heard > since_s
+
+    def _heard(self, endpoint: Endpoint) -> None:
+        endpoint.last_heard = self._clock()
+        endpoint.strikes = 0
+
+    def _tell_of_guests(self, endpoint: Endpoint, why: str) -> None:
+        if len(self.all) == 1 or why in endpoint.told:
+            return
+        endpoint.told.add(why)
+        logger.warning(
+            "%s: %s is left for a while (%s); its %d sessions go to %s meanwhile (told once)",
+            self._server,
+            endpoint.url,
+            why,
+            endpoint.sessions,
+            self._others(endpoint),
+        )
 
     def _pause(self, endpoint: Endpoint, asked_s: float | None) -> None:
         now = self._clock()
@@ -156,17 +196,25 @@ class Endpoints:
             return None if tried else self.all[0]
         now = self._clock()
         stay = self._stays.get(session)
-        if stay is not None and stay.endpoint not in tried and self._is_open(stay.endpoint, now):
-            if stay.in_flight < AT_ONCE:
-                self._renew(session, stay, now)
-                return stay.endpoint
-            return self._least_loaded(tried, now)
-        found = self._least_loaded(tried, now)
-        if found is None and not tried and self.all:
-            found = min(self.all, key=lambda endpoint: endpoint.left_until)
-        if found is not None:
-            self._settle(session, stay, found, now)
+        if stay is None:
+            return self._settle(session, self._anywhere(tried, now), now)
+        self._renew(session, stay, now)
+        if stay.in_flight >= AT_ONCE:
+            return self._anywhere(tried, now)
+        for known in (stay.endpoint, stay.host):
+            if known is not None and known not in tried and self._is_open(known, now):
+                return known
+        found = self._anywhere(tried, now)
+        if stay.endpoint.failures:
+            return self._settle(session, found, now)
+        stay.host = found
         return found
+
+    def _anywhere(self, tried: Collection[Endpoint], now: float) -> Endpoint | None:
+        """Where there is most room, else the first to come back; where it was, no request goes."""
+        if (found := self._least_loaded(tried, now)) is not None or tried:
+            return found
+        return min(self.all, key=lambda endpoint: endpoint.left_until, default=None)
 
     def _is_open(self, endpoint: Endpoint, now: float) -> bool:
         return now >= endpoint.left_until and not (endpoint.failures and endpoint.on_trial)
@@ -180,15 +228,18 @@ class Endpoints:
         # To the end, so that the ones longest unused are at the beginning.
         self._stays[session] = self._stays.pop(session)
 
-    def _settle(self, session: str, stay: _Stay | None, endpoint: Endpoint, now: float) -> None:
-        if stay is None:
+    def _settle(self, session: str, endpoint: Endpoint | None, now: float) -> Endpoint | None:
+        if endpoint is None:
+            return None
+        if (stay := self._stays.get(session)) is None:
             self._forget_old(now)
             stay = self._stays[session] = _Stay(endpoint)
         else:
             stay.endpoint.sessions -= 1
-            stay.endpoint = endpoint
+            stay.endpoint, stay.host = endpoint, None
         endpoint.sessions += 1
         self._renew(session, stay, now)
+        return endpoint
 
     def _forget_old(self, now: float) -> None:
         while self._stays:

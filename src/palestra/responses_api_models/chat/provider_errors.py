@@ -1,10 +1,14 @@
 """What a provider's refusal means: to the rollout, to its row, or to the whole run.
 
-The one place that reads providers' sentences. Wordings were taken from captured answers of
-vLLM and llama.cpp where there were any, else from the projects' own messages.
+- The context is full: the rollout ends here and is scored, as truncated.
+- What this row says or asks cannot be served: this row fails, and no retry is made.
+- The key, the model's name, the path or a setting is wrong: no row can be served, the run ends.
+- The endpoint is busy or broken: the rollout fails, and may be tried again.
+
+Statuses decide where they can; `wordings` reads the sentences.
 """
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -16,10 +20,23 @@ from palestra.errors import (
     CredentialsRejected,
     Evidence,
     Hop,
+    Hopeless,
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
+    WrongSetting,
     excerpt,
+)
+from palestra.responses_api_models.chat.wordings import (
+    is_about_content,
+    is_about_roles,
+    is_about_tools,
+    is_context_overflow,
+    is_too_long_an_answer,
+    lacks_item,
+    lacks_model,
+    lacks_provider,
+    lacks_tools,
 )
 from palestra.transport import HttpReply
 
@@ -35,37 +52,8 @@ class ContextOverflow:
     hop: Hop
 
 
-_OVERFLOW = re.compile(
-    r"context[ _]?(?:length|window|size|limit)"
-    r"|maximum (?:model|prompt) length"  # vLLM's decoder prompt; xAI
-    r"|max_model_len|max_seq_len|max_num_tokens"  # vLLM; TensorRT-LLM
-    r"|max_(?:completion_|new_)?tokens\b.*(?:too large|cannot be greater|exceed|at least 1, got|<=)"
-    r"|(?:prompt|input) is too long"  # Anthropic; Bedrock
-    r"|(?:input|prompt) token count .*exceeds"  # Gemini
-    r"|`inputs` must have less than \d+ tokens"  # TGI
-    r"|too many tokens: "  # Cohere
-    r"|reduce the length of the (?:messages|input|prompt)",
-    re.IGNORECASE | re.DOTALL,
-)
-
-_TOO_LONG_AN_ANSWER = re.compile(r"supports at most \d+ completion tokens", re.IGNORECASE)
-"""OpenAI, of a `max_tokens` that the model never allows, however short the conversation."""
-
-_VALIDATION = re.compile(r"^\s*\d+ validation error")
-"""How vLLM begins when a field has the wrong type; it then quotes the request, which may say
-anything."""
-
-_TOOLS = re.compile(r"tool|function|schema|grammar|response_format|regex", re.IGNORECASE)
-
-_NO_MODEL = re.compile(r"invalid model name passed|model_not_found", re.IGNORECASE)
-"""LiteLLM's proxy says so with status 400."""
-
-_ROLES = re.compile(
-    r"roles must alternate|unexpected (?:message )?role|role .*not supported"
-    r"|system (?:message|role).*(?:beginning|first|not supported)",
-    re.IGNORECASE,
-)
-"""What chat templates say of an order of messages that they cannot render."""
+_MAY_BE_FULL = frozenset({400, 403, 413, 422})
+"""Statuses with which a full context was seen; 403 is Together's."""
 
 _MEND_TOOLS = "mend the tools of this row; the endpoint says what it does not accept"
 
@@ -74,7 +62,29 @@ _MEND_ROLES = (
     "replace_developer_role_with_system: true"
 )
 
+_FILTERED = (
+    "what this row says was refused, not the key: leave the row out, or ask another provider"
+)
+
+_TOO_LONG_AN_ANSWER = "lower max_output_tokens: the endpoint gives no longer answers, to any prompt"
+
+_NO_TOOLS = (
+    "rows with tools need a model that takes them: name another one, or start vLLM with a tool "
+    "parser (`palestra serve-model vllm` does)"
+)
+
+_NO_PROVIDER = (
+    "the router knows the model, and has nobody who serves it so: name another model, or change "
+    "the parameters, or the providers that the account allows"
+)
+
+_NO_MODEL = "is the model listed by GET <base_url>/models, and does base_url end in /v1?"
+
 _BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+
+_BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
+"""vLLM says `abort` of requests that it dropped (paused, shut down); some routers say `error`,
+DeepSeek that it had no room."""
 
 _LONGEST_SENTENCE = 500
 
@@ -85,7 +95,12 @@ def provider_sentence(body: bytes) -> str:
         decoded = orjson.loads(body)
     except orjson.JSONDecodeError:
         return excerpt(body)[:_LONGEST_SENTENCE].strip()
-    return _sentence(decoded) or excerpt(body)[:_LONGEST_SENTENCE]
+    return _sentence(_unwrapped(decoded)) or excerpt(body)[:_LONGEST_SENTENCE]
+
+
+def _unwrapped(decoded: Any) -> Any:
+    """Gemini puts its error into a list."""
+    return decoded[0] if isinstance(decoded, list) and len(decoded) == 1 else decoded
 
 
 def _sentence(decoded: Any) -> str:
@@ -106,10 +121,12 @@ def _sentence(decoded: Any) -> str:
 def _code(body: bytes) -> str:
     """The machine-readable part of an error body, `type` and `code` together."""
     try:
-        error = orjson.loads(body)["error"]
-        return f"{error.get('type')} {error.get('code')}"
-    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
+        decoded = _unwrapped(orjson.loads(body))
+    except orjson.JSONDecodeError:
         return ""
+    error = decoded.get("error") if isinstance(decoded, dict) else None
+    found = error if isinstance(error, dict) else decoded
+    return f"{found.get('type')} {found.get('code')}" if isinstance(found, dict) else ""
 
 
 def failure_status(body: bytes) -> int | None:
@@ -127,22 +144,15 @@ def failure_status(body: bytes) -> int | None:
     return code if isinstance(code, int) and 400 <= code < 600 else HTTPStatus.BAD_GATEWAY.value
 
 
-def is_context_overflow(sentence: str, code: str = "") -> bool:
-    """Whether a refusal means that the conversation does not fit, in any known wording."""
-    if _VALIDATION.match(sentence) or _TOO_LONG_AN_ANSWER.search(sentence):
-        return False
-    return bool(_OVERFLOW.search(sentence) or _OVERFLOW.search(code))
-
-
 def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextOverflow | CallError:
     """What an answer of status 300 or more means. The body is kept word for word."""
     status = reply.status
-    sentence = provider_sentence(reply.body)
+    sentence, code = provider_sentence(reply.body), _code(reply.body)
     hop = Hop(server, url, status, excerpt(reply.body))
-    if status in {400, 413, 422} and is_context_overflow(sentence, _code(reply.body)):
+    if status in _MAY_BE_FULL and is_context_overflow(sentence, code):
         return ContextOverflow(sentence, hop)
-    kind, hint = _failure(status, sentence, reply)
-    about = f" for model {model!r}" if kind is ModelNotServed else ""
+    kind, hint = _failure(status, sentence, code, reply)
+    about = f" for model {model!r}" if issubclass(kind, ModelNotServed | WrongSetting) else ""
     return kind(
         f"{server}: {url} answered {status}{about}: {sentence}",
         hint=hint,
@@ -151,13 +161,12 @@ def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextO
     )
 
 
-def _failure(status: int, sentence: str, reply: HttpReply) -> tuple[type[CallError], str]:
+def _failure(
+    status: int, sentence: str, code: str, reply: HttpReply
+) -> tuple[type[CallError], str]:
     """The class and the hint; the order of the cases matters."""
-    if status in {401, 402, 403}:
-        return CredentialsRejected, "check the API key of this model server, and what it may do"
-    if status == HTTPStatus.NOT_FOUND or _NO_MODEL.search(sentence):
-        hint = "is the model listed by GET <base_url>/models, and does base_url end in /v1?"
-        return ModelNotServed, hint
+    if found := _hopeless(status, sentence, code):
+        return found
     # llama.cpp answers 500 to a malformed tool.
     if status == 500 and "failed to parse tools" in sentence.lower():
         return ModelRejectedRow, _MEND_TOOLS
@@ -165,10 +174,55 @@ def _failure(status: int, sentence: str, reply: HttpReply) -> tuple[type[CallErr
         return ModelError, "the endpoint is overloaded or broken; see its own log"
     if status < 400:
         return ModelError, f"set base_url to where it sends us: {reply.headers.get('location')}"
-    return ModelRejectedRow, _what_to_mend(status, sentence)
+    return ModelRejectedRow, _what_to_mend(status, sentence, code)
 
 
-def _what_to_mend(status: int, sentence: str) -> str:
-    if _ROLES.search(sentence):
+def _hopeless(status: int, sentence: str, code: str) -> tuple[type[Hopeless], str] | None:
+    """What every other row would be told as well; None where it is about this one, or passes."""
+    if status == HTTPStatus.FORBIDDEN and is_about_content(sentence, code):
+        return None
+    if status in {401, 402, 403}:
+        return CredentialsRejected, "check the API key of this model server, and what it may do"
+    if lacks_tools(sentence):
+        return WrongSetting, _NO_TOOLS
+    not_found = status == HTTPStatus.NOT_FOUND and not lacks_item(sentence)
+    if not_found or lacks_model(sentence, code):
+        return ModelNotServed, _NO_PROVIDER if lacks_provider(sentence) else _NO_MODEL
+    return None
+
+
+def _what_to_mend(status: int, sentence: str, code: str) -> str:
+    if is_about_content(sentence, code):
+        return _FILTERED
+    if lacks_item(sentence):
+        return "mend what this row refers to; the endpoint has no such thing"
+    if is_too_long_an_answer(sentence):
+        return _TOO_LONG_AN_ANSWER
+    if is_about_roles(sentence):
         return _MEND_ROLES
-    return _MEND_TOOLS if status in {400, 422} and _TOOLS.search(sentence) else ""
+    return _MEND_TOOLS if status in {400, 422} and is_about_tools(sentence) else ""
+
+
+def check_whole(finish_reasons: Sequence[str | None], *, model: str, body: bytes = b"") -> None:
+    """Raises `ModelError` for an answer without choices, or with one that was broken off.
+
+    `body`: the whole answer, in which some providers say why.
+    """
+    if not finish_reasons:
+        raise ModelError(f"{model} answered without any choice")
+    for reason in finish_reasons:
+        if reason in _BROKEN_OFF:
+            said = _said_of_a_choice(body)
+            raise ModelError(
+                f"{model} broke its answer off (finish_reason {reason!r}){said and ': '}{said}",
+                hint="its endpoint was stopped or paused meanwhile; see its own log",
+            )
+
+
+def _said_of_a_choice(body: bytes) -> str:
+    """Why a choice was broken off, in the provider's words: OpenRouter puts them beside it."""
+    try:
+        choices = orjson.loads(body)["choices"]
+        return next(filter(None, (_sentence(choice.get("error")) for choice in choices)), "")
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
+        return ""

@@ -13,10 +13,13 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import ModelError, WrongSetting
+from palestra.errors import WrongSetting
+from palestra.responses_api_models.chat.provider_errors import check_whole
 from palestra.responses_api_models.chat.settings import ConversionSettings
-from palestra.responses_api_models.chat.thinking import Said, stretches
+from palestra.responses_api_models.chat.thinking import Said, said_in
 from palestra.schema import (
+    BESIDE_REASONING,
+    CALL_SIGNATURE,
     FunctionCall,
     IncompleteDetails,
     OutputMessage,
@@ -26,12 +29,14 @@ from palestra.schema import (
     Response,
     ResponseCreateParams,
     SummaryText,
+    UnknownPart,
     UpstreamChoice,
     UpstreamCompletion,
     UpstreamMessage,
     UpstreamToolCall,
     UpstreamUsage,
     Usage,
+    block_of_part,
     cached_tokens,
     maker,
     reasoning_tokens,
@@ -53,9 +58,6 @@ _INCOMPLETE = {
     "model_length": "max_output_tokens",  # Mistral's word for a full context
     "content_filter": "content_filter",
 }
-
-_BROKEN_OFF = frozenset({"abort", "error"})
-"""vLLM says `abort` of requests that it dropped (paused, shut down); some routers say `error`."""
 
 _ECHOED = (
     "instructions",
@@ -82,14 +84,8 @@ def to_response(
     Raises `ModelError` for an answer without choices or one that the endpoint broke off, and
     `WrongSetting` for reasoning fields that the settings do not expect.
     """
-    if not completion.choices:
-        raise ModelError(f"{model} answered without any choice")
+    check_whole([each.finish_reason for each in completion.choices], model=model)
     choice = completion.choices[0]
-    if choice.finish_reason in _BROKEN_OFF:
-        raise ModelError(
-            f"{model} broke its answer off (finish_reason {choice.finish_reason!r})",
-            hint="its endpoint was stopped or paused meanwhile; see its own log",
-        )
     digits = new_id()
     reason = _INCOMPLETE.get(choice.finish_reason or "")
     return _response(
@@ -161,7 +157,7 @@ def _output(
     choice: UpstreamChoice, digits: str, settings: ConversionSettings, status: str
 ) -> list[Any]:
     message = choice.message
-    said = list(stretches(_text(message.content)))
+    said = list(said_in(message.content))
     if beside := message.reasoning_content or message.reasoning:
         if not settings.uses_reasoning_parser:
             raise WrongSetting(
@@ -172,6 +168,7 @@ def _output(
             )
         said.insert(0, Said(beside, is_reasoning=True))
     output = _spoken(said, digits, status)
+    _add_beside_reasoning(output, message, digits)
     _add_to_message(output, message, choice.logprobs, digits, status)
     if message.tool_calls:
         output += [
@@ -184,14 +181,43 @@ def _spoken(said: Iterable[Said], digits: str, status: str) -> list[Any]:
     """Reasoning and messages in the order of the text; blocks without text between are one item."""
     output: list[Any] = []
     for is_reasoning, group in groupby(said, key=lambda stretch: stretch.is_reasoning):
-        texts = [stretch.text for stretch in group]
         # The usual answer has one of each, with the response's own digits.
         its_digits = f"{digits}{len(output)}" if len(output) > 1 else digits
         if is_reasoning:
-            output.append(_reasoning(texts, its_digits))
+            output.append(_reasoning(group, its_digits))
         else:
-            output.append(_message([_output_text("".join(texts))], its_digits, status))
+            output.append(_message(_parts(group), its_digits, status))
     return output
+
+
+def _parts(said: Iterable[Said]) -> list[Any]:
+    """One text, unless there are parts of the endpoint's own between."""
+    parts: list[Any] = []
+    for is_own, group in groupby(said, key=lambda stretch: stretch.part is not None):
+        if is_own:
+            parts += [_own_part(stretch.part) for stretch in group]
+        else:
+            parts.append(_output_text("".join([stretch.text for stretch in group])))
+    return parts
+
+
+def _own_part(part: Any) -> Refusal | UnknownPart:
+    if part.get("type") == "refusal":
+        return _make_refusal({"type": "refusal", "refusal": str(part.get("refusal") or "")})
+    return UnknownPart.model_validate({**part, "type": str(part.get("type"))})
+
+
+def _add_beside_reasoning(output: list[Any], message: UpstreamMessage, digits: str) -> None:
+    """Keep what only the provider can read with the reasoning that it belongs to."""
+    if message.reasoning_details is None and message.thinking_blocks is None:
+        return
+    kept = {name: found for name in BESIDE_REASONING if (found := getattr(message, name))}
+    if not kept:
+        return
+    if not output or not isinstance(output[0], Reasoning):
+        output.insert(0, _reasoning([], digits))
+    for name, value in kept.items():
+        setattr(output[0], name, value)
 
 
 def _add_to_message(
@@ -206,18 +232,9 @@ def _add_to_message(
         else:
             last.content.append(part)
     if last is not None and logprobs and logprobs.get("content"):
-        text = last.content[0]
-        if isinstance(text, OutputText):
+        text = next((part for part in last.content if isinstance(part, OutputText)), None)
+        if text is not None:
             text.logprobs = logprobs["content"]
-
-
-def _text(content: Any) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    if isinstance(content, list):
-        # Some providers answer in parts, as one may ask in parts.
-        return "".join([str(part.get("text", "")) for part in content if isinstance(part, dict)])
-    raise ModelError(f"the endpoint's content is neither text nor parts: {content!r:.200}")
 
 
 def _output_text(text: str) -> OutputText:
@@ -237,9 +254,15 @@ def _message(parts: list[Any], digits: str, status: str) -> OutputMessage:
     )
 
 
-def _reasoning(blocks: list[str], digits: str) -> Reasoning:
-    summary = [_make_summary_text({"type": "summary_text", "text": text}) for text in blocks]
+def _reasoning(blocks: Iterable[Said], digits: str) -> Reasoning:
+    summary = [_block(block) for block in blocks]
     return _make_reasoning({"id": f"rs_{digits}", "type": "reasoning", "summary": summary})
+
+
+def _block(block: Said) -> SummaryText:
+    if block.part is not None:
+        return SummaryText.model_validate(block_of_part(block.part))
+    return _make_summary_text({"type": "summary_text", "text": block.text})
 
 
 def _call(call: UpstreamToolCall, digits: str, status: str) -> FunctionCall:
@@ -257,6 +280,7 @@ def _call(call: UpstreamToolCall, digits: str, status: str) -> FunctionCall:
             "arguments": arguments,
             "status": status,
         },
+        None if call.extra_content is None else {CALL_SIGNATURE: call.extra_content},
     )
 
 

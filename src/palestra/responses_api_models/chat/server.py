@@ -1,17 +1,16 @@
 """`ChatCompletionsServer`: Responses API in front of any Chat Completions endpoint."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, Self
 
-import msgspec
 import orjson
 from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
-    ValidationError,
     field_validator,
     model_validator,
 )
@@ -26,7 +25,7 @@ from palestra.responses_api_models.chat.request import (
 )
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.settings import ConversionSettings
-from palestra.responses_api_models.chat.upstream import Answered, Upstream
+from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S, Answered, Upstream
 from palestra.schema import (
     ChatChoice,
     ChatCompletion,
@@ -69,6 +68,8 @@ class ChatModelConfig(ModelServerConfig):
     extra_body: dict[str, Any] | None = None
     """Fields added to every request, unless the row sets them itself."""
     default_headers: dict[str, str] = Field(default_factory=dict)
+    request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
+    """Seconds that one request to the endpoint may take; a rollout's own deadline may end sooner."""
 
     @field_validator("base_url")
     @classmethod
@@ -150,6 +151,7 @@ class ChatCompletionsServer(ModelServer):
             api_key=self.config.api_key.get_secret_value(),
             key_header=self.key_header,
             headers=self.config.default_headers,
+            request_timeout_s=self.config.request_timeout_s,
             count=self.server_client.retries,
             client=self.server_client,
         )
@@ -159,13 +161,9 @@ class ChatCompletionsServer(ModelServer):
         model = self.config.model
         request = to_chat_request(body, model=model, settings=self._conversion)
         url, answer = await self.post(self.chat_path + self._query, request, session)
-        if isinstance(answer, ContextOverflow):
-            return overflow_response(body, model=model, sentence=answer.sentence)
-        try:
-            completion = decode_completion(answer)
-        except (msgspec.DecodeError, ValueError) as error:
-            overflow = self._upstream.no_answer(url, answer, "chat completion", error)
-            return overflow_response(body, model=model, sentence=overflow.sentence)
+        completion = self._upstream.read(url, answer, decode_completion)
+        if isinstance(completion, ContextOverflow):
+            return overflow_response(body, model=model, sentence=completion.sentence)
         return to_response(completion, body, model=model, settings=self._conversion)
 
     async def post(self, path: str, body: Mapping[str, Any], session: Session) -> Answered:
@@ -177,13 +175,9 @@ class ChatCompletionsServer(ModelServer):
         url, answer = await self.post(
             self.chat_path + self._query, self._chat_request(body), session
         )
-        if isinstance(answer, ContextOverflow):
-            return _overflow_completion(self.config.model)
-        try:
-            return ChatCompletion.model_validate(orjson.loads(answer))
-        except (orjson.JSONDecodeError, ValidationError) as error:
-            self._upstream.no_answer(url, answer, "chat completion", error)
-            return _overflow_completion(self.config.model)
+        model = self.config.model
+        found = self._upstream.read(url, answer, partial(_as_it_came, model=model))
+        return _overflow_completion(model) if isinstance(found, ContextOverflow) else found
 
     def _chat_request(self, body: ChatCreateParams) -> dict[str, Any]:
         asked = to_plain(body)
@@ -270,6 +264,21 @@ async def check_endpoint(upstream: Upstream, base_url: str, model: str) -> str:
         return f"{base_url} is reachable and serves {model}"
     names = ", ".join(served[:5]) or "nothing"
     return f"{base_url} is reachable and does not list {model!r} (it lists {names})"
+
+
+def _as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
+    """A completion with all its fields; what it must have and lacks, or has as null, is put in.
+
+    Raises ValueError when it is none.
+    """
+    plain = orjson.loads(answer)
+    if isinstance(plain, dict):
+        plain["id"] = plain.get("id") or new_id("chatcmpl-")
+        created = plain.get("created")
+        plain["created"] = int(created if isinstance(created, int | float) else time.time())
+        plain["model"] = plain.get("model") or model
+        plain["object"] = "chat.completion"
+    return ChatCompletion.model_validate(plain)
 
 
 def _overflow_completion(model: str) -> ChatCompletion:

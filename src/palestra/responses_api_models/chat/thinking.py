@@ -1,22 +1,30 @@
-"""Reasoning inside of text: `<think>` blocks, written and taken apart without losing a character.
+"""Reasoning amid an answer: `<think>` blocks in text, and parts of their own beside it.
+
+Tags are written and taken apart without losing a character.
 
 A block is what stands between `<think>` and the next `</think>`. Two blocks are only half
 marked: a text may begin inside of one, because the chat template had already opened it, and it
 may end inside of one, because the model reached its token limit.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from palestra.errors import ModelError
+from palestra.schema import thought_in
 
 OPEN = "<think>"
 CLOSE = "</think>"
 
 
 class Said(NamedTuple):
-    """A stretch of a text: answer, or reasoning (one block, without its tags)."""
+    """A stretch of what was said: answer, or reasoning (one block, without its tags)."""
 
     text: str
     is_reasoning: bool = False
+    part: Mapping[str, Any] | None = None
+    """Where an endpoint answers in parts, the part that this was, unless it was plain text."""
 
 
 def wrap_thinking(blocks: Iterable[str]) -> str:
@@ -48,3 +56,34 @@ def split_thinking(text: str) -> tuple[list[str], str]:
     found = list(stretches(text))
     blocks = [said.text for said in found if said.is_reasoning]
     return blocks, "".join([said.text for said in found if not said.is_reasoning])
+
+
+def said_in(content: Any) -> Iterator[Said]:
+    """What a chat message's content holds, in order: text, or parts as some providers answer.
+
+    Raises `ModelError` for what is neither.
+    """
+    if content is None or isinstance(content, str):
+        yield from stretches(content or "")
+        return
+    if not isinstance(content, list):
+        raise ModelError(f"the endpoint's content is neither text nor parts: {content!r:.200}")
+    for is_text, group in groupby(content, key=lambda part: _text_of(part) is not None):
+        if is_text:
+            yield from stretches("".join([_text_of(part) or "" for part in group]))
+            continue
+        for part in group:
+            if not isinstance(part, dict):
+                raise ModelError(f"a part of the endpoint's content is none: {part!r:.200}")
+            thought = thought_in(part)
+            yield Said(thought or "", is_reasoning=thought is not None, part=part)
+
+
+def _text_of(part: Any) -> str | None:
+    """The text of a part that is no thought."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict) or thought_in(part) is not None:
+        return None
+    text = part.get("text")
+    return text if isinstance(text, str) else None

@@ -1,22 +1,33 @@
 """`Upstream`: one provider's endpoints, spoken to in JSON through the shared HTTP transport."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, final
 
+import msgspec
 import orjson
 from msgspec.structs import replace
 
-from palestra.errors import CallError, Evidence, Hop, ModelError, add_hop, excerpt, mask_error
+from palestra.errors import (
+    CallError,
+    DeadlineExceeded,
+    Evidence,
+    Hop,
+    ModelError,
+    add_hop,
+    excerpt,
+    mask_error,
+)
 from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
+from palestra.responses_api_models.chat.failover import Way
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
+    check_whole,
     classify,
     failure_status,
 )
 from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
-    BUSY_STATUSES,
     ConnectionFailed,
     HttpReply,
     HttpRequest,
@@ -25,12 +36,15 @@ from palestra.transport import (
     RetryPolicy,
     ServerClient,
     current_call,
-    retry_after_s,
     with_retries,
 )
 
 PROBE_TIMEOUT_S = 10.0
 """How long a question about the endpoint itself may take."""
+
+REQUEST_TIMEOUT_S = 3600.0
+"""The most that one request may take, also where no rollout's deadline bounds it: a host that died
+without a word closes no connection."""
 
 SILENT_S = 30.0
 """An endpoint at which requests wait and from which nothing was heard for so long is asked whether
@@ -39,11 +53,27 @@ it is alive: a host that died without a word closes no connection."""
 STRIKES = 3
 """So many questions without an answer, and its requests move to the other endpoints."""
 
-MOST_LOST = 3
-"""Connections that may break over one request before it is held to be what breaks them."""
-
 _SHORTEST_KEY_MASKED = 8
 """A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
+
+
+class Choice(Protocol):
+    """One of a completion's."""
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why it ended, in the endpoint's word."""
+
+
+class Completion(Protocol):
+    """A chat completion, decoded one way or another."""
+
+    @property
+    def choices(self) -> Sequence[Choice]:
+        """As many as were asked for."""
+
+
+C = TypeVar("C", bound=Completion)
 
 
 class Answered(NamedTuple):
@@ -71,6 +101,7 @@ class Upstream:
         api_key: str = "",
         key_header: str = "authorization",
         headers: Mapping[str, str] | None = None,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
         policy: RetryPolicy | None = None,
         count: RetryCount | None = None,
         client: ServerClient | None = None,
@@ -85,6 +116,7 @@ class Upstream:
             is_bearer = key_header == "authorization"
             self._headers[key_header] = f"Bearer {api_key}" if is_bearer else api_key
         self._headers.update({name.lower(): value for name, value in (headers or {}).items()})
+        self._request_timeout_s = request_timeout_s
         self._policy = policy or RetryPolicy()
         self._count = count or RetryCount()
 
@@ -96,7 +128,7 @@ class Upstream:
         encoded = encode_json(body)
 
         async def send(remaining_s: float | None) -> HttpReply:
-            return await self._http.send(self._request(url, encoded, remaining_s))
+            return await self._send_once(url, encoded, remaining_s)
 
         return await self._post(encoded, send, lambda: url)
 
@@ -108,7 +140,11 @@ class Upstream:
         Raises as `post` does.
         """
         encoded = encode_json(body)
-        way = _Way(self, endpoints, path, encoded, session)
+
+        async def send(url: str, remaining_s: float | None) -> HttpReply:
+            return await self._send_once(url, encoded, remaining_s)
+
+        way = Way(endpoints, path, session=session, send=send, moved=self._count_moved)
         answer = await self._post(encoded, way.send, lambda: way.url)
         return Answered(way.url, answer)
 
@@ -153,10 +189,23 @@ class Upstream:
         self._log("POST", url, encoded, excerpt(reply.body), reply.status)
         return self._refused(url, reply)
 
-    def _request(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpRequest:
-        return HttpRequest(
-            "POST", url, self._headers, encoded, timeout_s=remaining_s, repeatable=True
+    async def _send_once(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpReply:
+        longest = self._request_timeout_s
+        timeout_s = longest if remaining_s is None or remaining_s > longest else remaining_s
+        request = HttpRequest(
+            "POST", url, self._headers, encoded, timeout_s=timeout_s, repeatable=True
         )
+        try:
+            return await self._http.send(request)
+        except DeadlineExceeded as error:
+            if timeout_s < longest:
+                raise
+            raise DeadlineExceeded(
+                error.message, hint="request_timeout_s of the model server is how long it may take"
+            ) from error
+
+    def _count_moved(self) -> None:
+        self._count.retries += 1
 
     async def watch(self, endpoints: Endpoints, *, every_s: float = SILENT_S / 3) -> None:
         """Until cancelled: end the requests at endpoints that died without closing connections."""
@@ -207,13 +256,33 @@ class Upstream:
         except (ValueError, LookupError, TypeError) as error:
             raise self.unreadable(url, reply.body, "list of models", error) from error
 
-    async def send_once(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpReply:
-        """One exchange, as `HttpTransport.send`."""
-        return await self._http.send(self._request(url, encoded, remaining_s))
+    def read(
+        self, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], C]
+    ) -> C | ContextOverflow:
+        """The whole completion in a success; an overflow stays one.
 
-    def moved(self) -> None:
-        """Count a request that is sent again, to another endpoint."""
-        self._count.retries += 1
+        Raises `CallError` when there is none, or one that the endpoint broke off.
+        """
+        if isinstance(body, ContextOverflow):
+            return body
+        try:
+            completion = decode(body)
+            if getattr(completion, "error", None) or not completion.choices:
+                raise ValueError("no choices, or an error beside them")
+        except (msgspec.DecodeError, ValueError) as error:
+            return self.no_answer(url, body, "chat completion", error)
+        reasons = [choice.finish_reason for choice in completion.choices]
+        try:
+            check_whole(reasons, model=self._model, body=body)
+        except ModelError as error:
+            raise self.failed(url, body, error) from None
+        return completion
+
+    def failed(self, url: str, body: bytes, error: ModelError) -> ModelError:
+        """`error`, which a success was found to tell of, with where and what was answered."""
+        mask_error(error, self._mask)
+        add_hop(error, Hop(self._server, url, 200, self._mask(excerpt(body))))
+        return error
 
     def no_answer(self, url: str, body: bytes, wanted: str, error: Exception) -> ContextOverflow:
         """What a success means that holds no answer: some routers report failures that way.
@@ -259,117 +328,3 @@ class Upstream:
             self._client.log_failure(
                 method, url, body, self._mask(answer), headers=self._headers, status=status
             )
-
-
-def _url(base_url: str, path: str) -> str:
-    """`path` below the base URL; one that begins with `../` is at the server's root."""
-    if path.startswith("../"):
-        return base_url.removesuffix("/v1") + path[2:]
-    return base_url + path
-
-
-@final
-class _Way:
-    """The way of one request through the endpoints of its session."""
-
-    __slots__ = (
-        "_encoded",
-        "_endpoints",
-        "_lost",
-        "_path",
-        "_session",
-        "_soured",
-        "_upstream",
-        "url",
-    )
-
-    def __init__(
-        self, upstream: Upstream, endpoints: Endpoints, path: str, encoded: bytes, session: str
-    ) -> None:
-        self._upstream = upstream
-        self._endpoints = endpoints
-        self._path = path
-        self._encoded = encoded
-        self._session = session
-        self._lost = 0
-        self._soured: set[Endpoint] = set()
-        """Those that answered 500: the next try goes elsewhere, if it can."""
-        self.url = _url(endpoints.home(session).url, path)
-        """Where it went last."""
-
-    async def send(self, remaining_s: float | None) -> HttpReply:
-        """Try one endpoint after the other, until one takes the request or none is left to try.
-
-        As with a single endpoint, raises what the last one raised or returns what it answered.
-        """
-        deadline = None if remaining_s is None else asyncio.get_running_loop().time() + remaining_s
-        tried: set[Endpoint] = set()
-        endpoint = self._enter(tried)
-        while True:
-            tried.add(endpoint)
-            reply: HttpReply | None = None
-            failure: ConnectionFailed | None = None
-            try:
-                reply = await self._exchange(endpoint, deadline)
-            except ConnectionFailed as error:
-                failure = error
-                self._note_loss(endpoint, error)
-            finally:
-                self._endpoints.leave(self._session, endpoint)
-            if reply is not None and not self._is_busy(endpoint, reply):
-                return reply
-            further = self._endpoints.enter(self._session, tried)
-            if further is not None:
-                self._upstream.moved()
-                endpoint = further
-            elif reply is not None:
-                return reply
-            elif failure is not None:
-                raise failure
-
-    def _enter(self, tried: set[Endpoint]) -> Endpoint:
-        found = self._soured and self._endpoints.enter(self._session, self._soured)
-        found = found or self._endpoints.enter(self._session, tried)
-        # There is one, as `home` found one.
-        return found or self._endpoints.home(self._session)
-
-    async def _exchange(self, endpoint: Endpoint, deadline: float | None) -> HttpReply:
-        self.url = _url(endpoint.url, self._path)
-        left = None if deadline is None else deadline - asyncio.get_running_loop().time()
-        if len(self._endpoints.all) == 1:
-            return await self._upstream.send_once(self.url, self._encoded, left)
-        try:
-            async with asyncio.timeout(None) as wait:
-                endpoint.waits.add(wait)
-                try:
-                    return await self._upstream.send_once(self.url, self._encoded, left)
-                finally:
-                    endpoint.waits.discard(wait)
-        except TimeoutError as error:
-            raise ConnectionFailed(
-                f"{self.url} does not answer, and its host does not say that it is alive",
-                sent=True,
-            ) from error
-
-    def _note_loss(self, endpoint: Endpoint, error: ConnectionFailed) -> None:
-        self._endpoints.lost(endpoint, error.message)
-        self._lost += error.sent
-        if self._lost >= MOST_LOST and len(self._endpoints.all) > 1:
-            failure = ModelError(
-                f"{self._lost} connections broke over this request, the last one at "
-                f"{endpoint.url}: {error.message}",
-                hint="it may be what kills the endpoints: see their own logs, and look at its tools",
-            )
-            failure.retriable = False
-            raise failure from error
-
-    def _is_busy(self, endpoint: Endpoint, reply: HttpReply) -> bool:
-        """Note what the status says about the endpoint; whether another one may help."""
-        if reply.status in BUSY_STATUSES:
-            self._endpoints.busy(endpoint, retry_after_s(reply))
-            return True
-        if reply.status == 500:
-            self._soured.add(endpoint)
-        else:
-            self._endpoints.answered(endpoint)
-        return False

@@ -99,6 +99,7 @@ class LocalModel(ChatCompletionsServer):
             model=config.model,
             api_key=key,
             headers=config.default_headers,
+            request_timeout_s=config.request_timeout_s,
             count=self.server_client.retries,
             client=self.server_client,
         )

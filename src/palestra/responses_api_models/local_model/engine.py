@@ -14,7 +14,7 @@ import json
 import os
 import signal
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class EngineOrder:
 
     model_path: str
     model_name: str
-    api_key: str
+    api_key: str = field(repr=False)
     """Asked of every caller: on a shared machine anyone can reach a loopback port. Empty asks
     for none."""
     context_tokens: int

@@ -1,10 +1,11 @@
 """A llama.cpp server, started with the engine that `local_model` uses."""
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from palestra.errors import ConfigError
@@ -12,6 +13,7 @@ from palestra.responses_api_models.local_model.app import default_threads
 from palestra.responses_api_models.local_model.engine import EngineOrder
 from palestra.responses_api_models.local_model.running import RunningEngine, require_engine
 from palestra.responses_api_models.local_model.weights import find_weights
+from palestra.responses_api_models.local_servers.ports import free_port, require_own
 from palestra.responses_api_models.local_servers.running import Serving, Tell
 from palestra.responses_api_models.local_servers.vllm_command import HERMES_TEMPLATE
 
@@ -35,7 +37,8 @@ class LlamaCppServer:
     """Requests generated at once."""
     threads: int | None = None
     """Threads that compute; None chooses by the processors."""
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
+    """Asked of callers; empty asks for none."""
 
 
 @asynccontextmanager
@@ -47,15 +50,18 @@ async def serve_llama_cpp(
     Raises ConfigError for what can be known before, and ServerDied when it does not come up.
     """
     order = engine_order(server)
+    if server.port:
+        free_port(server.host, server.port)
     what = f"llama.cpp, {order.slots} slots of {order.context_tokens} tokens"
     tell(f"starting {what} …")
     began = time.monotonic()
     engine = await RunningEngine.start("llama.cpp", order, timeout_s=ready_timeout_s)
     try:
+        if server.port:
+            await asyncio.to_thread(require_own, server.port, engine.pid, name="llama.cpp")
         yield Serving(
             base_url=f"{engine.url}/v1",
             model=order.model_name,
-            api_key=server.api_key,
             what=what,
             pid=engine.pid,
             started_s=time.monotonic() - began,

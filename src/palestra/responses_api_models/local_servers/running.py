@@ -15,6 +15,7 @@ import orjson
 
 from palestra.errors import CallError, RunFailed, ServerDied
 from palestra.responses_api_models.local_servers.installed import VLLMInstallation, find_vllm
+from palestra.responses_api_models.local_servers.ports import free_port, require_own
 from palestra.responses_api_models.local_servers.vllm_command import (
     VLLMServer,
     command,
@@ -22,7 +23,7 @@ from palestra.responses_api_models.local_servers.vllm_command import (
     tool_parser,
 )
 from palestra.serving.child import Child, Ending
-from palestra.serving.sockets import http_url, listen, reachable_host
+from palestra.serving.sockets import http_url, reachable_host
 from palestra.transport import HttpRequest, HttpTransport
 
 logger = logging.getLogger("palestra.local_servers")
@@ -45,18 +46,12 @@ class Serving:
 
     base_url: str
     model: str
-    api_key: str
     what: str
     """The product, its version and how it was started, in a few words."""
     pid: int
     started_s: float
     ending: "asyncio.Task[Ending]"
     """Done when the process has ended, for whatever reason."""
-
-    def settings(self) -> list[str]:
-        """The overrides that point a configuration to it."""
-        given = [f"policy_base_url={self.base_url}", f"policy_model_name={self.model}"]
-        return [*given, f"policy_api_key={self.api_key or 'EMPTY'}"]
 
     async def until_ended(self) -> None:
         """Wait for ever. Raises ServerDied, with its last lines, when the server ends."""
@@ -76,11 +71,11 @@ async def serve_vllm(
     """Start a vLLM, wait until it answers, and stop it at the end.
 
     Raises ConfigError for what can be known before, ServerDied when it ends too early, and
-    RunFailed when it is not ready in time.
+    RunFailed when it is not ready in time, or another process answers at its port.
     """
     found = vllm if vllm is not None else await asyncio.to_thread(find_vllm, None)
     parser = tool_parser(server)
-    port = server.port or free_port(server.host)
+    port = free_port(server.host, server.port)
     how = f"tool parser {parser or 'none'}, reasoning parser {server.reasoning_parser or 'none'}"
     what = f"vLLM {found.version}{' on CPU' if found.cpu else ''}, {how}"
     tell(f"starting {what} …")
@@ -88,16 +83,17 @@ async def serve_vllm(
         "vllm",
         command(server, found, parser=parser, port=port),
         environment(server, found),
+        secret=server.api_key,
         log_path=log_path,
     ) as (child, ending):
         root = http_url(reachable_host(server.host), port)
         began = time.monotonic()
         headers = {"authorization": f"Bearer {server.api_key}"} if server.api_key else {}
         await _answers(http, root, headers, child, ending, tell, ready_timeout_s)
+        await asyncio.to_thread(require_own, port, child.pid, name=child.name)
         yield Serving(
             base_url=f"{root}/v1",
             model=server.served_name,
-            api_key=server.api_key,
             what=what,
             pid=child.pid,
             started_s=time.monotonic() - began,
@@ -111,15 +107,20 @@ async def kept(
     line: list[str],
     added: Mapping[str, str],
     *,
+    secret: str = "",
     log_path: Path | None = None,
 ) -> AsyncIterator[tuple[Child, "asyncio.Task[Ending]"]]:
-    """A process that ends with this block, and with us, however we end."""
+    """A process that ends with this block, and with us, however we end.
+
+    Where it prints `secret`, that is masked.
+    """
     order = orjson.dumps({"command": line, "environment": dict(added)})
     child = await Child.spawn(
         name,
         [sys.executable, "-P", str(KEEPER)],
         order=order,
         on_line=lambda who, text: logger.debug("%s | %s", who, text),
+        redact=lambda text: text.replace(secret, "****") if secret else text,
         log_path=log_path,
     )
     ending = asyncio.create_task(child.ended(), name=f"end of {name}")
@@ -170,16 +171,4 @@ async def _lists_models(http: HttpTransport, root: str, headers: Mapping[str, st
         return False
 
 
-def free_port(host: str) -> int:
-    """A port that was free a moment ago: these servers cannot be handed a socket.
-
-    Raises RunFailed when the host is none of ours.
-    """
-    try:
-        with contextlib.closing(listen(host, 0)) as bound:
-            return int(bound.getsockname()[1])
-    except OSError as error:
-        raise RunFailed(f"nothing can listen on {host}: {error}") from error
-
-
-__all__ = ["READY_TIMEOUT_S", "ServerDied", "Serving", "Tell", "free_port", "kept", "serve_vllm"]
+__all__ = ["READY_TIMEOUT_S", "ServerDied", "Serving", "Tell", "kept", "serve_vllm"]

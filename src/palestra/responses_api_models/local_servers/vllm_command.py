@@ -47,7 +47,8 @@ class VLLMServer:
     """A file; empty is the model's own."""
     max_model_len: int | None = None
     """Tokens of prompt and answer together; None is the model's own limit."""
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
+    """Asked of callers; empty asks for none."""
     threads: int = 1
     """On a processor: threads that compute."""
     kv_cache_gib: int = 1

@@ -5,7 +5,6 @@ from typing import Any
 
 from pydantic import Field, SecretStr
 
-from palestra.errors import ModelError
 from palestra.responses_api_models.chat import (
     ContextOverflow,
     Upstream,
@@ -13,12 +12,14 @@ from palestra.responses_api_models.chat import (
     is_context_overflow,
     overflow_response,
 )
+from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S
 from palestra.responses_api_models.openai_model.passthrough import (
     cut_at_limit,
+    failure_of,
     read_response,
     to_request,
 )
-from palestra.schema import Response, ResponseCreateParams, encode_json
+from palestra.schema import Response, ResponseCreateParams
 from palestra.serving import ModelServer, ModelServerConfig, Session
 
 
@@ -34,6 +35,8 @@ class OpenAIModelConfig(ModelServerConfig):
     extra_body: dict[str, Any] | None = None
     """Fields added to every request, unless the row sets them itself."""
     default_headers: dict[str, str] = Field(default_factory=dict)
+    request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
+    """Seconds that one request to the endpoint may take; a rollout's own deadline may end sooner."""
 
 
 class OpenAIModel(ModelServer):
@@ -53,6 +56,7 @@ class OpenAIModel(ModelServer):
             model=self.config.openai_model,
             api_key=self.config.openai_api_key.get_secret_value(),
             headers=self.config.default_headers,
+            request_timeout_s=self.config.request_timeout_s,
             count=self.server_client.retries,
             client=self.server_client,
         )
@@ -67,19 +71,16 @@ class OpenAIModel(ModelServer):
         if isinstance(answer, ContextOverflow):
             return overflow_response(body, model=request["model"], sentence=answer.sentence)
         try:
-            response = read_response(answer)
+            response = read_response(answer, model=request["model"])
         except ValueError as error:
-            raise self._upstream.unreadable(url, answer, "response", error) from error
-        return cut_at_limit(self._without_failure(response, body), request)
-
-    def _without_failure(self, response: Response, body: ResponseCreateParams) -> Response:
-        """A response that says of itself that it failed is a failure, whatever its status."""
-        if not response.error:
-            return response
-        sentence = encode_json(response.error).decode()
-        if is_context_overflow(sentence):
-            return overflow_response(body, model=response.model, sentence=sentence)
-        raise ModelError(f"{self.name}: the response failed at the provider: {sentence:.500}")
+            overflow = self._upstream.no_answer(url, answer, "response", error)
+            return overflow_response(body, model=request["model"], sentence=overflow.sentence)
+        failure = failure_of(response)
+        if failure is None:
+            return cut_at_limit(response, request)
+        if is_context_overflow(failure.message):
+            return overflow_response(body, model=response.model, sentence=failure.message)
+        raise self._upstream.failed(url, answer, failure)
 
     async def list_models(self) -> list[str]:
         """What the endpoint serves. Raises `CallError` when it cannot say."""

@@ -52,7 +52,7 @@ class ReplayModel(ModelServer):
             )
         which = f"task {row.task}, rollout {row.rollout}"
         try:
-            rollout = self._recording.rollout((row.task, row.rollout))
+            rollout = await self._recording.rollout((row.task, row.rollout))
         except InputDataError as error:
             raise _miss(error.message, error.hint) from error
         if rollout is None:
@@ -82,6 +82,7 @@ class ReplayModel(ModelServer):
 
     async def check(self) -> str:
         """How many rollouts are recorded. Raises InputDataError when the files are not there."""
+        await self.start()
         return f"replays {len(self._recording)} recorded rollouts"
 
 

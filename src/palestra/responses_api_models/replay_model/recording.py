@@ -4,6 +4,7 @@ A rollouts file may be larger than memory: only where each row stands is kept, a
 when they are asked for.
 """
 
+import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -92,14 +93,17 @@ class Recording:
             )
         return cls(places)
 
-    def rollout(self, key: Key) -> Rollout | None:
-        """The recorded one, or None. Raises InputDataError when its row cannot be read."""
+    async def rollout(self, key: Key) -> Rollout | None:
+        """The recorded one, or None; it is read aside, as a disk may be slow.
+
+        Raises InputDataError when its row cannot be read.
+        """
         if (kept := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             return kept
         if (place := self._places.get(key)) is None:
             return None
-        found = self._kept[key] = _read(*place)
+        found = self._kept[key] = await asyncio.to_thread(_read, *place)
         if len(self._kept) > KEPT_ROWS:
             self._kept.popitem(last=False)
         return found

@@ -3,19 +3,26 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from functools import cached_property
-from typing import Any, ClassVar
+from collections.abc import Awaitable, Mapping
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self
 
 import orjson
+from pydantic import model_validator
 
-from palestra.errors import CallError, Hopeless, ModelError
+from palestra.errors import CallError, ConfigError, mask_error
 from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
-from palestra.responses_api_models.chat.provider_errors import ContextOverflow
+from palestra.responses_api_models.chat.provider_errors import ContextOverflow, provider_sentence
 from palestra.responses_api_models.chat.request import to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.upstream import Answered
-from palestra.responses_api_models.vllm_model.capabilities import Capabilities, common, probe
+from palestra.responses_api_models.vllm_model.capabilities import (
+    FOR_ALL,
+    FOR_TOKEN_IDS,
+    Capabilities,
+    Question,
+    TokenIds,
+)
 from palestra.responses_api_models.vllm_model.completions import chat_answer, overflow_answer
 from palestra.responses_api_models.vllm_model.history import (
     items_of,
@@ -23,6 +30,8 @@ from palestra.responses_api_models.vllm_model.history import (
     previous_of_messages,
     without_tokens,
 )
+from palestra.responses_api_models.vllm_model.known import Known
+from palestra.responses_api_models.vllm_model.probing import Answer, probe, together
 from palestra.responses_api_models.vllm_model.token_ids import (
     Continuity,
     State,
@@ -30,7 +39,7 @@ from palestra.responses_api_models.vllm_model.token_ids import (
     seal_items,
     seal_messages,
 )
-from palestra.responses_api_models.vllm_model.turns import Turn, Turns
+from palestra.responses_api_models.vllm_model.turns import ONE_ANSWER, Turn, Turns
 from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
@@ -47,8 +56,9 @@ logger = logging.getLogger("palestra.vllm_model")
 
 UNNEEDED_S = 3.0
 """How long what no setting needs is asked for."""
+SHORTEST_KEY_MASKED = 8
 PROBE_TIMEOUT_S = 30.0
-"""For each question about an endpoint; one of them has it generate a token."""
+"""For each request that asks an endpoint what it can do; some have it generate a token."""
 
 
 class VLLMModelConfig(ChatModelConfig):
@@ -59,6 +69,17 @@ class VLLMModelConfig(ChatModelConfig):
     of every turn, and have each turn's prompt start with the ids before it."""
     has_token_ids: ClassVar[bool] = True
 
+    @model_validator(mode="after")
+    def _one_answer(self) -> Self:
+        asked = (self.extra_body or {}).get("n")
+        if self.return_token_id_information and asked not in ONE_ANSWER:
+            raise ConfigError(
+                f"extra_body.n is {asked!r}, and return_token_id_information: true returns the "
+                "token ids of one answer to a request",
+                hint="leave n out, and ask for each task as often as you want answers (num_repeats)",
+            )
+        return self
+
 
 class VLLMModel(ChatCompletionsServer):
     """The Responses API in front of a Chat Completions endpoint."""
@@ -66,12 +87,11 @@ class VLLMModel(ChatCompletionsServer):
     config: VLLMModelConfig
 
     @cached_property
-    def _found(self) -> list[Capabilities]:
-        return []
+    def _known(self) -> Known:
+        def ask(known: Capabilities, questions: frozenset[Question]) -> Awaitable[Capabilities]:
+            return probe(self._ask, known, self.config.model, questions)
 
-    @cached_property
-    def _probing(self) -> asyncio.Lock:
-        return asyncio.Lock()
+        return Known(ask, server=self.name)
 
     @cached_property
     def _continuities(self) -> Counter[tuple[str, str]]:
@@ -84,7 +104,7 @@ class VLLMModel(ChatCompletionsServer):
         model, settings = self.config.model, self._conversion
         request = to_chat_request(body, model=model, settings=settings)
         previous, why_not = previous_of_items(body, request["messages"], settings)
-        turns = await self._turns(session)
+        turns = await self._turns(session, later=previous is not None)
         turn = await turns.ask(request, previous, why_not)
         if isinstance(turn, ContextOverflow):
             return overflow_response(body, model=model, sentence=turn.sentence)
@@ -103,7 +123,7 @@ class VLLMModel(ChatCompletionsServer):
         request["messages"] = [without_tokens(message) for message in request["messages"]]
         tools = body.tools or []
         previous, why_not = previous_of_messages(body.messages, tools)
-        turns = await self._turns(session)
+        turns = await self._turns(session, later=previous is not None)
         turn = await turns.ask(request, previous, why_not)
         if isinstance(turn, ContextOverflow):
             return overflow_answer(self.config.model)
@@ -123,68 +143,89 @@ class VLLMModel(ChatCompletionsServer):
         """
         served = await super().check()
         wanted = self.config.return_token_id_information
-        lines = []
+        lines: list[str] = []
         try:
             async with asyncio.timeout(None if wanted else UNNEEDED_S):
-                lines = [one.line() for one in await self._capabilities()]
+                lines = await self._capability_lines()
         except (CallError, TimeoutError):
             if wanted:
                 raise
         return "; ".join([served, *lines, *self._continuity_line()])
 
+    async def _capability_lines(self) -> list[str]:
+        wanted = self.config.return_token_id_information
+        questions = FOR_ALL | FOR_TOKEN_IDS if wanted else FOR_ALL
+        found = await together(self._known.asked(url, questions) for url in self._base_urls)
+        if not wanted:
+            return [one.line() for one in found]
+        for one in found:
+            one.require_token_ids(self.name)
+        if found and all(one.token_ids is TokenIds.NOT_ASKED for one in found):
+            # Perhaps in a moment: whoever waits for the endpoint asks again.
+            raise found[0].not_known(self.name, Question.TOKEN_IDS)
+        return [self._with_unknown(one) for one in found]
+
+    def _with_unknown(self, found: Capabilities) -> str:
+        unknown = found.unknown_line(FOR_TOKEN_IDS)
+        return f"{found.line()}, not known yet {unknown}" if unknown else found.line()
+
     # Endpoints
 
-    async def _turns(self, session: Session) -> Turns:
+    async def _turns(self, session: Session, *, later: bool) -> Turns:
+        """What asks for a turn of the session. `later`: it continues another one."""
+
         async def post(path: str, body: Mapping[str, Any]) -> Answered:
             return await self.post(path, body, session)
 
-        return Turns(post, common(await self._capabilities()), server=self.name)
+        can = await self._capabilities(session, later=later)
+        lacking = partial(self._known.forget, can.base_url, Question.IDS_IN)
+        return Turns(post, can, server=self.name, on_lacking=lacking)
 
-    async def _capabilities(self) -> list[Capabilities]:
-        """What the endpoints can do, asked once of each that answers.
+    async def _capabilities(self, session: Session, *, later: bool) -> Capabilities:
+        """What the session's endpoint can do; asked for when it is not known.
 
-        Raises `CallError` when none does; `WrongSetting` for one that lacks what is needed.
+        One that is not known yet, while others are, is taken to be like them: a turn falls back
+        when it is not. Raises `WrongSetting` for one that lacks what is needed, `InfraError` when
+        that stays unknown.
         """
-        if not self._found:
-            async with self._probing:
-                if not self._found:
-                    self._found.extend(await self._probe_all())
-        return self._found
+        home = self.base_url_for(session.id)
+        found = await self._known.asked(home, FOR_TOKEN_IDS)
+        found.require_token_ids(self.name)
+        if found.missing(later=later) is None:
+            return found
+        for url in self._base_urls:
+            other = self._known.now(url)
+            if other.missing(later=later) is None:
+                return other
+        return await self._known.certain(home, later=later)
 
-    async def _probe_all(self) -> list[Capabilities]:
-        if not self._base_urls:
-            raise ModelError(f"{self.name} has no endpoint yet", hint="its start() must set one")
-        results = await asyncio.gather(
-            *(self._probe(url) for url in self._base_urls), return_exceptions=True
-        )
-        failed = [result for result in results if isinstance(result, BaseException)]
-        found = [result for result in results if isinstance(result, Capabilities)]
-        for error in failed:
-            # One of several that cannot be reached is left to the choice among them.
-            if not found or isinstance(error, Hopeless) or not isinstance(error, CallError):
-                raise error
-        return found
-
-    async def _probe(self, base_url: str) -> Capabilities:
-        wanted = self.config.return_token_id_information
-        found = await probe(self._ask, base_url, self.config.model, want_token_ids=wanted)
-        if wanted:
-            found.require_token_ids(self.name)
-        return found
-
-    async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> tuple[int, Any]:
+    async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> Answer:
+        key = self.config.api_key.get_secret_value()
         headers = {"content-type": "application/json"}
-        if key := self.config.api_key.get_secret_value():
+        if key:
             headers["authorization"] = f"Bearer {key}"
         headers.update({name.lower(): value for name, value in self.config.default_headers.items()})
         sent = None if body is None else encode_json(body)
-        reply = await self.server_client.http.send(
-            HttpRequest(method, url, headers, sent, timeout_s=PROBE_TIMEOUT_S, repeatable=True)
+        request = HttpRequest(
+            method, url, headers, sent, timeout_s=PROBE_TIMEOUT_S, repeatable=True
         )
         try:
-            return reply.status, orjson.loads(reply.body)
+            reply = await self.server_client.http.send(request)
+        except CallError as error:
+            mask_error(error, self._masked)
+            raise
+        if reply.status >= 300:
+            return Answer(reply.status, said=self._masked(provider_sentence(reply.body)))
+        try:
+            return Answer(reply.status, orjson.loads(reply.body))
         except orjson.JSONDecodeError:
-            return reply.status, None
+            return Answer(reply.status)
+
+    def _masked(self, text: str) -> str:
+        key = self.config.api_key.get_secret_value()
+        # A shorter one (`EMPTY`) is no secret, and is part of ordinary words.
+        hidden = text.replace(key, "****") if len(key) >= SHORTEST_KEY_MASKED else text
+        return self.server_client.mask(hidden)
 
     # Continuity
 

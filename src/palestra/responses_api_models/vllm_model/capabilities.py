@@ -1,20 +1,13 @@
-"""What an endpoint can do, found by asking it: never by trusting that it would have refused.
+"""What an endpoint can do, as far as it is known: each thing is known, or why it is not yet.
 
-An endpoint that does not know a parameter mostly ignores it, and answers 200. So each thing is
-asked for in a small request, and what counts is whether it came.
+`palestra.responses_api_models.vllm_model.probing` asks; `known` keeps the answers.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from palestra.errors import WrongSetting
-from palestra.responses_api_models.vllm_model.splicing import closing_token
-
-Ask = Callable[[str, str, dict[str, Any] | None], Awaitable[tuple[int, Any]]]
-"""(method, URL, JSON body) to (status, decoded JSON or None). Raises `CallError`: no answer."""
+from palestra.errors import InfraError, WrongSetting
 
 
 class TokenIds(StrEnum):
@@ -26,9 +19,35 @@ class TokenIds(StrEnum):
     BY_TOKENIZE = "generated with each answer, the prompt's by /tokenize"
 
 
+class Question(StrEnum):
+    """What an endpoint is asked. The values are shown."""
+
+    SERVER = "its product and version"
+    MODELS = "what it serves"
+    TOOL_PARSER = "its tool parser"
+    TOKENIZE = "whether /tokenize renders chats"
+    TOKEN_IDS = "whether it returns token ids"  # noqa: S105
+    IDS_IN = "whether it takes token ids"
+
+
+FOR_ALL = frozenset({Question.SERVER, Question.MODELS, Question.TOOL_PARSER, Question.TOKENIZE})
+"""Asked of every endpoint, and generates nothing."""
+FOR_TOKEN_IDS = frozenset({Question.TOKENIZE, Question.TOKEN_IDS, Question.IDS_IN})
+"""What turns with token ids depend on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Why something is not known yet."""
+
+    why: str = "it was not asked yet"
+    passing: bool = True
+    """It may be known in a moment, and is worth waiting for: a server that is busy, or down."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """One endpoint, as it showed itself."""
+    """One endpoint, as it showed itself. What is still `unanswered` has its default here."""
 
     base_url: str
     server: str = ""
@@ -39,12 +58,36 @@ class Capabilities:
     tool_parser: str = ""
     """Where the endpoint tells it; vLLM does so in its development mode alone."""
     token_ids: TokenIds = TokenIds.NOT_ASKED
+    no_token_ids: str = ""
+    """What it did when it was asked for them, if there are none."""
     tokenize: bool = False
     """`/tokenize` renders and tokenizes a chat."""
-    generate: bool = False
-    """Token ids can be sent: the chat is rendered, generated and parsed in separate requests."""
+    ids_in: bool = False
+    """Token ids can be sent: the chat is rendered and generated in separate requests."""
     closing_token: int | None = None
     """The id that closes a turn of the model."""
+    unanswered: Mapping[Question, Unanswered] = field(default_factory=dict)
+
+    @classmethod
+    def unasked(cls, base_url: str) -> "Capabilities":
+        """An endpoint of which nothing is known."""
+        return cls(base_url, unanswered=dict.fromkeys(Question, Unanswered()))
+
+    @property
+    def splices(self) -> bool:
+        """Later prompts can be put together here of the ids before and of what was added."""
+        return self.ids_in and self.tokenize
+
+    def missing(self, *, later: bool) -> Question | None:
+        """What a turn depends on and is not known yet. `later`: it continues another one.
+
+        A first turn needs nothing in advance: its answer shows whether there are ids.
+        """
+        if not later:
+            return None
+        if Question.IDS_IN in self.unanswered:
+            return Question.IDS_IN
+        return Question.TOKENIZE if self.ids_in and Question.TOKENIZE in self.unanswered else None
 
     def line(self) -> str:
         """For people, in a line."""
@@ -53,141 +96,37 @@ class Capabilities:
             facts.append(f"{self.max_model_len} tokens of context")
         if self.tool_parser:
             facts.append(f"tool parser {self.tool_parser}")
-        facts.append(f"/tokenize {'of chats' if self.tokenize else 'of chats missing'}")
+        if Question.TOKENIZE not in self.unanswered:
+            facts.append(f"/tokenize {'of chats' if self.tokenize else 'of chats missing'}")
         if self.token_ids is not TokenIds.NOT_ASKED:
             facts.append(f"token ids: {self.token_ids.value}")
-            prompts = "sent as ids" if self.generate else "sent as text (re-tokenization is marked)"
+        if self.token_ids is not TokenIds.NOT_ASKED and self.missing(later=True) is None:
+            prompts = "sent as ids" if self.splices else "sent as text (re-tokenization is marked)"
             facts.append(f"later prompts: {prompts}")
         return ", ".join(facts)
+
+    def unknown_line(self, questions: frozenset[Question]) -> str:
+        """For people: what of `questions` is not known, and why; empty when all is."""
+        by_reason: dict[str, list[str]] = {}
+        for question in Question:
+            if question in questions and question in self.unanswered:
+                by_reason.setdefault(self.unanswered[question].why, []).append(question.value)
+        return "; ".join(f"{', '.join(what)}: {why}" for why, what in by_reason.items())
 
     def require_token_ids(self, server: str) -> None:
         """Raises `WrongSetting` when token ids are wanted and cannot be had."""
         if self.token_ids is TokenIds.NONE:
             raise WrongSetting(
                 f"{server}: return_token_id_information is true, and {self.base_url} "
-                f"({self.server or 'an unknown server'}) returns no token ids: it ignored "
-                "`return_token_ids` and `return_tokens_as_token_ids`"
-                + ("" if self.tokenize else ", and its /tokenize does not render chats"),
+                f"({self.server or 'an unknown server'}) returns no token ids: {self.no_token_ids}",
                 hint="serve the model with vLLM (`palestra serve-model vllm …`), or set "
                 "return_token_id_information: false",
             )
 
-
-async def probe(ask: Ask, base_url: str, model: str, *, want_token_ids: bool) -> Capabilities:
-    """Ask the endpoint. Raises `CallError` when it cannot be reached.
-
-    Without `want_token_ids` nothing is generated: a provider may bill what it generates.
-    """
-    # What vLLM and llama.cpp have of their own is beside `/v1`.
-    root = base_url.removesuffix("/v1")
-    found = Capabilities(base_url)
-    (_, listed), (version_status, version), (props_status, props) = await asyncio.gather(
-        ask("GET", f"{base_url}/models", None),
-        ask("GET", f"{root}/version", None),
-        ask("GET", f"{root}/props", None),
-    )
-    found = _with_models(found, listed, model)
-    if version_status == 200 and isinstance(version, dict) and "version" in version:
-        found = replace(found, server=f"vLLM {version['version']}")
-    elif props_status == 200 and isinstance(props, dict) and "build_info" in props:
-        found = replace(found, server=f"llama.cpp {props['build_info']}")
-    found = await _with_tokenize(found, ask, root, model)
-    found = replace(found, tool_parser=await _tool_parser(ask, root))
-    if want_token_ids:
-        found = await _with_token_ids(found, ask, base_url, model)
-        found = replace(found, generate=await _takes_ids(ask, base_url, model))
-    return found
-
-
-def common(found: Sequence[Capabilities]) -> Capabilities:
-    """What can be counted on, whichever of these endpoints a request goes to."""
-    first = found[0]
-    by_tokenize = any(one.token_ids is TokenIds.BY_TOKENIZE for one in found)
-    alike = all(one.closing_token == first.closing_token for one in found)
-    return replace(
-        first,
-        token_ids=TokenIds.BY_TOKENIZE if by_tokenize else first.token_ids,
-        tokenize=all(one.tokenize for one in found),
-        generate=all(one.generate for one in found),
-        closing_token=first.closing_token if alike else None,
-    )
-
-
-def _with_models(found: Capabilities, listed: Any, model: str) -> Capabilities:
-    entries = listed.get("data") if isinstance(listed, dict) else None
-    cards = [card for card in entries or () if isinstance(card, dict) and "id" in card]
-    names = tuple(str(card["id"]) for card in cards)
-    ours = next((card for card in cards if card["id"] == model), cards[0] if cards else {})
-    length = ours.get("max_model_len")
-    return replace(found, models=names, max_model_len=length if isinstance(length, int) else None)
-
-
-async def _tool_parser(ask: Ask, root: str) -> str:
-    status, info = await ask("GET", f"{root}/server_info?config_format=json", None)
-    if status != 200:
-        return ""
-    return _search(info, "tool_call_parser") or _search(info, "tool_parser") or ""
-
-
-def _search(value: Any, name: str) -> str | None:
-    if not isinstance(value, dict):
-        return None
-    if isinstance(value.get(name), str):
-        return str(value[name])
-    return next((hit for part in value.values() if (hit := _search(part, name))), None)
-
-
-def _said(*answers: str) -> list[dict[str, str]]:
-    """A chat in which the model gave these answers."""
-    chat = []
-    for answer in answers:
-        chat += [{"role": "user", "content": "Say a word."}, {"role": "assistant"}]
-        chat[-1]["content"] = answer
-    return chat
-
-
-async def _with_tokenize(found: Capabilities, ask: Ask, root: str, model: str) -> Capabilities:
-    async def ids(answer: str) -> list[int]:
-        body = {"model": model, "messages": _said(answer), "add_generation_prompt": False}
-        status, reply = await ask("POST", f"{root}/tokenize", body)
-        tokens = reply.get("tokens") if status == 200 and isinstance(reply, dict) else None
-        return tokens if isinstance(tokens, list) else []
-
-    one, other = await asyncio.gather(ids("yes"), ids("no"))
-    # llama.cpp knows no messages here and answers with an empty list.
-    if not one or not other:
-        return found
-    return replace(found, tokenize=True, closing_token=closing_token(one, other))
-
-
-async def _with_token_ids(found: Capabilities, ask: Ask, base_url: str, model: str) -> Capabilities:
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": "Say a word."}],
-        "max_tokens": 1,
-        "logprobs": True,
-        "return_tokens_as_token_ids": True,
-        "return_token_ids": True,
-    }
-    status, reply = await ask("POST", f"{base_url}/chat/completions", body)
-    if status != 200:
-        return replace(found, token_ids=TokenIds.NONE)
-    return replace(found, token_ids=_kind(reply, tokenize=found.tokenize))
-
-
-def _kind(reply: Any, *, tokenize: bool) -> TokenIds:
-    try:
-        choice = reply["choices"][0]
-        if choice.get("token_ids") and reply.get("prompt_token_ids"):
-            return TokenIds.WITH_ANSWER
-        spelt = choice["logprobs"]["content"][0]["token"].startswith("token_id:")
-    except (LookupError, TypeError, AttributeError):
-        return TokenIds.NONE
-    return TokenIds.BY_TOKENIZE if spelt and tokenize else TokenIds.NONE
-
-
-async def _takes_ids(ask: Ask, base_url: str, model: str) -> bool:
-    """Whether a chat can be rendered here. Rendering, generating and parsing come together."""
-    body = {"model": model, "messages": [{"role": "user", "content": "Say a word."}]}
-    status, reply = await ask("POST", f"{base_url}/chat/completions/render", body)
-    return status == 200 and isinstance(reply, dict) and bool(reply.get("token_ids"))
+    def not_known(self, server: str, question: Question) -> InfraError:
+        """The failure of whatever depends on something that is not known yet."""
+        why = self.unanswered[question].why
+        return InfraError(
+            f"{server}: of {self.base_url} it is not known yet {question.value}: {why}",
+            hint="return_token_id_information: true needs to know it; the endpoint is asked again",
+        )

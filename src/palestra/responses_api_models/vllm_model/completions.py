@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from palestra.responses_api_models.chat import check_whole
 from palestra.responses_api_models.vllm_model.token_ids import TurnTokens
 from palestra.responses_api_models.vllm_model.turns import Turn
 from palestra.schema import ChatChoice, ChatCompletion, ChatMessage, UpstreamMessage
@@ -12,8 +13,12 @@ from palestra.transport import new_id
 
 
 def chat_answer(turn: Turn, *, model: str, with_log_probs: bool) -> ChatCompletion:
-    """The completion that a caller gets, without the token ids yet."""
+    """The completion that a caller gets, without the token ids yet.
+
+    Raises `ModelError` for one that the endpoint broke off.
+    """
     made = turn.completion
+    check_whole([each.finish_reason for each in made.choices], model=model)
     choice = made.choices[0]
     message = _message(choice.message)
     called = bool(message.tool_calls) and choice.finish_reason == "stop"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from palestra.responses_api_models.chat.request import to_messages
+from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.vllm_model.token_ids import (
     CONTINUITY,

@@ -4,31 +4,37 @@ Pure, and independent of the server that made the rollout: everything is recompu
 stored row. What is checked, turn by turn:
 
 - every turn of the model carries all three lists, ids are ids, log probs are finite, and there
-  are as many of them as generation ids;
-- the prompt starts with the prompt and the generation of the turn before, unless the turn is
-  marked as broken, with a reason: such a turn is counted, and is no problem of the data;
-- the seal fits: neither the conversation nor the tokens were changed after the turn was made.
-  Without a seal, changes that keep the ids in line with each other cannot be seen, and it is said.
+  are as many of them as generation ids. A turn that was never made, as the context was full, has
+  none: it is counted as truncated, and is no problem;
+- the prompt starts with the prompt and the generation of the turn before, be that in the rollout
+  or in the history that it began with, unless the turn is marked as broken, with a reason: such
+  a turn is counted, and is no problem of the data;
+- the seal fits: neither the conversation nor the tokens were changed after the turn was made. It
+  is a digest without a key: what it shows are accidents and careless edits, and whoever means to
+  forge a row can seal it anew. Without a seal, changes that keep the ids in line with each other
+  cannot be seen, and the turn does not count as on policy.
 
-python -m palestra.responses_api_models.vllm_model.on_policy ROLLOUTS.jsonl …
+python -m palestra.responses_api_models.vllm_model.on_policy [--allow-unsealed] ROLLOUTS.jsonl …
 """
 
+import argparse
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
+from palestra.errors import InputDataError
+from palestra.responses_api_models.vllm_model.checked import Checked, Problem
 from palestra.responses_api_models.vllm_model.history import items_of
 from palestra.responses_api_models.vllm_model.token_ids import (
     TOKEN_FIELDS,
     State,
     TurnTokens,
     continuity_on,
+    last_with_tokens,
     seal_items,
     tokens_on,
 )
@@ -41,69 +47,6 @@ from palestra.schema import (
     Response,
     ResponseCreateParams,
 )
-
-UNSEALED = "no seal: changes to the conversation cannot be seen"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with one turn, counted from 0 in its rollout."""
-
-    turn: int
-    what: str
-
-
-@dataclass(slots=True)
-class Checked:
-    """What was found in one rollout, or in many."""
-
-    rollouts: int = 0
-    turns: int = 0
-    tokens: int = 0
-    """Tokens generated."""
-    continued: int = 0
-    """Turns whose prompt starts with exactly the ids before it."""
-    broken: Counter[str] = field(default_factory=Counter)
-    """Turns marked as broken, by reason."""
-    unsealed: int = 0
-    problems: list[Problem] = field(default_factory=list)
-    rollouts_with_problems: int = 0
-
-    @property
-    def on_policy(self) -> bool:
-        """No problem, and no marked break."""
-        return not self.problems and not self.broken
-
-    def add(self, other: "Checked") -> None:
-        """Take in what was found elsewhere."""
-        self.rollouts += other.rollouts
-        self.turns += other.turns
-        self.tokens += other.tokens
-        self.continued += other.continued
-        self.broken += other.broken
-        self.unsealed += other.unsealed
-        self.problems += other.problems
-        self.rollouts_with_problems += other.rollouts_with_problems
-
-    def lines(self) -> list[str]:
-        """For people."""
-        marked = sum(self.broken.values())
-        total = (
-            f"{self.rollouts} rollouts, {self.turns} turns, {self.tokens} tokens generated: "
-            f"{self.continued} later turns start with exactly the ids before them, "
-            f"{marked} are marked as broken, {self.rollouts_with_problems} rollouts have problems"
-        )
-        said = [total]
-        said += [f"  marked {count} times: {reason}" for reason, count in self.broken.most_common()]
-        if self.unsealed:
-            said.append(f"  {self.unsealed} turns carry {UNSEALED}")
-        kinds = Counter(problem.what.partition(":")[0] for problem in self.problems)
-        for kind, count in kinds.most_common():
-            example = next(p for p in self.problems if p.what.startswith(kind))
-            said.append(
-                f"  {count} times: {kind}; the first in turn {example.turn}: {example.what}"
-            )
-        return said
 
 
 def check_row(row: Mapping[str, Any]) -> Checked:
@@ -123,37 +66,72 @@ def check_rollout(params: ResponseCreateParams, response: Response) -> Checked:
     """Check what a response to `params` holds, all turns of an agent's trajectory."""
     found = Checked(rollouts=1)
     given = items_of(params)
-    before: TurnTokens | None = None
-    for end in _turn_ends(response.output):
-        turn, item = found.turns, response.output[end]
-        found.turns += 1
-        tokens = tokens_on(item)
-        if tokens is None:
-            found.problems.append(Problem(turn, f"token ids are missing: {_present(item)}"))
-            before = None
+    last = last_with_tokens(given)
+    before = None if last is None else tokens_on(given[last])
+    ends = _turn_ends(response.output)
+    if not ends:
+        found.problems.append(Problem(0, "there is no turn of the model"))
+    for end in ends:
+        item = response.output[end]
+        if end + 1 == len(response.output) and _never_made(item, response):
+            found.truncated += 1
             continue
-        found.tokens += len(tokens.generation)
-        if wrong := tokens.problem():
-            found.problems.append(Problem(turn, f"token ids make no sense: {wrong}"))
-        _check_continuity(found, turn, item, tokens, before)
-        _check_seal(found, turn, item, tokens, [*given, *response.output[: end + 1]], params)
-        before = tokens
+        said = [*given, *response.output[: end + 1]]
+        before = _check_turn(found, item, before, said, params)
     found.rollouts_with_problems = int(bool(found.problems))
     return found
+
+
+def _check_turn(
+    found: Checked,
+    item: OutputItem,
+    before: TurnTokens | None,
+    said: list[InputItem | OutputItem],
+    params: ResponseCreateParams,
+) -> TurnTokens | None:
+    """Check the turn that `item` ends; its tokens are what the next one starts with."""
+    turn = found.turns
+    found.turns += 1
+    tokens = tokens_on(item)
+    if tokens is None:
+        found.problems.append(Problem(turn, f"token ids are missing: {_present(item)}"))
+        return None
+    found.tokens += len(tokens.generation)
+    if wrong := tokens.problem():
+        found.problems.append(Problem(turn, f"token ids make no sense: {wrong}"))
+    _check_continuity(found, turn, item, tokens, before)
+    _check_seal(found, turn, item, tokens, said, params)
+    return tokens
+
+
+def _never_made(item: OutputItem, response: Response) -> bool:
+    """Whether the context could not hold the conversation, and this stands for the answer."""
+    details = response.incomplete_details
+    return (
+        isinstance(item, Message)
+        and not item.text
+        and item.status == "incomplete"
+        and details is not None
+        and details.reason == "max_output_tokens"
+        and not any(getattr(item, name, None) for name in TOKEN_FIELDS)
+    )
 
 
 def _check_continuity(
     found: Checked, turn: int, item: OutputItem, tokens: TurnTokens, before: TurnTokens | None
 ) -> None:
-    if before is None:
-        return
     marker = continuity_on(item)
-    at = _differs_at(tokens.prompt, before)
-    if at is None:
+    at = None if before is None else _differs_at(tokens.prompt, before)
+    if before is not None and at is None:
         found.continued += 1
         return
     if marker is not None and marker.state is State.BROKEN:
         found.broken[marker.reason or "without a reason"] += 1
+        return
+    if before is None:
+        if turn == 0 and marker is not None and marker.state is State.CONTINUED:
+            what = "nothing is there to continue: the turn is marked as continued"
+            found.problems.append(Problem(turn, what))
         return
     found.problems.append(
         Problem(turn, f"the prompt does not start with the ids before it: token {at} differs")
@@ -214,20 +192,49 @@ def _present(item: OutputItem) -> str:
 
 
 def check_files(paths: Iterable[Path]) -> Checked:
-    """Check every row of rollout files, without holding them in memory."""
+    """Check every row of rollout files, without holding them in memory.
+
+    Raises `InputDataError` for a file that cannot be read, or a line that is no stored rollout.
+    """
     found = Checked()
     for path in paths:
-        with path.open("rb") as file:
-            for line in file:
-                found.add(check_row(orjson.loads(line)))
+        try:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    found.add(_check_line(line, f"{path}:{number}"))
+        except OSError as error:
+            raise InputDataError(f"{path} cannot be read: {error.strerror}") from error
     return found
 
 
-def main() -> int:
-    """Exit code 0 when everything is on policy."""
-    found = check_files([Path(name) for name in sys.argv[1:]])
+def _check_line(line: bytes, where: str) -> Checked:
+    try:
+        return check_row(orjson.loads(line))
+    except ValueError as error:
+        raise InputDataError(f"{where}: {error}") from error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 when everything is on policy, 1 when something is not, 2 for unreadable files."""
+    parser = argparse.ArgumentParser(
+        prog="python -m palestra.responses_api_models.vllm_model.on_policy",
+        description="Check that stored rollouts are on policy: exit code 0 when all are.",
+    )
+    parser.add_argument("rollouts", nargs="+", type=Path, help="files of rollouts, a row a line")
+    parser.add_argument(
+        "--allow-unsealed",
+        action="store_true",
+        help="for rollouts made elsewhere: turns without a seal are no failure",
+    )
+    asked = parser.parse_args(arguments)
+    try:
+        found = check_files(asked.rollouts)
+    except InputDataError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
     sys.stdout.write("\n".join(found.lines()) + "\n")
-    return 0 if found.on_policy else 1
+    passed = found.on_policy_but_for_seals if asked.allow_unsealed else found.on_policy
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
 prompt ids: everything the model read before its first token, in the order it read it.
 generation ids: every token it sampled, the one that ends the turn included.
 log probs: of each sampled token, as the sampler saw it; as many as there are generation ids.
-seal: a digest over the conversation up to and with a turn, and over the turn's tokens. Whoever
-changes any of it later (an edited history, other ids) no longer has the seal that fits.
+seal: a digest over the conversation up to and with a turn, and over the turn's tokens. What is
+changed later (an edited history, other ids) no longer has the seal that fits. It has no key: it
+shows accidents and careless edits, and keeps nobody from forging.
 continuity: how a turn's prompt relates to the tokens before it.
 """
 
 import hashlib
 import math
+import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +42,8 @@ TOKEN_FIELDS = (PROMPT, GENERATION, LOG_PROBS)
 CONTINUITY = "token_continuity"
 """The field, beside the ids on the last item of a turn, that holds a `Continuity`."""
 
-_TOKEN_ID = "token_id:"  # noqa: S105  # how vLLM spells an id in place of a token's text
+_SPELT = re.compile(r"token_id:([0-9]+)")
+"""How vLLM spells an id in place of a token's text."""
 _NEVER_PART = frozenset({*TOKEN_FIELDS, CONTINUITY, "id", "status"})
 
 
@@ -155,11 +158,11 @@ def generated(choice: TokenChoice) -> tuple[list[int], list[float]]:
     The ids are the endpoint's own list where it gives one, else they are read from the log
     probs; where it gives both, they must agree.
     """
-    entries = (choice.logprobs or {}).get("content") or []
     try:
+        entries = (choice.logprobs or {}).get("content") or []
         log_probs = [entry["logprob"] for entry in entries]
-    except (TypeError, KeyError) as error:
-        raise MissingTokens(f"log probs of an unknown form: {entries[:1]!r}") from error
+    except (TypeError, KeyError, AttributeError) as error:
+        raise MissingTokens(f"log probs of an unknown form: {choice.logprobs!r:.200}") from error
     spelt = _spelt_ids(entries)
     ids = choice.token_ids if choice.token_ids is not None else spelt
     if ids is None:
@@ -172,10 +175,10 @@ def generated(choice: TokenChoice) -> tuple[list[int], list[float]]:
 
 
 def _spelt_ids(entries: Sequence[Mapping[str, Any]]) -> list[int] | None:
-    try:
-        return [int(entry["token"].removeprefix(_TOKEN_ID)) for entry in entries] or None
-    except (KeyError, ValueError, AttributeError):
-        return None
+    """The ids that stand for texts; None unless all do: a text may be a number, and is no id."""
+    texts = [entry.get("token") for entry in entries]
+    spelt = [_SPELT.fullmatch(text) if isinstance(text, str) else None for text in texts]
+    return [int(found[1]) for found in spelt if found] if spelt and all(spelt) else None
 
 
 # Where the tokens stand in a conversation

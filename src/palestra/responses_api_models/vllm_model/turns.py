@@ -10,16 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-import msgspec
-import orjson
-
-from palestra.errors import ModelError
+from palestra.errors import CallError, Evidence, FieldProblem, ModelError, RowError
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.upstream import Answered
-from palestra.responses_api_models.vllm_model.capabilities import (
-    Capabilities,
-    TokenIds,
-)
+from palestra.responses_api_models.vllm_model.capabilities import Capabilities, Question
 from palestra.responses_api_models.vllm_model.splicing import spliced
 from palestra.responses_api_models.vllm_model.token_ids import (
     MissingTokens,
@@ -31,25 +25,31 @@ from palestra.responses_api_models.vllm_model.token_ids import (
     decode_with_tokens,
     generated,
 )
+from palestra.responses_api_models.vllm_model.wire import (
+    ASKED,
+    CHAT,
+    GENERATE,
+    PARSE,
+    RENDER,
+    TOKENIZE,
+    Generated,
+    before_stop,
+    decode_generated,
+    read_ids,
+    read_rendered,
+    to_parse,
+    to_tokenize,
+    without_stop,
+)
 from palestra.schema import UpstreamMessage, UpstreamUsage
 
 Post = Callable[[str, Mapping[str, Any]], Awaitable[Answered]]
 """POST a body to a path of the session's endpoint. Raises `CallError` for whatever it refuses."""
 
-CHAT, RENDER, PARSE = (
-    "/chat/completions",
-    "/chat/completions/render",
-    "/chat/completions/derender",
-)
-TOKENIZE, GENERATE = "../tokenize", "../inference/v1/generate"
-"""At the server's root."""
+ONE_ANSWER = (None, 1)
+"""What `n` of a request may be: tokens and continuity are of one conversation."""
 
-_ASKED = {"logprobs": True, "return_tokens_as_token_ids": True, "return_token_ids": True}
-_RENDERING = (
-    "model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_special_tokens",
-    "media_io_kwargs", "mm_processor_kwargs",
-)  # fmt: skip
-"""What decides about a prompt: all that `/tokenize` is told of a request."""
+_NO_SUCH_PATH = frozenset({404, 405, 501})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +74,46 @@ class Turn:
 class Turns:
     """Asks the endpoints of one session for turns."""
 
-    def __init__(self, post: Post, capabilities: Capabilities, *, server: str) -> None:
+    def __init__(
+        self,
+        post: Post,
+        capabilities: Capabilities,
+        *,
+        server: str,
+        on_lacking: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_lacking` is called when the endpoint takes no token ids after all."""
         self._post = post
         self._can = capabilities
         self._server = server
+        self._on_lacking = on_lacking
 
     async def ask(
         self, request: Mapping[str, Any], previous: Previous | None, why_not: Reason | None = None
     ) -> Turn | ContextOverflow:
         """The next turn of the chat. `why_not`: why it cannot continue the turn before, if so.
 
-        Raises `CallError` for what the endpoint refuses or leaves out.
+        Raises `CallError` for what the endpoint refuses or leaves out, `RowError` for a request
+        of several answers.
         """
-        request = {**request, **_ASKED}
+        _require_one_answer(request)
+        request = {**request, **ASKED}
         if previous is None:
             # Tasks may begin with turns that somebody wrote: that is no break.
             written = why_not in {None, Reason.NO_IDS}
             return await self._chat(
                 request, None, State.FIRST if written else State.BROKEN, why_not
             )
-        if not self._can.generate:
+        if not self._can.splices:
             return await self._chat(request, previous, State.BROKEN, Reason.RENDERED)
-        rendered = await self._render(request)
-        if isinstance(rendered, ContextOverflow):
-            return rendered
-        prompt = await self._continued(request, rendered, previous)
-        if isinstance(prompt, ContextOverflow):
-            return prompt
-        if isinstance(prompt, Reason):
-            return await self._chat(request, previous, State.BROKEN, prompt)
-        return await self._generate(request, {**rendered, "token_ids": prompt})
+        try:
+            return await self._continuing(request, previous)
+        except CallError as error:
+            if error.status not in _NO_SUCH_PATH:
+                raise
+        # Another endpoint took over, or this one was started anew, and takes no ids.
+        self._on_lacking()
+        return await self._chat(request, previous, State.BROKEN, Reason.RENDERED)
 
     # A chat completion
 
@@ -120,7 +130,7 @@ class Turns:
             return answer
         completion = self._decode(url, answer, decode_with_tokens)
         choice = self._first(url, completion)
-        prompt = completion.prompt_token_ids or await self._tokenized(request)
+        prompt = completion.prompt_token_ids or await self._tokenized(request, completion.usage)
         tokens = self._tokens(url, prompt, choice)
         if previous is not None:
             before = previous.tokens.all
@@ -128,44 +138,67 @@ class Turns:
                 return Turn(completion, tokens, State.CONTINUED)
         return Turn(completion, tokens, state, reason.value if reason is not None else "")
 
-    async def _tokenized(self, request: Mapping[str, Any]) -> list[int]:
-        """The prompt's ids, from an endpoint that does not return them with the answer."""
-        if self._can.token_ids is not TokenIds.BY_TOKENIZE:
+    async def _tokenized(
+        self, request: Mapping[str, Any], usage: UpstreamUsage | None
+    ) -> list[int]:
+        """The prompt's ids, from an endpoint that does not return them with the answer.
+
+        Raises `ModelError` when they are not as many as the endpoint says that it read.
+        """
+        if Question.TOKENIZE in self._can.unanswered:
+            raise self._can.not_known(self._server, Question.TOKENIZE)
+        if not self._can.tokenize:
             return []
-        found = await self._tokenize(
-            {name: request[name] for name in _RENDERING if name in request}
-        )
-        return [] if isinstance(found, ContextOverflow) else found
+        found = await self._tokenize(to_tokenize(request))
+        if isinstance(found, ContextOverflow):
+            return []
+        if usage is not None and usage.prompt_tokens and len(found) != usage.prompt_tokens:
+            raise self._other_prompt(len(found), usage.prompt_tokens)
+        return found
 
     async def _tokenize(self, body: Mapping[str, Any]) -> list[int] | ContextOverflow:
         url, answer = await self._post(TOKENIZE, body)
         if isinstance(answer, ContextOverflow):
             return answer
-        ids: list[int] = self._decode(url, answer, _read_ids)
+        ids: list[int] = self._decode(url, answer, read_ids)
         return ids
 
     # A chat in three steps
+
+    async def _continuing(
+        self, request: Mapping[str, Any], previous: Previous
+    ) -> Turn | ContextOverflow:
+        rendered = await self._render(request)
+        if isinstance(rendered, ContextOverflow):
+            return rendered
+        prompt = await self._continued(request, rendered, previous)
+        if isinstance(prompt, ContextOverflow):
+            return prompt
+        if isinstance(prompt, Reason):
+            return await self._chat(request, previous, State.BROKEN, prompt)
+        return await self._generate(request, {**rendered, "token_ids": prompt})
 
     async def _render(self, request: Mapping[str, Any]) -> dict[str, Any] | ContextOverflow:
         url, answer = await self._post(RENDER, request)
         if isinstance(answer, ContextOverflow):
             return answer
-        rendered: dict[str, Any] = self._decode(url, answer, orjson.loads)
+        rendered: dict[str, Any] = self._decode(url, answer, read_rendered)
         return rendered
 
     async def _continued(
         self, request: Mapping[str, Any], rendered: Mapping[str, Any], previous: Previous
     ) -> list[int] | Reason | ContextOverflow:
         """The prompt that continues the turn before, or why there is none."""
-        before, ids = previous.tokens.all, list(rendered["token_ids"])
+        before = previous.tokens.all
+        ids: list[int] = rendered["token_ids"]
         closed = before[-1] == self._can.closing_token
         if closed and ids[: len(before)] == before:
             return ids
         if rendered.get("features") is not None:
             return Reason.MEDIA
-        asked = {name: request[name] for name in _RENDERING if name in request}
-        asked["messages"] = request["messages"][: previous.messages]
-        history = await self._tokenize({**asked, "add_generation_prompt": False})
+        asked = to_tokenize({**request, "messages": request["messages"][: previous.messages]})
+        closed_turns = {"add_generation_prompt": False, "continue_final_message": False}
+        history = await self._tokenize({**asked, **closed_turns})
         if isinstance(history, ContextOverflow):
             return history
         return spliced(before, ids, history, self._can.closing_token)
@@ -176,7 +209,7 @@ class Turns:
         url, answer = await self._post(GENERATE, {**generate, "return_token_ids": True})
         if isinstance(answer, ContextOverflow):
             return answer
-        made = self._decode(url, answer, msgspec.json.Decoder(_Generated).decode)
+        made = self._decode(url, answer, decode_generated)
         if not made.choices:
             raise self._lacking(url, "no choice")
         choice = made.choices[0]
@@ -189,7 +222,7 @@ class Turns:
         tokens = TurnTokens(prompt, choice.token_ids, [entry.logprob for entry in entries])
         if problem := tokens.problem():
             raise self._lacking(url, problem)
-        message = await self._parse(request, made, choice, prompt)
+        message = await self._parse(request, made, prompt)
         completion = TokenCompletion(
             choices=[TokenChoice(message, finish_reason=choice.finish_reason)],
             model=made.model or "",
@@ -199,39 +232,19 @@ class Turns:
         return Turn(completion, tokens, State.CONTINUED)
 
     async def _parse(
-        self,
-        request: Mapping[str, Any],
-        made: "_Generated",
-        choice: "_GeneratedChoice",
-        prompt: list[int],
+        self, request: Mapping[str, Any], made: Generated, prompt: list[int]
     ) -> UpstreamMessage:
         """The message that was generated, as the endpoint's own parsers read it."""
-        said = _without_stop(choice)
+        choice = made.choices[0]
+        said = without_stop(choice)
         if not said:
             return UpstreamMessage(content="")
-        parts = {
-            "index": 0,
-            "token_ids": said,
-            "finish_reason": choice.finish_reason,
-            "stop_reason": choice.stop_reason,
-        }
-        body = {
-            "model": request["model"],
-            "chat_request": request,
-            "prompt_token_ids": prompt,
-            "prompt_tokens": len(prompt),
-            "generate_response": {
-                "request_id": made.request_id,
-                "prompt_token_ids": prompt,
-                "choices": [parts],
-            },
-        }
-        url, answer = await self._post(PARSE, body)
+        url, answer = await self._post(PARSE, to_parse(request, made, prompt, said))
         if isinstance(answer, ContextOverflow):
             raise self._lacking(url, answer.sentence)
         message = self._first(url, self._decode(url, answer, decode_with_tokens)).message
         if isinstance(choice.stop_reason, str) and not request.get("include_stop_str_in_output"):
-            message.content = _before(message.content, choice.stop_reason)
+            message.content = before_stop(message.content, choice.stop_reason)
         return message
 
     # Answers
@@ -257,6 +270,17 @@ class Turns:
         except (ValueError, LookupError, TypeError) as error:
             raise self._lacking(url, f"what cannot be read ({error}): {answer[:200]!r}") from error
 
+    def _other_prompt(self, tokenized: int, read: int) -> ModelError:
+        """Ids that are not those of the prompt would be trained on as if they were."""
+        error = ModelError(
+            f"{self._server}: {self._can.base_url} read a prompt of {read} tokens, and its "
+            f"/tokenize makes {tokenized} of the same request",
+            hint="it renders this request otherwise there (documents, images, a tool_choice that "
+            "leaves tools out?); a vLLM that knows return_token_ids returns them with the answer",
+        )
+        error.retriable = False
+        return error
+
     def _lacking(self, url: str, found: str) -> ModelError:
         return ModelError(
             f"{self._server}: token ids were asked of {url}, and it answered with {found}",
@@ -264,43 +288,14 @@ class Turns:
         )
 
 
-class _LogProb(msgspec.Struct):
-    token_id: int
-    logprob: float
-
-
-class _LogProbs(msgspec.Struct):
-    content: list[_LogProb] = []
-
-
-class _GeneratedChoice(msgspec.Struct):
-    token_ids: list[int]
-    finish_reason: str | None = None
-    stop_reason: int | str | None = None
-    logprobs: _LogProbs | None = None
-
-
-class _Generated(msgspec.Struct):
-    """What vLLM's `/inference/v1/generate` answers, reduced to what is read here."""
-
-    choices: list[_GeneratedChoice]
-    request_id: str = ""
-    model: str | None = None
-    created: float | None = None
-    usage: UpstreamUsage | None = None
-    prompt_token_ids: list[int] | None = None
-
-
-def _read_ids(answer: bytes) -> list[int]:
-    return [int(token) for token in orjson.loads(answer)["tokens"]]
-
-
-def _without_stop(choice: _GeneratedChoice) -> list[int]:
-    """The tokens that are text: a token that ends the turn is none, a stop string is."""
-    ends_it = choice.finish_reason == "stop" and not isinstance(choice.stop_reason, str)
-    return choice.token_ids[:-1] if ends_it else choice.token_ids
-
-
-def _before(content: Any, stop: str) -> Any:
-    """As vLLM cuts a chat's text at a stop string."""
-    return content.partition(stop)[0] if isinstance(content, str) else content
+def _require_one_answer(request: Mapping[str, Any]) -> None:
+    asked = request.get("n")
+    if asked in ONE_ANSWER:
+        return
+    expected = "1, as token ids are returned of one answer to a request"
+    raise RowError(
+        f"/n is {asked!r}; expected: {expected}",
+        hint="ask for each task as often as you want answers (num_repeats), or set "
+        "return_token_id_information: false",
+        evidence=Evidence(problems=(FieldProblem("/n", expected),)),
+    )

@@ -4,28 +4,32 @@ stored.py      the rollouts that are read, line by line, and where each is verif
 task_rows.py   the inputs that fill in what a rollout lacks
 verify.py      many rows at once, written in the order of the input
 files.py       the output, what is done of it so far, and what it was made from
+replaying.py   a session made again from the tool calls of its trajectory
 changes.py     how the rewards differ from those before
 """
 
 from palestra.rollouts.reverification.files import Origin, ReverifyPaths, begin, check_places
 from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
-from palestra.rollouts.reverification.task_rows import TaskRows
+from palestra.rollouts.reverification.task_rows import FoundTaskRows, TaskRows
 from palestra.rollouts.reverification.verify import (
     Reverification,
     ReverifyLimits,
     ReverifyProgress,
+    Sessions,
     Verifier,
     check_modes,
 )
 
 __all__ = [
     "Checked",
+    "FoundTaskRows",
     "Origin",
     "Reverification",
     "ReverifyLimits",
     "ReverifyPaths",
     "ReverifyProgress",
     "Routes",
+    "Sessions",
     "StoredRollouts",
     "TaskRows",
     "Verifier",

@@ -12,7 +12,7 @@ from typing import Any
 from palestra.config import nearest
 from palestra.errors import InputDataError
 from palestra.rollouts.problems import RowProblems
-from palestra.rollouts.reverification.task_rows import IDENTITY, TaskRows, digest_of
+from palestra.rollouts.reverification.task_rows import IDENTITY, FoundTaskRows, TaskRows, digest_of
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -106,7 +106,12 @@ class StoredRollouts:
     """A file of stored rollouts, streamed; `limit`: its first rows only, None for all."""
 
     def __init__(
-        self, path: Path, routes: Routes, *, limit: int | None = None, tasks: TaskRows | None = None
+        self,
+        path: Path,
+        routes: Routes,
+        *,
+        limit: int | None = None,
+        tasks: TaskRows | FoundTaskRows | None = None,
     ) -> None:
         self._path = path
         self._routes = routes

@@ -5,10 +5,11 @@ must then be one task's alone. The file stays on disk: memory holds a digest and
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Self, final
 
 import orjson
 
@@ -30,11 +31,13 @@ _SEVERAL = -1
 class TaskRows:
     """An index of a file of materialized inputs or tasks. Use as a context manager.
 
-    Raises InputDataError for a file that cannot be read or holds what is no row.
+    `by_prompt`: indices say nothing here, as the file is of no run or of another one. Raises
+    InputDataError for a file that cannot be read or holds what is no row.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, by_prompt: bool = False) -> None:
         self.path = path
+        self._by_prompt = by_prompt
         self._file: IO[bytes] | None = None
         self._offsets: dict[int, int] = {}
         self._fields_of_prompt: dict[int, int] = {}
@@ -83,7 +86,7 @@ class TaskRows:
 
     def _add(self, row: dict[str, Any], offset: int) -> None:
         known = False
-        for key in _indices(row):
+        for key in () if self._by_prompt else _indices(row):
             self._indexed = True
             known = key in self._offsets  # in the end: its task
             self._offsets.setdefault(key, offset)
@@ -102,12 +105,17 @@ class TaskRows:
                 if key in self._offsets:
                     return self._read(self._offsets[key])
             return f"{self.path.name} has no row of its task"
-        offset = self._offsets.get(_prompt(rollout))
+        offset = self._offset_by_prompt(rollout)
         if offset is None:
             return f"{self.path.name} has no row with its prompt"
         if offset == _SEVERAL:
             return f"{self.path.name} has rows that differ with its prompt"
         return self._read(offset)
+
+    def _offset_by_prompt(self, rollout: Mapping[str, Any]) -> int | None:
+        exact = self._offsets.get(_prompt(rollout))
+        # Instructions are often given to a whole run, beside its tasks.
+        return self._offsets.get(_prompt(rollout, instructed=False)) if exact is None else exact
 
     def _read(self, offset: int) -> dict[str, Any]:
         if self._file is None:
@@ -115,6 +123,61 @@ class TaskRows:
         self._file.seek(offset)
         row: dict[str, Any] = orjson.loads(self._file.readline())
         return row
+
+
+@final
+class FoundTaskRows:
+    """Files of task rows that nobody named, because they lie where such files do.
+
+    `own`: where the inputs are that the rollouts were made from, if they still are. All of them
+    only add what a rollout lacks, and only where one of them, the first that does, knows
+    its task. Use as a context manager; a file that is none of task rows is left out.
+    """
+
+    def __init__(self, own: Path, others: Iterable[Path]) -> None:
+        self._own = own
+        self._others = tuple(others)
+        self._files: list[TaskRows] = []
+        self._open = ExitStack()
+        self._used: dict[Path, None] = {}
+
+    def __enter__(self) -> Self:
+        for path in (self._own, *self._others):
+            if not path.is_file():
+                continue
+            # Indices mean the same in the inputs of the same run only.
+            with suppress(InputDataError):
+                file = self._open.push(TaskRows(path, by_prompt=path != self._own))
+                self._files.append(file.__enter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    @property
+    def digest(self) -> str | None:
+        """Of all the files; None when there are none."""
+        return "+".join(file.digest for file in self._files) or None
+
+    def row_of(self, rollout: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of its task that a rollout lacks."""
+        for file in self._files:
+            found = file.row_of(rollout)
+            if isinstance(found, dict):
+                lacking = {name: value for name, value in found.items() if name not in rollout}
+                if lacking:
+                    self._used[file.path] = None
+                return lacking
+        return {}
+
+    def used(self) -> tuple[Path, ...]:
+        """The files from which something was taken so far."""
+        return tuple(self._used)
 
 
 _NOT_OF_THE_TASK = frozenset({*IDENTITY, CREATE_PARAMS})
@@ -128,9 +191,10 @@ def _indices(row: Mapping[str, Any]) -> Iterator[int]:
         yield _number(["task", row[TASK_INDEX]])
 
 
-def _prompt(row: Mapping[str, Any]) -> int:
+def _prompt(row: Mapping[str, Any], *, instructed: bool = True) -> int:
     params = row[CREATE_PARAMS]
-    return _number(["prompt", params.get("instructions"), plain_input(params.get("input"))])
+    instructions = params.get("instructions") if instructed else None
+    return _number(["prompt", instructions, plain_input(params.get("input"))])
 
 
 def _number(value: Any) -> int:

@@ -26,6 +26,7 @@ from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.results import described, line_of, outcome_of, reward_in
 from palestra.rollouts.reverification.changes import Changes
 from palestra.rollouts.reverification.files import Origin, Partial, is_failure
+from palestra.rollouts.reverification.replaying import replay_tools
 from palestra.rollouts.reverification.stored import PREVIOUS, RESPONSE, StoredRow
 from palestra.rollouts.reverification.task_rows import IDENTITY
 from palestra.rollouts.tasks import BoundedTasks
@@ -45,6 +46,7 @@ from palestra.schema import (
 from palestra.transport import Activity, CallContext, ServerClient, calling
 
 STATELESS = "stateless"
+REPLAY_TOOLS = "replay_tools"
 MODE_TIMEOUT_S = 30.0
 WINDOW = 4
 """Rows that may be done but not written yet, per row in flight: what one slow row holds back."""
@@ -136,15 +138,26 @@ def _cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def check_modes(
-    client: ServerClient, servers: Collection[str], *, force: bool
-) -> frozenset[str]:
-    """Which of `servers` must be seeded first, because they need a session.
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Servers whose verifier needs a session, and how each gets one.
+
+    `replayed`: seeded from the row, then the trajectory's tool calls run in it. `forced`: seeded,
+    and no more, because the user insists.
+    """
+
+    replayed: frozenset[str] = frozenset()
+    forced: frozenset[str] = frozenset()
+
+
+async def check_modes(client: ServerClient, servers: Collection[str], *, force: bool) -> Sessions:
+    """How each of `servers` gets the session it needs.
 
     Raises ConfigError for those that cannot verify without the live one, unless `force`.
     """
     modes = {name: await _mode(client, name) for name in servers}
-    bound = {name: mode for name, mode in modes.items() if mode != STATELESS}
+    replayed = frozenset(name for name, mode in modes.items() if mode == REPLAY_TOOLS)
+    bound = {n: mode for n, mode in modes.items() if mode != STATELESS and n not in replayed}
     if bound and not force:
         unsupported = [name for name, mode in bound.items() if mode == "unsupported"]
         raise ConfigError(
@@ -153,9 +166,10 @@ async def check_modes(
                 list(bound), "does not say whether it can verify without the live session"
             ),
             hint='`reverify_mode = "stateless"` in the server\'s class says that its verify needs '
-            "nothing but the request; --force verifies with a freshly seeded session",
+            'nothing but the request, "replay_tools" that the tool calls of the trajectory make '
+            "its session again; --force verifies with a freshly seeded session",
         )
-    return frozenset(bound)
+    return Sessions(replayed, frozenset(bound))
 
 
 def _sentence(names: list[str], predicate: str) -> str:
@@ -173,19 +187,22 @@ async def _mode(client: ServerClient, name: str) -> str:
     return str(mode) if reply.ok and mode else "unknown"
 
 
+_NO_SESSIONS = Sessions()
+
+
 class Verifier:
-    """Calls `/verify` with a stored row. `seeded`: servers whose session is seeded first."""
+    """Calls `/verify` with a stored row. `sessions`: the servers that need one made first."""
 
     def __init__(
         self,
         client: ServerClient,
         *,
-        seeded: Collection[str] = (),
+        sessions: Sessions = _NO_SESSIONS,
         fresh_judge: bool = False,
         timeout_s: float = 600.0,
     ) -> None:
         self._client = client
-        self._seeded = frozenset(seeded)
+        self._sessions = sessions
         self._fresh_judge = fresh_judge
         self._timeout_s = timeout_s
 
@@ -212,8 +229,11 @@ class Verifier:
     async def _verify(self, stored: StoredRow) -> Verified:
         peer = self._client.peer(stored.server)
         fields = stored.task_fields()
-        if stored.server in self._seeded:
+        replayed = stored.server in self._sessions.replayed
+        if replayed or stored.server in self._sessions.forced:
             await peer.notify("/seed_session", fields)
+        if replayed:
+            await replay_tools(peer, stored.row[RESPONSE]["output"])
         sent = self._parsed(stored)
         body = {**fields, **sent}
         if not self._fresh_judge:

@@ -10,6 +10,7 @@ from palestra.schema import (
     Reasoning,
     Response,
     ResponseCreateParams,
+    blocks_of,
     rejected_fields,
     rejection_text,
 )
@@ -68,8 +69,16 @@ def unpacked(message: Mapping[str, Any]) -> JSON:
 
 
 def without_tokens(message: Mapping[str, Any]) -> JSON:
-    """A message as an endpoint knows it: token ids are long, and nothing to it."""
-    return {key: value for key, value in message.items() if key not in TOKEN_FIELDS}
+    """A message as an endpoint knows it: token ids are long, and nothing to it.
+
+    Nor is a field that is there and null: clients send an answer back with all that were, and
+    vLLM refuses them. Only content may be null, beside tool calls.
+    """
+    return {
+        key: value
+        for key, value in message.items()
+        if key not in TOKEN_FIELDS and (value is not None or key == "content")
+    }
 
 
 def tokens_of(response: Response) -> JSON:
@@ -84,4 +93,4 @@ def tokens_of(response: Response) -> JSON:
 def thoughts_of(response: Response) -> str:
     """All reasoning of a response; blocks are parted by a blank line."""
     thoughts = (item for item in response.output if isinstance(item, Reasoning))
-    return "\n\n".join(part.text for item in thoughts for part in item.summary)
+    return "\n\n".join(block for item in thoughts for block in blocks_of(item))

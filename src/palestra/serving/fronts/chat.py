@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from palestra.schema import (
+    BESIDE_REASONING,
+    CALL_SIGNATURE,
     ChatChoice,
     ChatCompletion,
     ChatCreateParams,
@@ -11,9 +13,11 @@ from palestra.schema import (
     FunctionCall,
     OutputMessage,
     OutputText,
+    Reasoning,
     Refusal,
     Response,
     ResponseCreateParams,
+    UnknownPart,
     Usage,
     to_plain,
 )
@@ -23,8 +27,8 @@ from palestra.serving.fronts.asked import (
     refuse,
     thoughts_of,
     tokens_of,
-    with_tokens,
 )
+from palestra.serving.fronts.chat_items import items_from_message
 
 _RENAMED = frozenset(
     {
@@ -58,7 +62,7 @@ def params_from_chat(body: ChatCreateParams) -> ResponseCreateParams:
     fields["input"] = [
         item
         for index, message in enumerate(asked["messages"])
-        for item in _items(message, f"/messages/{index}")
+        for item in items_from_message(message, f"/messages/{index}")
     ]
     if tools := asked.get("tools"):
         fields["tools"] = [_tool(tool, f"/tools/{index}") for index, tool in enumerate(tools)]
@@ -77,13 +81,14 @@ def completion_from_response(response: Response) -> ChatCompletion:
     """The same answer as a chat completion."""
     said = [item for item in response.output if isinstance(item, OutputMessage)]
     calls = [item for item in response.output if isinstance(item, FunctionCall)]
-    text = response.output_text
+    parts = [part for item in said for part in item.content]
+    text = _chat_text(parts)
     message: JSON = {"role": "assistant", "content": text if text or not calls else None}
     if thoughts := thoughts_of(response):
         message["reasoning_content"] = thoughts
+    message |= _beside_reasoning(response)
     if calls:
         message["tool_calls"] = [_chat_call(call) for call in calls]
-    parts = [part for item in said for part in item.content]
     if refusal := "".join(part.refusal for part in parts if isinstance(part, Refusal)):
         message["refusal"] = refusal
     logprobs = [
@@ -104,88 +109,6 @@ def completion_from_response(response: Response) -> ChatCompletion:
         ],
         usage=None if response.usage is None else _usage(response.usage),
     )
-
-
-def _items(message: JSON, pointer: str) -> list[JSON]:
-    role, content = message["role"], message.get("content")
-    if role == "assistant":
-        return with_tokens(_own_items(message, pointer), message)
-    if role == "tool":
-        output = _heard(content, f"{pointer}/content")
-        call_id = message.get("tool_call_id")
-        if call_id is None:
-            refuse(f"{pointer}/tool_call_id", "the id of the call that this answers")
-        return [{"type": "function_call_output", "call_id": call_id, "output": output}]
-    if role not in {"system", "developer", "user"}:
-        refuse(f"{pointer}/role", f"system, developer, user, assistant or tool, got {role!r:.40}")
-    return [{"type": "message", "role": role, "content": _heard(content, f"{pointer}/content")}]
-
-
-def _own_items(message: JSON, pointer: str) -> list[JSON]:
-    items: list[JSON] = []
-    if thoughts := message.get("reasoning_content") or message.get("reasoning"):
-        summary = [{"type": "summary_text", "text": thoughts}]
-        items.append({"type": "reasoning", "summary": summary})
-    content, calls = message.get("content"), message.get("tool_calls") or []
-    parts = _said(content, f"{pointer}/content") if content else []
-    if refusal := message.get("refusal"):
-        parts.append({"type": "refusal", "refusal": refusal})
-    if parts or not (items or calls):
-        items.append({"type": "message", "role": "assistant", "content": parts})
-    items += [
-        _function_call(call, f"{pointer}/tool_calls/{index}") for index, call in enumerate(calls)
-    ]
-    return items
-
-
-def _said(content: Any, pointer: str) -> list[JSON]:
-    if isinstance(content, str):
-        return [{"type": "output_text", "text": content, "annotations": []}]
-    parts = []
-    for index, part in enumerate(content):
-        if part.get("type") == "text":
-            parts.append({"type": "output_text", "text": part["text"], "annotations": []})
-        elif part.get("type") == "refusal":
-            parts.append({"type": "refusal", "refusal": part["refusal"]})
-        else:
-            refuse(f"{pointer}/{index}", f"text or a refusal, got type {part.get('type')!r:.40}")
-    return parts
-
-
-def _heard(content: Any, pointer: str) -> str | list[JSON]:
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    return [_heard_part(part, f"{pointer}/{index}") for index, part in enumerate(content)]
-
-
-def _heard_part(part: JSON, pointer: str) -> JSON:
-    kind = part.get("type")
-    if kind == "text":
-        return {**part, "type": "input_text"}
-    if kind == "image_url":
-        image = part.get("image_url")
-        if isinstance(image, str):
-            image = {"url": image}
-        if not isinstance(image, Mapping) or "url" not in image:
-            refuse(f"{pointer}/image_url", "an object with a url")
-        found = {"type": "input_image", "image_url": image["url"]}
-        return found if image.get("detail") is None else {**found, "detail": image["detail"]}
-    # Audio, video and files have no part of their own: whoever can read them, does.
-    return part
-
-
-def _function_call(call: JSON, pointer: str) -> JSON:
-    function = call.get("function")
-    if not isinstance(function, Mapping) or "name" not in function:
-        refuse(f"{pointer}/function", "a function with a name and arguments")
-    return {
-        "type": "function_call",
-        "call_id": call.get("id") or "",
-        "name": function["name"],
-        "arguments": function.get("arguments") or "",
-    }
 
 
 def _tool(tool: JSON, pointer: str) -> JSON:
@@ -216,9 +139,31 @@ def _text(asked: JSON) -> JSON:
     return text
 
 
+def _chat_text(parts: list[Any]) -> str | list[JSON]:
+    """What was said: text, or parts where an endpoint of ours said more than text."""
+    if not any(isinstance(part, UnknownPart) for part in parts):
+        return "".join(part.text for part in parts if isinstance(part, OutputText))
+    return [
+        {"type": "text", "text": part.text} if isinstance(part, OutputText) else to_plain(part)
+        for part in parts
+        if not isinstance(part, Refusal)
+    ]
+
+
+def _beside_reasoning(response: Response) -> JSON:
+    found: JSON = {}
+    for item in response.output:
+        if isinstance(item, Reasoning):
+            extra = item.model_extra or {}
+            found |= {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
+    return found
+
+
 def _chat_call(call: FunctionCall) -> JSON:
     function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.call_id, "type": "function", "function": function}
+    found = {"id": call.call_id, "type": "function", "function": function}
+    signature = (call.model_extra or {}).get(CALL_SIGNATURE)
+    return found if signature is None else {**found, CALL_SIGNATURE: signature}
 
 
 def _finish_reason(response: Response, *, has_calls: bool) -> str:

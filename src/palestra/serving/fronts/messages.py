@@ -1,12 +1,13 @@
 """Anthropic's Messages in front of a model server that speaks the Responses API. Pure functions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 from pydantic import Field
 
 from palestra.schema import (
+    CALL_SIGNATURE,
     FunctionCall,
     OutputMessage,
     Reasoning,
@@ -14,13 +15,44 @@ from palestra.schema import (
     Response,
     ResponseCreateParams,
     WireModel,
+    blocks_of,
     to_plain,
 )
-from palestra.serving.fronts.asked import JSON, params_from, refuse, tokens_of, with_tokens
+from palestra.serving.fronts.asked import JSON, params_from, refuse, tokens_of
+from palestra.serving.fronts.message_items import as_object, items_from_message, text_of
 
 _STOP = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
-_PASSED_ON = ("temperature", "top_p", "top_k")
+_TRANSLATED = frozenset(
+    {
+        "messages",
+        "max_tokens",
+        "system",
+        "tools",
+        "tool_choice",
+        "stop_sequences",
+        "stream",
+        "output_config",
+        "output_format",
+    }
+)
+"""Parameters with another name or form in the Responses API; those not listed anywhere pass."""
+
+_LEFT_OUT = frozenset(
+    {
+        "thinking",
+        "metadata",
+        "service_tier",
+        "cache_control",
+        "context_management",
+        "inference_geo",
+    }
+)
+"""What clients send as a matter of course, and what an answer can do without: whether a model
+thinks is its server's configuration, and what a conversation holds is the client's."""
+
+_ELSEWHERE = ("mcp_servers", "container")
+"""What Anthropic's machines would do; nobody does it here."""
 
 
 class MessagesRequest(WireModel):
@@ -61,15 +93,19 @@ class MessagesAnswer(WireModel):
 def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
     """The same request to the Responses API. Raises `RowError` for what that cannot say."""
     asked = to_plain(body)
-    fields: JSON = {name: asked.get(name) for name in _PASSED_ON}
-    fields["model"] = body.model
+    for name in _ELSEWHERE:
+        if asked.get(name):
+            refuse(f"/{name}", "nothing: it is Anthropic's servers that do this")
+    named = _TRANSLATED.union(_LEFT_OUT, _ELSEWHERE)
+    fields: JSON = {name: value for name, value in asked.items() if name not in named}
     fields["max_output_tokens"] = body.max_tokens
     fields["instructions"] = _system(body.system)
     fields["input"] = [
         item
         for index, message in enumerate(body.messages)
-        for item in _items(message, f"/messages/{index}")
+        for item in items_from_message(message, f"/messages/{index}")
     ]
+    fields |= _output(asked)
     if body.stop_sequences:
         fields["stop"] = body.stop_sequences
     if body.tools:
@@ -79,6 +115,21 @@ def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
         if body.tool_choice.get("disable_parallel_tool_use"):
             fields["parallel_tool_calls"] = False
     return params_from(fields)
+
+
+def _output(asked: JSON) -> JSON:
+    """How to answer."""
+    found: JSON = {}
+    output = asked.get("output_config") or {}
+    for name, value in output.items():
+        if value is not None and name not in {"effort", "format"}:
+            refuse(f"/output_config/{name}", "`effort` and `format` alone")
+    if output.get("effort") is not None:
+        found["reasoning"] = {"effort": output["effort"]}
+    wanted = output.get("format") or asked.get("output_format")
+    if wanted is not None:
+        found["text"] = {"format": {"name": "answer", **wanted}}
+    return found
 
 
 def message_from_response(response: Response) -> MessagesAnswer:
@@ -105,102 +156,16 @@ def message_from_response(response: Response) -> MessagesAnswer:
 
 
 def _system(system: str | list[JSON] | None) -> str | None:
-    if isinstance(system, list):
-        return "\n\n".join(str(block.get("text", "")) for block in system)
-    return system
-
-
-def _items(message: JSON, pointer: str) -> list[JSON]:
-    role, content = message.get("role"), message.get("content")
-    if role not in {"user", "assistant"}:
-        refuse(f"{pointer}/role", f"user or assistant, got {role!r:.40}")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    if not isinstance(blocks, list):
-        refuse(f"{pointer}/content", "text or a list of blocks")
-    if role == "user":
-        return list(_heard(blocks, f"{pointer}/content"))
-    own = [_own_item(block, f"{pointer}/content/{i}") for i, block in enumerate(blocks)]
-    return with_tokens(own, message)
-
-
-def _heard(blocks: list[JSON], pointer: str) -> Iterator[JSON]:
-    """Results of tools, each an item, and what the user said between them as messages."""
-    parts: list[JSON] = []
-    for index, block in enumerate(blocks):
-        where = f"{pointer}/{index}"
-        if block.get("type") != "tool_result":
-            parts.append(_part(block, where))
-            continue
-        if parts:
-            yield {"type": "message", "role": "user", "content": parts}
-            parts = []
-        yield {
-            "type": "function_call_output",
-            "call_id": block.get("tool_use_id"),
-            "output": _result(block.get("content"), f"{where}/content"),
-        }
-    if parts:
-        yield {"type": "message", "role": "user", "content": parts}
-
-
-def _result(content: Any, pointer: str) -> str | list[JSON]:
-    if content is None or isinstance(content, str):
-        return content or ""
-    return [_part(block, f"{pointer}/{index}") for index, block in enumerate(content)]
-
-
-def _part(block: JSON, pointer: str) -> JSON:
-    if block.get("type") == "text":
-        return {"type": "input_text", "text": block["text"]}
-    source = block.get("source")
-    if block.get("type") != "image" or not isinstance(source, Mapping):
-        refuse(pointer, f"text, an image or a tool result, got type {block.get('type')!r:.40}")
-    url = source.get("url")
-    if source.get("type") == "base64":
-        url = f"data:{source.get('media_type')};base64,{source.get('data')}"
-    return {"type": "input_image", "image_url": url}
-
-
-def _own_item(block: JSON, pointer: str) -> JSON:
-    kind = block.get("type")
-    if kind not in {"text", "thinking", "tool_use"}:
-        refuse(pointer, f"text, thinking or a tool_use, got type {kind!r:.40}")
-    if kind == "text":
-        text = {"type": "output_text", "text": block["text"], "annotations": []}
-        return {"type": "message", "role": "assistant", "content": [text]}
-    if kind == "thinking":
-        summary = [{"type": "summary_text", "text": block.get("thinking", "")}]
-        return {"type": "reasoning", "summary": summary}
-    return {
-        "type": "function_call",
-        "call_id": block.get("id"),
-        "name": block.get("name"),
-        "arguments": _arguments(block),
-    }
-
-
-def _arguments(block: JSON) -> str:
-    """The arguments as the model wrote them, where they still mean the same."""
-    given, written = block.get("input", {}), block.get("arguments")
-    if isinstance(written, str) and _as_object(written) == given:
-        return written
-    return orjson.dumps(given).decode()
-
-
-def _as_object(arguments: str) -> JSON:
-    """What a `tool_use` can say of arguments: they must be an object there."""
-    try:
-        found = orjson.loads(arguments)
-    except orjson.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(system, list):
+        return system
+    return "\n\n".join(text_of(block, f"/system/{index}") for index, block in enumerate(system))
 
 
 def _tool(tool: JSON, pointer: str) -> JSON:
     if "name" not in tool or "input_schema" not in tool:
         refuse(pointer, "a tool with a name and an input_schema (tools of the provider are not)")
-    found = {"type": "function", "name": tool["name"], "parameters": tool["input_schema"]}
-    return found if "description" not in tool else {**found, "description": tool["description"]}
+    said = {name: tool[name] for name in ("description", "strict") if tool.get(name) is not None}
+    return {"type": "function", "name": tool["name"], "parameters": tool["input_schema"], **said}
 
 
 def _tool_choice(choice: JSON) -> Any:
@@ -211,8 +176,8 @@ def _tool_choice(choice: JSON) -> Any:
 
 def _blocks(item: Any) -> Iterator[JSON]:
     if isinstance(item, Reasoning):
-        for block in item.summary:
-            yield {"type": "thinking", "thinking": block.text, "signature": ""}
+        for block in blocks_of(item):
+            yield {"type": "thinking", "thinking": block, "signature": ""}
     elif isinstance(item, OutputMessage):
         # An empty text is no block: Anthropic's own clients refuse to send one back.
         if item.text:
@@ -225,12 +190,13 @@ def _blocks(item: Any) -> Iterator[JSON]:
 
 
 def _tool_use(call: FunctionCall) -> JSON:
-    given = _as_object(call.arguments)
+    given = as_object(call.arguments)
     block: JSON = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": given}
     if orjson.dumps(given).decode() != call.arguments:
         # As the model wrote them, for the way back: JSON may be written in many ways.
         block["arguments"] = call.arguments
-    return block
+    signature = (call.model_extra or {}).get(CALL_SIGNATURE)
+    return block if signature is None else {**block, CALL_SIGNATURE: signature}
 
 
 def _stop_reason(response: Response, content: list[JSON]) -> str:

@@ -1,0 +1,42 @@
+"""`palestra run`, `status`, `config`: the flags of the commands about a fleet of servers."""
+
+from typing import Annotated
+
+import typer
+
+from palestra.cli.console import guarded
+from palestra.cli.options import Configs, Overrides, with_configs
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command()(run)
+    app.command()(status)
+    app.command()(config)
+
+
+def run(configs: Configs = None, overrides: Overrides = None) -> None:
+    """Start every server of the configuration, and serve until Ctrl-C. Same as ng_run."""
+    from palestra.cli.fleet_commands import run_fleet
+
+    guarded(lambda: run_fleet(with_configs(configs, overrides), ng=False))
+
+
+def status(
+    wait: Annotated[
+        float | None, typer.Option(help="Seconds to wait until every server is ready.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    overrides: Overrides = None,
+) -> None:
+    """One line per server of the running fleet. Exits 0 only if all are ready."""
+    from palestra.cli.fleet_commands import status as show
+
+    guarded(lambda: show(overrides or [], ng=False, wait_s=wait, as_json=as_json))
+
+
+def config(configs: Configs = None, overrides: Overrides = None) -> None:
+    """Print the configuration as the system sees it, secrets masked. Same as ng_dump_config."""
+    from palestra.cli.fleet_commands import dump_config
+
+    guarded(lambda: dump_config(with_configs(configs, overrides), ng=False))

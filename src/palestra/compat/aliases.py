@@ -1,0 +1,122 @@
+"""The names under which environments in the field import their framework, and each other.
+
+    nemo_gym.x                    is palestra.compat.nemo_gym.x
+    resources_servers.x.app       is the project's own, else palestra.resources_servers.x.app
+    responses_api_agents.y.app    likewise, and responses_api_models.z.app
+
+A finder stands last, so that whatever is really installed or in the project comes first; another
+stands first for what is below a module of ours, whose files would else be imported twice.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Final, final
+
+SERVER_TREES: Final = ("resources_servers", "responses_api_agents", "responses_api_models")
+"""Folders of a project, and packages of ours, that hold a server each."""
+
+_TARGETS: Final = {
+    "nemo_gym": "palestra.compat.nemo_gym",
+    **{tree: f"palestra.{tree}" for tree in SERVER_TREES},
+}
+
+
+@final
+class _SameModule(Loader):
+    """Gives the module that stands under another name already."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        del spec
+        module = importlib.import_module(self._target)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system has put the alias's spec into it.
+        module.__spec__ = self._spec
+
+
+@final
+class AliasFinder(MetaPathFinder):
+    """Finds what nothing else found, under our name for it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of the module that `fullname` stands for; None when it stands for none."""
+        del path, target
+        top, dot, rest = fullname.partition(".")
+        if top not in _TARGETS:
+            return None
+        ours = _TARGETS[top] + dot + rest
+        try:
+            found = importlib.util.find_spec(ours)
+        except ModuleNotFoundError:
+            return None
+        if found is None:
+            return None
+        return ModuleSpec(
+            fullname,
+            _SameModule(ours),
+            origin=found.origin,
+            is_package=found.submodule_search_locations is not None,
+        )
+
+
+@final
+class BelowAliasFinder(MetaPathFinder):
+    """Finds what is below a module that an alias led to."""
+
+    def __init__(self, finder: AliasFinder) -> None:
+        self._finder = finder
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of the module that `fullname` stands for; None when its parent is no alias."""
+        parent = fullname.rpartition(".")[0]
+        if not parent or parent.partition(".")[0] not in _TARGETS:
+            return None
+        held = sys.modules.get(parent)
+        if held is None or held.__name__ == parent:
+            return None
+        # A project that was added after the alias had been made still goes first.
+        inside = parent.replace(".", "/")
+        places = [str(place) for entry in sys.path if (place := Path(entry, inside)).is_dir()]
+        own = PathFinder.find_spec(fullname, places) if places else None
+        return own or self._finder.find_spec(fullname, path, target)
+
+
+def install() -> None:
+    """Make the names importable in this process; again is the same as once."""
+    if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
+        last = AliasFinder()
+        sys.meta_path.insert(0, BelowAliasFinder(last))
+        sys.meta_path.append(last)
+
+
+def project_root(path: Path) -> Path | None:
+    """The folder that holds the server trees which `path` is in or above, None when none does."""
+    for folder in (path, *path.parents):
+        if folder.name in SERVER_TREES:
+            return folder.parent
+        if any((folder / tree).is_dir() for tree in SERVER_TREES):
+            return folder
+    return None
+
+
+def add_project(path: Path) -> None:
+    """Make the server trees around `path` importable, after everything that is already."""
+    root = project_root(path)
+    if root is not None and str(root) not in sys.path:
+        sys.path.append(str(root))

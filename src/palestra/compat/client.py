@@ -1,0 +1,240 @@
+"""`ServerClient` as authors in the field know it, over ours."""
+
+import asyncio
+from collections.abc import Mapping
+from http.cookies import SimpleCookie
+from typing import Any, Final, Self
+
+from omegaconf import DictConfig, OmegaConf
+
+from palestra.compat.http import ServerRefused, cookie_values
+from palestra.compat.nemo_gym import global_config
+from palestra.compat.nemo_gym.config_types import BaseServerConfig
+from palestra.compat.nemo_gym.global_config import (
+    DEFAULT_HEAD_SERVER_PORT,
+    get_first_server_config_dict,
+)
+from palestra.errors import CallError, Evidence, Hop, excerpt, from_body
+from palestra.serving import server_client
+from palestra.transport import ServerClient as FleetClient
+from palestra.transport import ServerReply, Target
+
+SERVER_TYPES: Final = ("responses_api_models", "resources_servers", "responses_api_agents")
+
+
+class ClientResponse:
+    """An answer; the names are those of aiohttp's.
+
+    `cookies` also holds what was sent: a session cookie comes back only when it changes, and
+    agents in the field go on with the cookies of the last answer.
+    """
+
+    def __init__(self, reply: ServerReply, *, method: str, sent: Mapping[str, str]) -> None:
+        self._reply = reply
+        self.status = reply.status
+        self.ok = reply.ok
+        self.reason = ""
+        self.method = method
+        self.url = reply.url
+        self.headers = reply.headers
+        self.content = reply.content
+        self.content_type = str(reply.headers.get("content-type", "")).partition(";")[0]
+        self.cookies: SimpleCookie = SimpleCookie()
+        for name, value in {**sent, **reply.cookies}.items():
+            self.cookies[name] = value
+
+    async def read(self) -> bytes:
+        """The body."""
+        return await self._reply.read()
+
+    async def text(self, *_how: Any, **_more: Any) -> str:
+        """The body as text."""
+        return await self._reply.text()
+
+    async def json(self, *_how: Any, **_more: Any) -> Any:
+        """The body as JSON."""
+        return await self._reply.json()
+
+    def release(self) -> None:
+        """Nothing to give back: the body has been read."""
+
+    close = release
+
+    def raise_for_status(self) -> None:
+        """Raise `ServerRefused`, an `aiohttp.ClientResponseError`, for a status of 400 or more."""
+        if not self.ok:
+            content = self._reply.content.body
+            failure = _failure(self._reply.server, self.url, self.status, content)
+            raise ServerRefused(self.url, self.status, content, failure)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_why: object) -> None:
+        self.release()
+
+
+def _failure(server: str, url: str, status: int, content: bytes) -> CallError | None:
+    import orjson
+
+    try:
+        failure = from_body(orjson.loads(content))
+    except orjson.JSONDecodeError:
+        failure = None
+    if failure is None:
+        return None
+    hops = (Hop(server, url, status, excerpt(content)), *failure.evidence.hops)
+    failure.evidence = Evidence(
+        hops=hops,
+        row=failure.evidence.row,
+        problems=failure.evidence.problems,
+        traceback=failure.evidence.traceback,
+    )
+    return failure
+
+
+class ServerClient:
+    """Calls the servers of a fleet by instance name.
+
+    Made from a configuration alone, it finds them at their `host` and `port`.
+    """
+
+    def __init__(
+        self,
+        head_server_config: Any = None,
+        global_config_dict: Any = None,
+        *,
+        fleet: FleetClient | None = None,
+    ) -> None:
+        self._head_server_config = head_server_config
+        self._global_config_dict = global_config_dict
+        self._fleet = fleet
+
+    @property
+    def head_server_config(self) -> Any:
+        """Where the head server listens."""
+        return self._head_server_config or self.load_head_server_config()
+
+    @head_server_config.setter
+    def head_server_config(self, value: Any) -> None:
+        self._head_server_config = value
+
+    @property
+    def global_config_dict(self) -> Any:
+        """The resolved configuration, with the host and port of every instance."""
+        if self._global_config_dict is None:
+            return global_config.get_global_config_dict()
+        return self._global_config_dict
+
+    @global_config_dict.setter
+    def global_config_dict(self, value: Any) -> None:
+        self._global_config_dict = value
+
+    @classmethod
+    def load_head_server_config(cls) -> BaseServerConfig:
+        """Where the head server listens, as configured."""
+        held = global_config.get_global_config_dict().get("head_server") or {}
+        return BaseServerConfig(
+            host=str(held.get("host") or "127.0.0.1"),
+            port=int(held.get("port") or DEFAULT_HEAD_SERVER_PORT),
+        )
+
+    @classmethod
+    def load_from_global_config(cls, head_server_config: Any = None) -> "ServerClient":
+        """A client of the fleet whose head server is at `head_server_config`.
+
+        In a server of the fleet, of that fleet.
+        """
+        held = global_config.get_global_config_dict()
+        return cls(head_server_config or cls.load_head_server_config(), held)
+
+    async def request(
+        self, server_name: str, url_path: str, method: str = "POST", **kwargs: Any
+    ) -> ClientResponse:
+        """One request; `json` may be or hold models. Any status is an answer."""
+        sent = cookie_values(kwargs.pop("cookies", None)) or {}
+        timeout_s = _seconds(kwargs.pop("timeout", None))
+        known = {name: kwargs[name] for name in ("json", "params", "headers") if name in kwargs}
+        async with asyncio.timeout(timeout_s):
+            reply = await self._client().request(
+                server_name, url_path, method=method, cookies=sent or None, **known
+            )
+        return ClientResponse(reply, method=method, sent=sent)
+
+    async def get(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
+        """`request` with GET."""
+        return await self.request(server_name, url_path, method="GET", **kwargs)
+
+    async def post(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
+        """`request` with POST."""
+        return await self.request(server_name, url_path, method="POST", **kwargs)
+
+    async def put(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
+        """`request` with PUT."""
+        return await self.request(server_name, url_path, method="PUT", **kwargs)
+
+    async def delete(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
+        """`request` with DELETE."""
+        return await self.request(server_name, url_path, method="DELETE", **kwargs)
+
+    async def poll_for_status(self, server_name: str) -> str:
+        """`success` when the server answers, else what kept it from answering."""
+        try:
+            await self.get(server_name, "/", timeout=5)
+        except TimeoutError:
+            return "timeout"
+        except Exception:  # whatever it is, there is no answer
+            return "connection_error"
+        return "success"
+
+    def _client(self) -> FleetClient:
+        if self._fleet is None:
+            tree = _plain(self.global_config_dict)
+            self._fleet = server_client(_targets(tree), tree, token=tree.get("fleet_token") or "")
+        return self._fleet
+
+
+def get_server_url(server_name: str, global_config_dict: Any = None) -> str:
+    """`http://host:port` of an instance of this fleet."""
+    held = (
+        global_config.get_global_config_dict() if global_config_dict is None else global_config_dict
+    )
+    settings = get_first_server_config_dict(held, server_name)
+    return f"http://{settings['host']}:{settings['port']}"
+
+
+def with_addresses(tree: Mapping[str, Any], targets: Mapping[str, Target]) -> DictConfig:
+    """The configuration of a fleet with the host and port of every instance filled in."""
+    held = OmegaConf.create(dict(tree))
+    for name, target in targets.items():
+        settings = get_first_server_config_dict(held, name)
+        url = target.urls[0] if target.urls else ""
+        host, _, port = url.rpartition("://")[2].rpartition(":")
+        if port.isdigit():
+            settings["host"], settings["port"] = host, int(port)
+    return held
+
+
+def _targets(tree: Mapping[str, Any]) -> dict[str, Target]:
+    found: dict[str, Target] = {}
+    for name, value in tree.items():
+        kind = next((k for k in SERVER_TYPES if isinstance(value, Mapping) and k in value), None)
+        if kind is None:
+            continue
+        settings = get_first_server_config_dict(tree, name)
+        if settings.get("port"):
+            url = f"http://{settings.get('host') or '127.0.0.1'}:{settings['port']}"
+            found[name] = Target(name, kind, (url,))
+    return found
+
+
+def _plain(tree: Any) -> dict[str, Any]:
+    held: Any = OmegaConf.to_container(tree, resolve=True) if isinstance(tree, DictConfig) else tree
+    return dict(held or {})
+
+
+def _seconds(timeout: Any) -> float | None:
+    if timeout is None or isinstance(timeout, int | float):
+        return timeout
+    total: float | None = getattr(timeout, "total", None)
+    return total

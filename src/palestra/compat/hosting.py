@@ -1,0 +1,253 @@
+"""Puts a server that is written against `nemo_gym` into a fleet of ours.
+
+The author's object keeps its own names and its own app; `Hosted` stands around it with everything
+that a fleet asks of a server.
+"""
+
+import asyncio
+import contextlib
+import os
+from typing import Any, ClassVar, Final
+
+import yaml
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, PrivateAttr, create_model
+
+from palestra.compat.client import ServerClient, with_addresses
+from palestra.compat.http import ServerRefused, close_global_client
+from palestra.compat.nemo_gym.global_config import (
+    NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
+    NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME,
+    set_global_config_dict,
+)
+from palestra.compat.nemo_gym.judge import JudgeError
+from palestra.compat.servers import SimpleServer
+from palestra.config import config_from_tree
+from palestra.errors import (
+    CallError,
+    ConfigError,
+    Evidence,
+    FailureKind,
+    JudgeFailure,
+    ModelError,
+)
+from palestra.serving import CHECK_PATH, Server, server_client
+from palestra.serving.build import build_server
+from palestra.serving.listener import serving
+from palestra.serving.published import published_schema
+from palestra.serving.sockets import http_url, listen
+from palestra.transport import Target
+
+_ROWS: Final = frozenset({"/run", "/seed_session", "/verify"})
+"""Endpoints that rows are held to before a run."""
+
+
+class Hosted(Server):
+    """A server of ours around an object of `author_class`."""
+
+    author_class: ClassVar[type[SimpleServer]]
+
+    config: Any
+    _author: SimpleServer = PrivateAttr()
+    _lifespan: "Lifespan | None" = PrivateAttr(default=None)
+    _made_app: FastAPI = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Make the author's object, and its app."""
+        super().model_post_init(context)
+        client = self.server_client
+        # Before the author's constructor, which may ask for it.
+        tree = set_global_config_dict(with_addresses(client.tree, client.targets))
+        self._author = self.author_class(
+            config=self.config, server_client=ServerClient(None, tree, fleet=client)
+        )
+        self._made_app = self._author.setup_webserver()
+
+    async def start(self) -> None:
+        """Begin the app's lifespan: authors start what they need there."""
+        self._lifespan = Lifespan(self._made_app)
+        await self._lifespan.start()
+
+    async def stop(self) -> None:
+        """End it, and the connections that the author's code holds."""
+        try:
+            if self._lifespan is not None:
+                await self._lifespan.stop()
+        finally:
+            await close_global_client()
+
+    def setup_webserver(self) -> FastAPI:
+        """The author's app, with `GET /` and the schemas of its bodies."""
+        app = self._made_app
+        if not any(getattr(route, "path", "") == "/" for route in app.routes):
+            app.add_api_route("/", _status, methods=["GET"])
+            # Before a catch-all of the author's.
+            app.router.routes.insert(0, app.router.routes.pop())
+        if self.author_class.__server_type__ == "responses_api_models":
+            app.add_api_route(CHECK_PATH, _not_checked, methods=["GET"])
+        _publish(app)
+        return app
+
+    def relayed(self, error: CallError) -> CallError:
+        """A model that an environment asks is a judge: its failure is none of the policy's."""
+        is_environment = self.author_class.__server_type__ == "resources_servers"
+        if not is_environment or error.kind is not FailureKind.POLICY:
+            return error
+        return _as_judge(error)
+
+    def translate(self, path: str, error: BaseException) -> CallError:
+        """What an exception of the author's means, those of the client that they know included."""
+        inner = _inner(error)
+        if isinstance(inner, ServerRefused) and inner.failure is not None:
+            return self.relayed(inner.failure)
+        if isinstance(inner, JudgeError):
+            cause = _inner(inner.__cause__)
+            known = cause.failure if isinstance(cause, ServerRefused) else cause
+            if isinstance(known, CallError):
+                return _as_judge(known)
+            return JudgeFailure(f"{self.name}{path}: {inner}")
+        return super().translate(path, error)
+
+    def own_failure(self, message: str, evidence: Evidence) -> CallError:
+        """A bug of a model server's is one of model serving."""
+        if self.author_class.__server_type__ == "responses_api_models":
+            return ModelError(message, evidence=evidence)
+        return super().own_failure(message, evidence)
+
+
+def _inner(error: BaseException | None) -> BaseException | None:
+    """Of a group that holds one exception, that one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _as_judge(error: CallError) -> JudgeFailure:
+    found = JudgeFailure(
+        error.message, hint=error.hint, evidence=error.evidence, status=error.status
+    )
+    found.retriable = error.retriable
+    return found
+
+
+def hosted(cls: type[SimpleServer]) -> type[Server]:
+    """The server class around `cls`, under its name."""
+    settings: Any = cls.model_fields["config"].annotation
+    made = create_model(cls.__name__, __base__=Hosted, config=(settings, ...))
+    made.author_class = cls
+    return made
+
+
+class Lifespan:
+    """One app's lifespan, in a task of its own: what is entered there must be left there."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin; raises what the app raises."""
+        ready = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(ready), name="lifespan")
+        await ready
+
+    async def stop(self) -> None:
+        """End; raises what the app raises."""
+        self._stop.set()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self, ready: "asyncio.Future[None]") -> None:
+        try:
+            async with self._app.router.lifespan_context(self._app):
+                ready.set_result(None)
+                await self._stop.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
+
+
+async def _not_checked() -> dict[str, str]:
+    return {"endpoint": "not checked"}
+
+
+async def _status() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+def _publish(app: FastAPI) -> None:
+    """Mark in the app's document what its schemas cannot tell."""
+    theirs = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = theirs()
+        for route in app.routes:
+            model = _body_model(route)
+            if model is not None:
+                content = {"application/json": {"schema": published_schema(model)}}
+                path = getattr(route, "path", "")
+                document["paths"][path]["post"]["requestBody"] = {"content": content}
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
+
+
+def _body_model(route: Any) -> type[BaseModel] | None:
+    if not isinstance(route, APIRoute) or route.path not in _ROWS or route.body_field is None:
+        return None
+    kind = route.body_field.field_info.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def settings_from_environment(cls: type[SimpleServer]) -> Any:
+    """The settings of the instance that the environment of this process names."""
+    tree, instance = _from_environment()
+    from palestra.config import settings_from
+
+    settings: Any = cls.model_fields["config"].annotation
+    found = config_from_tree(tree).instance(instance)
+    extra = {"name": instance, "host": found.host, "port": found.port}
+    return settings_from(settings, found, extra=extra)
+
+
+def run_from_environment(cls: type[SimpleServer]) -> None:
+    """Serve `cls` as the instance that the environment names. Raises ConfigError if it does not."""
+    tree, name = _from_environment()
+    asyncio.run(_serve(cls, tree, name))
+
+
+async def _serve(cls: type[SimpleServer], tree: dict[str, Any], name: str) -> None:
+    config = config_from_tree(tree)
+    targets = {
+        other.name: Target(other.name, other.type, (http_url(other.host, other.port),))
+        for other in config.instances.values()
+        if other.port is not None
+    }
+    found = config.instance(name)
+    client = server_client(targets, tree)
+    server = build_server(found, client, served=hosted(cls))
+    await server.start()
+    try:
+        async with serving(server.asgi_app(), listen(found.host, found.port or 0)):
+            await asyncio.Event().wait()
+    finally:
+        with contextlib.suppress(Exception):
+            await server.stop()
+        await client.http.aclose()
+
+
+def _from_environment() -> tuple[dict[str, Any], str]:
+    text = os.environ.get(NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME)
+    name = os.environ.get(NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME)
+    if not text or not name:
+        raise ConfigError(
+            "this server is started by its fleet",
+            hint='ng_run "+config_paths=[resources_servers/<name>/configs/<name>.yaml]"',
+        )
+    return yaml.safe_load(text), name
+
+
+__all__ = ["Hosted", "hosted", "run_from_environment", "settings_from_environment"]

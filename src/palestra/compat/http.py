@@ -1,0 +1,163 @@
+"""Requests to any URL, as authors' own code makes them, and reading what came back.
+
+What reads an answer takes ours, aiohttp's, and what tests put in their place.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from http.cookies import Morsel
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import orjson
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from palestra.errors import CallError
+from palestra.schema import encode_json
+from palestra.transport import current_call
+
+CONNECT_TRIES = 3
+LONGEST_WAIT_S = 600.0
+"""How long a request outside of any rollout may take."""
+
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
+# One per event loop, as authors call `request` from wherever they are: a session belongs to one.
+
+
+class ServerRefused(aiohttp.ClientResponseError):
+    """A server answered with an error; `failure` is what our own layers know of it.
+
+    `response_content` is the body.
+    """
+
+    def __init__(
+        self, url: str, status: int, content: bytes, failure: CallError | None = None
+    ) -> None:
+        told = CIMultiDictProxy(CIMultiDict[str]())
+        asked = aiohttp.RequestInfo(_url(url), "POST", told, _url(url))
+        text = content.decode("utf-8", "replace")
+        super().__init__(asked, (), status=status, message=text[:500], headers=told)
+        self.response_content = content
+        self.failure = failure
+
+
+def _url(text: str) -> URL:
+    try:
+        return URL(text)
+    except ValueError:
+        return URL()
+
+
+def global_client() -> aiohttp.ClientSession:
+    """The session of the running event loop, which sends and keeps no cookies of its own."""
+    loop = asyncio.get_running_loop()
+    session = _sessions.get(loop)
+    if session is None or session.closed:
+        session = _sessions[loop] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            json_serialize=lambda value: encode_json(value).decode(),
+        )
+    return session
+
+
+async def close_global_client() -> None:
+    """Close that session; who asks for it again gets another."""
+    session = _sessions.pop(asyncio.get_running_loop(), None)
+    if session is not None:
+        await session.close()
+
+
+async def request(method: str, url: str, **kwargs: Any) -> aiohttp.ClientResponse:
+    """One request with a read answer; a connection that cannot be made is tried again.
+
+    Bounded by the rollout's deadline. Arguments are those of aiohttp.
+    """
+    kwargs.pop("_internal", None)
+    kwargs.setdefault("timeout", aiohttp.ClientTimeout(total=_time_left()))
+    if "cookies" in kwargs:
+        kwargs["cookies"] = cookie_values(kwargs["cookies"])
+    for attempt in range(1, CONNECT_TRIES + 1):
+        try:
+            response = await global_client().request(method, url, **kwargs)
+            await response.read()
+        except (aiohttp.ClientConnectorError, ConnectionResetError):
+            if attempt == CONNECT_TRIES:
+                raise
+            await asyncio.sleep(0.2 * 2**attempt)
+        else:
+            return response
+    raise AssertionError("unreachable")
+
+
+def _time_left() -> float:
+    left = current_call().remaining_s()
+    return LONGEST_WAIT_S if left is None else left
+
+
+async def raise_for_status(response: Any) -> None:
+    """Raise when `response` is an error, with its body as `response_content`."""
+    ok = getattr(response, "ok", None)
+    if ok is None:
+        status = getattr(response, "status", 200)
+        ok = not isinstance(status, int) or status < 400
+    if ok:
+        return
+    content = await _body(response)
+    try:
+        await _awaited(response.raise_for_status())
+    except aiohttp.ClientResponseError as error:
+        error.response_content = content  # type: ignore[attr-defined]  # authors read it
+        raise
+    status = getattr(response, "status", 500)
+    raise ServerRefused(
+        str(getattr(response, "url", "")), status if isinstance(status, int) else 500, content
+    )
+
+
+async def response_json(response: Any) -> Any:
+    """The JSON of an answer, after `raise_for_status`."""
+    await raise_for_status(response)
+    return await get_response_json(response)
+
+
+async def get_response_json(response: Any) -> Any:
+    """The JSON of an answer, whatever it is an answer of."""
+    for read in ("read", "text"):
+        body = await _called(response, read)
+        if isinstance(body, bytes | bytearray | str):
+            return orjson.loads(body)
+    return await _called(response, "json")
+
+
+async def _body(response: Any) -> bytes:
+    content = getattr(response, "content", None)
+    for holder in (content, response):
+        body = await _called(holder, "read")
+        if isinstance(body, bytes | bytearray):
+            return bytes(body)
+        if isinstance(body, str):
+            return body.encode()
+    return content if isinstance(content, bytes) else b""
+
+
+async def _called(holder: Any, name: str) -> Any:
+    method = getattr(holder, name, None)
+    return await _awaited(method()) if callable(method) else method
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+def cookie_values(cookies: Any) -> dict[str, str] | None:
+    """Cookies as texts, from a mapping of texts or of what an answer has as cookies."""
+    if not isinstance(cookies, Mapping):
+        return None
+    return {
+        str(name): value.value if isinstance(value, Morsel) else str(value)
+        for name, value in cookies.items()
+    }

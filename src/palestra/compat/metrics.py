@@ -1,0 +1,41 @@
+"""Aggregate metrics with the hooks that authors override."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from palestra.compat.nemo_gym.config_types import AggregateMetrics
+from palestra.profiling import aggregate_metrics
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
+
+
+def aggregated(
+    verify_responses: Sequence[dict[str, Any]],
+    compute_metrics: Callable[[list[list[dict[str, Any]]]], Any],
+    get_key_metrics: Callable[[dict[str, Any]], Any],
+) -> AggregateMetrics:
+    """Statistics over all rollouts, and what the hooks make of them.
+
+    Rows without an identity are tasks of their own.
+    """
+    rows = [
+        row if TASK_INDEX in row and ROLLOUT_INDEX in row else _identified(row, place)
+        for place, row in enumerate(verify_responses)
+    ]
+
+    def compute(tasks: Any) -> dict[str, Any]:
+        return _plain(compute_metrics([[dict(row) for row in task] for task in tasks]))
+
+    def pick(metrics: Any) -> dict[str, Any]:
+        return _plain(get_key_metrics(dict(metrics)))
+
+    found = aggregate_metrics(rows, compute_metrics=compute, get_key_metrics=pick)
+    return AggregateMetrics.model_validate(found)
+
+
+def _plain(metrics: Any) -> dict[str, Any]:
+    # What authors return may iterate as the parts that it was taken apart into.
+    return {name: metrics[name] for name in metrics.keys()} if metrics else {}  # noqa: SIM118
+
+
+def _identified(row: dict[str, Any], place: int) -> dict[str, Any]:
+    return {TASK_INDEX: place, ROLLOUT_INDEX: 0, **row}

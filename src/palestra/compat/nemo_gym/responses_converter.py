@@ -1,0 +1,143 @@
+"""`nemo_gym.responses_converter`: between the Responses API and Chat Completions, over our own."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from palestra.compat.openai_types.base import plain
+from palestra.compat.openai_types.chat import (
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+)
+from palestra.compat.openai_types.items import NeMoGymResponseInput
+from palestra.compat.openai_types.responses import (
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    input_messages,
+)
+from palestra.responses_api_models.chat import ConversionSettings, to_chat_request, to_response
+from palestra.schema import (
+    ChatCreateParams,
+    ResponseCreateParams,
+    decode_completion,
+    encode_json,
+    to_plain,
+)
+from palestra.serving.fronts import TOKEN_FIELDS, params_from_chat, without_tokens
+
+_ITEMS: TypeAdapter[list[Any]] = TypeAdapter(NeMoGymResponseInput)
+_NAMELESS = "model"
+
+
+class ResponsesConverter(BaseModel):
+    """Converts requests and answers, both ways.
+
+    With `return_token_id_information`, the token ids of an assistant message go to the last of
+    its items, and back.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    return_token_id_information: bool = False
+    uses_reasoning_parser: bool = False
+    uses_interleaved_reasoning: bool = True
+    replace_developer_role_with_system: bool = False
+
+    def __init__(self, return_token_id_information: bool = False, **settings: Any) -> None:
+        super().__init__(return_token_id_information=return_token_id_information, **settings)
+
+    @property
+    def _settings(self) -> ConversionSettings:
+        return ConversionSettings(
+            uses_reasoning_parser=self.uses_reasoning_parser,
+            uses_interleaved_reasoning=self.uses_interleaved_reasoning,
+            replace_developer_role_with_system=self.replace_developer_role_with_system,
+        )
+
+    # Requests
+
+    def responses_to_chat_completion_create_params(
+        self, responses_create_params: Any
+    ) -> NeMoGymChatCompletionCreateParamsNonStreaming:
+        """What to ask of a Chat Completions endpoint."""
+        params = ResponseCreateParams.model_validate(to_plain(plain(responses_create_params)))
+        named = params.model or _NAMELESS
+        body = to_chat_request(params, model=named, settings=self._settings)
+        if params.model is None:
+            del body["model"]
+        return NeMoGymChatCompletionCreateParamsNonStreaming.model_validate(body)
+
+    def responses_input_to_chat_messages(self, items: Any) -> list[dict[str, Any]]:
+        """A conversation as chat messages."""
+        asked = {"input": [to_plain(plain(item)) for item in input_messages(items)]}
+        found = self.responses_to_chat_completion_create_params(asked).messages
+        return [dict(message) for message in found]
+
+    def chat_completion_to_responses_create_params(
+        self, params: Any
+    ) -> NeMoGymResponseCreateParamsNonStreaming:
+        """What a chat request asks, of the Responses API."""
+        given = ChatCreateParams.model_validate(to_plain(plain(params)))
+        return NeMoGymResponseCreateParamsNonStreaming.model_validate(
+            to_plain(params_from_chat(given))
+        )
+
+    def chat_completions_messages_to_responses_items(self, messages: Sequence[Any]) -> list[Any]:
+        """Chat messages as items of a conversation."""
+        given = ChatCreateParams.model_validate(
+            {"messages": [to_plain(plain(m)) for m in messages]}
+        )
+        params = to_plain(params_from_chat(given))
+        items = params["input"]
+        said = params.get("instructions")
+        if said:
+            items = [{"role": "system", "content": said}, *input_messages(items)]
+        return _ITEMS.validate_python(input_messages(items))
+
+    # Answers
+
+    def chat_completion_to_response(
+        self, chat_completion: Any, responses_create_params: Any = None
+    ) -> NeMoGymResponse:
+        """A completion as a response to `responses_create_params`."""
+        completion = to_plain(plain(chat_completion))
+        asked = {"input": []} if responses_create_params is None else responses_create_params
+        params = ResponseCreateParams.model_validate(to_plain(plain(asked)))
+        found = to_response(
+            decode_completion(encode_json(completion)),
+            params,
+            model=str(completion.get("model") or _NAMELESS),
+            settings=self._settings,
+        )
+        answer = to_plain(found)
+        message = completion["choices"][0]["message"]
+        self._put_tokens(answer["output"], message)
+        return NeMoGymResponse.model_validate(answer)
+
+    def postprocess_chat_response(self, choice: Any) -> list[Any]:
+        """The items of one choice."""
+        held = to_plain(plain(choice))
+        completion = {"id": "", "created": 0, "model": _NAMELESS, "choices": [held]}
+        return list(self.chat_completion_to_response(completion).output)
+
+    def postprocess_assistant_message_dict(self, message_dict: Mapping[str, Any]) -> list[Any]:
+        """The items of one assistant message."""
+        return self.postprocess_chat_response({"index": 0, "message": dict(message_dict)})
+
+    def response_to_chat_completion(self, response: Any) -> NeMoGymChatCompletion:
+        """A response as a completion."""
+        from palestra.schema import Response
+        from palestra.serving.fronts import completion_from_response
+
+        found = completion_from_response(Response.model_validate(to_plain(plain(response))))
+        return NeMoGymChatCompletion.model_validate(to_plain(found))
+
+    def _put_tokens(self, items: list[dict[str, Any]], message: Mapping[str, Any]) -> None:
+        if not self.return_token_id_information or not items:
+            return
+        if without_tokens(message) != dict(message):
+            items[-1].update({name: message[name] for name in TOKEN_FIELDS if name in message})
+
+
+VLLMConverter = ResponsesConverter

@@ -1,0 +1,136 @@
+"""`nemo_gym.reward_profile`: the metrics of repeated attempts, over our own."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from palestra.compat.metrics import aggregated
+from palestra.compat.nemo_gym.config_types import AggregateMetrics
+from palestra.profiling import pass_metrics
+from palestra.profiling.pass_metrics import AVERAGE
+from palestra.schema.rewards import finite_reward
+
+Row = Mapping[str, Any]
+ScoreFunction = Callable[[dict[str, Any]], Mapping[str, Any]]
+
+REWARD = "reward"
+_ANSWER = "__answer__"
+
+
+class PassMetrics(dict[str, Any]):
+    """The metrics, by name.
+
+    Taken apart or indexed by number it is (metrics, scores of every rollout, names of the scores,
+    largest k), as authors use it either way.
+    """
+
+    def __init__(self, metrics: Mapping[str, Any], scores: Any, names: Any, most: int) -> None:
+        super().__init__(metrics)
+        self._parts = (dict(metrics), scores, names, most)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int | slice):
+            return self._parts[key]
+        return super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parts)
+
+
+def compute_pass_majority_metrics(
+    tasks: Sequence[Sequence[Row]],
+    score_fn: ScoreFunction | None = None,
+    answer_key: str | None = None,
+    **how: Any,
+) -> PassMetrics:
+    """pass@k, pass@1[avg-of-k] and, with an `answer_key`, majority@k, in percent, for every k.
+
+    `score_fn` gives the scores of a rollout by name (default: its reward). A score that a rollout
+    lacks counts as 0.
+    """
+    given = how.get("score_names")
+    scores = [[_scores(row, score_fn, given) for row in task] for task in tasks]
+    names = list(dict.fromkeys(name for task in scores for row in task for name in row))
+    rows = [
+        [
+            {**dict.fromkeys(names, 0.0), **found, **_answer(row, answer_key)}
+            for row, found in zip(task, own, strict=True)
+        ]
+        for task, own in zip(tasks, scores, strict=True)
+    ]
+    metrics = pass_metrics.compute_pass_majority_metrics(
+        rows, score_names=names, answer_key=_ANSWER
+    )
+    most = max((len(task) for task in tasks), default=0)
+    return PassMetrics(metrics, scores, names, most)
+
+
+def compute_subset_metrics(
+    tasks: Sequence[Sequence[Row]],
+    subset_key: str,
+    score_fn: ScoreFunction | None = None,
+    answer_key: str | None = None,
+    **how: Any,
+) -> dict[str, Any]:
+    """The same for each value of a field, under `{value}/…`; a task's first row decides."""
+    subsets: dict[str, list[Sequence[Row]]] = {}
+    for task in tasks:
+        if task and task[0].get(subset_key) is not None:
+            subsets.setdefault(str(task[0][subset_key]), []).append(task)
+    return {
+        f"{subset}/{name}": value
+        for subset in sorted(subsets)
+        for name, value in compute_pass_majority_metrics(
+            subsets[subset], score_fn, answer_key, **how
+        ).items()
+    }
+
+
+def highest_k_metrics(
+    agent_metrics: Mapping[str, Any],
+    pattern: str = AVERAGE,
+    score_names: Sequence[str] | None = None,
+    exclude_names: Sequence[str] | None = None,
+    **_how: Any,
+) -> dict[str, Any]:
+    """The metrics `pattern/{name}` at the largest k there is; `{k}` stands for k in the pattern."""
+    matcher = re.compile(re.escape(pattern).replace(r"\{k\}", r"(\d+)") + r"/([^/]+)")
+    matches = [match for match in map(matcher.fullmatch, agent_metrics.keys()) if match]
+    largest = max((int(match[1]) for match in matches), default=0)
+    return {
+        match[0]: agent_metrics[match[0]]
+        for match in matches
+        if int(match[1]) == largest
+        and (score_names is None or match[2] in score_names)
+        and match[2] not in (exclude_names or ())
+    }
+
+
+def compute_aggregate_metrics(
+    verify_responses: Sequence[dict[str, Any]],
+    compute_metrics_fn: Callable[[Any], Any] | None = None,
+    get_key_metrics_fn: Callable[[Any], Any] | None = None,
+) -> AggregateMetrics:
+    """What `/aggregate_metrics` answers, with hooks."""
+    return aggregated(verify_responses, compute_metrics_fn or _none, get_key_metrics_fn or _means)
+
+
+def _none(_tasks: Any) -> dict[str, Any]:
+    return {}
+
+
+def _means(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metrics.items() if name.startswith("mean/")}
+
+
+def _scores(row: Row, score_fn: ScoreFunction | None, names: Any) -> dict[str, float]:
+    if score_fn is None:
+        given: Mapping[str, Any] = {name: row.get(name) for name in names or (REWARD,)}
+    else:
+        given = score_fn(dict(row))
+    found = {name: finite_reward(value) for name, value in given.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _answer(row: Row, key: str | None) -> dict[str, Any]:
+    return {} if key is None else {_ANSWER: row.get(key)}

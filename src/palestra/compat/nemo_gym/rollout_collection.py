@@ -1,0 +1,49 @@
+"""`nemo_gym.rollout_collection`: marks on result rows, and running rows from a library's code."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from palestra.compat.client import ServerClient
+from palestra.compat.http import response_json
+from palestra.schema import AGENT_REF, FAILURE_CLASS, FAILURE_TERMINAL
+
+NG_FAILURE_CLASS_KEY: Final = FAILURE_CLASS
+NG_FAILURE_TERMINAL_KEY: Final = FAILURE_TERMINAL
+NG_NO_PERSIST_KEY: Final = "_ng_no_persist"
+
+
+class RolloutCollectionConfig(BaseModel):
+    """Settings of a collection."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class RolloutCollectionHelper(BaseModel):
+    """Runs rows against a running fleet."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def run_examples(
+        self,
+        examples: Sequence[dict[str, Any]],
+        head_server_config: Any = None,
+        semaphore: Any = None,
+    ) -> "Iterator[asyncio.Future[tuple[dict[str, Any], dict[str, Any]]]]":
+        """Futures of (row, result), in the order in which they end."""
+        client = self.setup_server_client(head_server_config)
+        bound = semaphore or contextlib.nullcontext()
+
+        async def run(row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            async with bound:
+                reply = await client.post(row[AGENT_REF]["name"], "/run", json=row)
+                return row, await response_json(reply)
+
+        return asyncio.as_completed([run(row) for row in examples])
+
+    def setup_server_client(self, head_server_config: Any = None) -> ServerClient:
+        """A client of that fleet."""
+        return ServerClient.load_from_global_config(head_server_config)

@@ -1,0 +1,78 @@
+"""`nemo_gym.rollout_observability`: what an agent reports of how a rollout went.
+
+A typed trajectory (invocations, model calls, tool calls), with what could not be seen stated as
+a gap. Every type takes more fields than it lists.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Observation(BaseModel):
+    """Anything observed; a field that was not given is None."""
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=(), arbitrary_types_allowed=True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return super().__getattr__(name)  # type: ignore[misc]  # pydantic's own
+        return (self.__pydantic_extra__ or {}).get(name)
+
+
+class ObservationGap(Observation):
+    """Something that could not be observed, and why."""
+
+    reason: str | None = None
+    detail: str | None = None
+
+
+class ModelCallRef(Observation):
+    """Points to one model call."""
+
+
+class ModelCallObservation(Observation):
+    """One model call."""
+
+
+class ToolCallObservation(Observation):
+    """One tool call."""
+
+
+class ContextCompactionObservation(Observation):
+    """The agent made its context shorter."""
+
+
+class TurnObservation(Observation):
+    """One turn of an agent."""
+
+
+class AgentInvocation(Observation):
+    """One run of an agent or of one that it started."""
+
+
+class AgentEpisode(Observation):
+    """An agent's work from its start to its end."""
+
+    model_calls: list[Any] = Field(default_factory=list)
+    tool_calls: list[Any] = Field(default_factory=list)
+
+
+class AgentObservationBundle(Observation):
+    """Everything that an agent observed of one rollout."""
+
+    invocations: list[Any] = Field(default_factory=list)
+    episodes: list[Any] = Field(default_factory=list)
+    turns: list[Any] = Field(default_factory=list)
+    model_calls: list[Any] = Field(default_factory=list)
+    tool_calls: list[Any] = Field(default_factory=list)
+    compactions: list[Any] = Field(default_factory=list)
+    gaps: list[Any] = Field(default_factory=list)
+
+
+def __getattr__(name: str) -> Any:
+    if not name[:1].isupper():
+        raise AttributeError(f"module 'nemo_gym.rollout_observability' has no attribute {name!r}")
+    made = type(name, (Observation,), {"__module__": __name__})
+    globals()[name] = made  # the same class for everybody who asks
+    return made

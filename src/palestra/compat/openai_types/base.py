@@ -1,0 +1,83 @@
+"""What the mirrored types are made of: models that keep unknown fields, and open dicts."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
+
+
+class WireModel(BaseModel):
+    """A JSON object; unknown fields are kept, objects of other libraries' types are taken over."""
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_another_type(cls, value: Any) -> Any:
+        return plain(value) if not isinstance(value, cls) else value
+
+
+class Named(WireModel):
+    """One of a union: what tells it from the others is sent although nobody set it."""
+
+    __told_by__: ClassVar[frozenset[str]] = frozenset({"type"})
+
+    @model_validator(mode="after")
+    def _tell(self) -> Self:
+        self.__pydantic_fields_set__.update(self.__told_by__)
+        return self
+
+
+class OpenDict(dict[str, Any]):
+    """A dict whose keys are attributes too.
+
+    The field has dicts in requests and objects in answers, and authors' code uses both ways of
+    access for either.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def model_dump(self, **_how: Any) -> dict[str, Any]:
+        """As of a model: a plain dict."""
+        return dict(self)
+
+    @classmethod
+    def model_validate(cls, value: Any) -> Self:
+        """As of a model."""
+        return cls(plain(value))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        del source, handler
+        keyed = core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema())
+        made = core_schema.no_info_after_validator_function(cls._made, keyed)
+        return core_schema.no_info_before_validator_function(plain, made)
+
+    @classmethod
+    def _made(cls, value: dict[str, Any]) -> Self:
+        return cls({key: _opened(inner) for key, inner in value.items()})
+
+
+def _opened(value: Any) -> Any:
+    # Below the top as well: `tool.parameters` and `format.schema` are read either way.
+    if type(value) is dict:
+        return OpenDict({key: _opened(inner) for key, inner in value.items()})
+    return [_opened(item) for item in value] if type(value) is list else value
+
+
+def plain(value: Any) -> Any:
+    """A model of any library as the fields that were set; anything else as it is."""
+    return value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
+
+
+def field_of(value: Any, name: str) -> Any:
+    """A field of a mapping or an object, None when it has none."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

@@ -1,0 +1,205 @@
+"""Items of a Responses API conversation, as authors in the field name them.
+
+An item of a kind that has no name here is kept as `NeMoGymUnknownItem`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import Discriminator, Field, Tag
+
+from palestra.compat.openai_types.base import Named, OpenDict, WireModel, field_of
+
+
+class TokenIDLogProbMixin(WireModel):
+    """What items of a model under training carry: exact ids, one log-probability each."""
+
+    prompt_token_ids: list[int]
+    generation_token_ids: list[int]
+    generation_log_probs: list[float]
+
+
+class NeMoGymSummary(Named):
+    """One block of reasoning."""
+
+    text: str
+    type: Literal["summary_text"] = "summary_text"
+
+
+class NeMoGymResponseReasoningItem(Named):
+    """What the model thought before it answered."""
+
+    __told_by__ = frozenset({"id", "type", "summary"})
+
+    id: str = Field(default_factory=lambda: f"rs_{uuid4().hex}")
+    summary: list[NeMoGymSummary] = Field(default_factory=list)
+    type: Literal["reasoning"] = "reasoning"
+    encrypted_content: str | None = None
+
+
+class NeMoGymResponseOutputText(Named):
+    """Text that the model wrote."""
+
+    annotations: list[Any] = Field(default_factory=list)
+    text: str
+    type: Literal["output_text"] = "output_text"
+    logprobs: list[Any] | None = None
+
+
+class NeMoGymResponseOutputRefusal(Named):
+    """The model declined, and says why."""
+
+    refusal: str
+    type: Literal["refusal"] = "refusal"
+
+
+def _part_tag(value: Any) -> str:
+    kind = field_of(value, "type")
+    if kind == "refusal":
+        return "refusal"
+    return "output_text" if kind == "output_text" else "other"
+
+
+NeMoGymContent = Annotated[
+    Annotated[NeMoGymResponseOutputText, Tag("output_text")]
+    | Annotated[NeMoGymResponseOutputRefusal, Tag("refusal")]
+    | Annotated[OpenDict, Tag("other")],
+    Discriminator(_part_tag),
+]
+
+
+class NeMoGymResponseOutputMessage(Named):
+    """A message that the model wrote."""
+
+    __told_by__ = frozenset({"id", "role", "type"})
+
+    id: str = Field(default_factory=lambda: f"msg_{uuid4().hex}")
+    content: list[NeMoGymContent]
+    role: Literal["assistant"] = "assistant"
+    status: Literal["in_progress", "completed", "incomplete"] | None = "completed"
+    type: Literal["message"] = "message"
+
+
+class NeMoGymEasyInputMessage(WireModel):
+    """A message of anybody's: text, or parts, which are dicts."""
+
+    content: str | list[OpenDict]
+    role: Literal["user", "assistant", "system", "developer"]
+    type: Literal["message"] = "message"
+
+
+class NeMoGymMessage(WireModel):
+    """A message in the model's input, in parts, which are dicts."""
+
+    content: list[OpenDict]
+    role: Literal["user", "system", "developer"]
+    status: Literal["in_progress", "completed", "incomplete"] | None = None
+    type: Literal["message"] = "message"
+
+
+class NeMoGymResponseFunctionToolCall(Named):
+    """The model asks for a tool; `arguments` is JSON text as it wrote it."""
+
+    arguments: str
+    call_id: str
+    name: str
+    type: Literal["function_call"] = "function_call"
+    id: str | None = None
+    status: Literal["in_progress", "completed", "incomplete"] | None = None
+
+
+class NeMoGymFunctionCallOutput(Named):
+    """What the tool answered."""
+
+    call_id: str
+    output: str | list[OpenDict]
+    type: Literal["function_call_output"] = "function_call_output"
+    id: str | None = None
+    status: Literal["in_progress", "completed", "incomplete"] | None = None
+
+
+class NeMoGymUnknownItem(WireModel):
+    """An item of a kind that is not listed here, kept as it came."""
+
+    type: str | None = None
+
+
+class NeMoGymResponseReasoningItemForTraining(NeMoGymResponseReasoningItem, TokenIDLogProbMixin):
+    """Reasoning with the ids of its tokens."""
+
+
+class NeMoGymResponseOutputMessageForTraining(NeMoGymResponseOutputMessage, TokenIDLogProbMixin):
+    """A message with the ids of its tokens."""
+
+
+class NeMoGymEasyInputMessageForTraining(NeMoGymEasyInputMessage, TokenIDLogProbMixin):
+    """A message in short form with the ids of its tokens."""
+
+
+class NeMoGymMessageForTraining(NeMoGymMessage, TokenIDLogProbMixin):
+    """An input message with the ids of its tokens."""
+
+
+class NeMoGymResponseFunctionToolCallForTraining(
+    NeMoGymResponseFunctionToolCall, TokenIDLogProbMixin
+):
+    """A tool call with the ids of its tokens."""
+
+
+_TRAINED = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+_WRITTEN = frozenset({"output_text", "refusal"})
+
+_KINDS: dict[str, type[WireModel]] = {
+    "output_message": NeMoGymResponseOutputMessage,
+    "easy": NeMoGymEasyInputMessage,
+    "message": NeMoGymMessage,
+    "reasoning": NeMoGymResponseReasoningItem,
+    "function_call": NeMoGymResponseFunctionToolCall,
+    "function_call_output": NeMoGymFunctionCallOutput,
+}
+
+
+def _item_tag(value: Any) -> str:
+    trained = all(field_of(value, name) is not None for name in _TRAINED)
+    for tag, kind in _KINDS.items():
+        if isinstance(value, kind):
+            known = trained and isinstance(value, TokenIDLogProbMixin)
+            return f"{tag}_trained" if known else tag
+    kind_of = field_of(value, "type")
+    tag = _message_tag(value) if kind_of in {None, "message"} else str(kind_of)
+    if tag not in _KINDS:
+        return "unknown"
+    return f"{tag}_trained" if trained and tag != "function_call_output" else tag
+
+
+def _message_tag(value: Any) -> str:
+    if not isinstance(field_of(value, "role"), str):
+        return "unknown"
+    content = field_of(value, "content")
+    if not isinstance(content, list):
+        return "easy"
+    if field_of(value, "role") == "assistant":
+        written = all(field_of(part, "type") in _WRITTEN for part in content)
+        return "output_message" if written else "easy"
+    has_status = isinstance(value, Mapping) and value.get("status") is not None
+    return "message" if has_status else "easy"
+
+
+NeMoGymResponseOutputItem = Annotated[
+    Annotated[NeMoGymResponseOutputMessage, Tag("output_message")]
+    | Annotated[NeMoGymEasyInputMessage, Tag("easy")]
+    | Annotated[NeMoGymMessage, Tag("message")]
+    | Annotated[NeMoGymResponseReasoningItem, Tag("reasoning")]
+    | Annotated[NeMoGymResponseFunctionToolCall, Tag("function_call")]
+    | Annotated[NeMoGymFunctionCallOutput, Tag("function_call_output")]
+    | Annotated[NeMoGymResponseOutputMessageForTraining, Tag("output_message_trained")]
+    | Annotated[NeMoGymEasyInputMessageForTraining, Tag("easy_trained")]
+    | Annotated[NeMoGymMessageForTraining, Tag("message_trained")]
+    | Annotated[NeMoGymResponseReasoningItemForTraining, Tag("reasoning_trained")]
+    | Annotated[NeMoGymResponseFunctionToolCallForTraining, Tag("function_call_trained")]
+    | Annotated[NeMoGymUnknownItem, Tag("unknown")],
+    Discriminator(_item_tag),
+]
+NeMoGymResponseInputItem = NeMoGymResponseOutputItem
+NeMoGymResponseInput = list[NeMoGymResponseInputItem]

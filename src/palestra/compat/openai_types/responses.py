@@ -1,0 +1,171 @@
+"""What is asked of a model and what it answers, as authors in the field name them."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from palestra.compat.openai_types.base import Named, OpenDict, WireModel, field_of
+from palestra.compat.openai_types.items import (
+    NeMoGymEasyInputMessage,
+    NeMoGymResponseInput,
+    NeMoGymResponseOutputItem,
+    NeMoGymResponseOutputMessage,
+)
+
+
+class NeMoGymResponseInputTokensDetails(WireModel):
+    """How many input tokens came from a cache."""
+
+    cached_tokens: int = 0
+
+
+class NeMoGymResponseOutputTokensDetails(WireModel):
+    """How many output tokens were reasoning."""
+
+    reasoning_tokens: int = 0
+
+
+class NeMoGymResponseUsage(WireModel):
+    """Tokens read and written."""
+
+    input_tokens: int
+    input_tokens_details: NeMoGymResponseInputTokensDetails = Field(
+        default_factory=NeMoGymResponseInputTokensDetails
+    )
+    output_tokens: int
+    output_tokens_details: NeMoGymResponseOutputTokensDetails = Field(
+        default_factory=NeMoGymResponseOutputTokensDetails
+    )
+    total_tokens: int
+
+
+class NeMoGymIncompleteDetails(WireModel):
+    """Why the model stopped before it was done."""
+
+    reason: str | None = None
+
+
+class NeMoGymResponseCreateParamsNonStreaming(WireModel):
+    """What a task asks of the model."""
+
+    background: bool | None = None
+    include: list[str] | None = None
+    input: str | NeMoGymResponseInput
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    metadata: dict[str, str] | None = None
+    model: str | None = None
+    parallel_tool_calls: bool | None = True
+    previous_response_id: str | None = None
+    prompt: OpenDict | None = None
+    reasoning: OpenDict | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+    temperature: float | None = None
+    text: OpenDict | None = None
+    tool_choice: str | OpenDict | None = "auto"
+    tools: list[OpenDict] = Field(default_factory=list)
+    top_logprobs: int | None = None
+    top_p: float | None = None
+    truncation: str | None = None
+    user: str | None = None
+    stream: Literal[False] | None = None
+
+
+class NeMoGymResponse(Named):
+    """One answer of a model; of an agent, its whole trajectory in `output`."""
+
+    __told_by__ = frozenset({"object"})
+
+    id: str
+    created_at: float
+    error: OpenDict | None = None
+    incomplete_details: NeMoGymIncompleteDetails | None = None
+    instructions: str | list[Any] | None = None
+    metadata: dict[str, Any] | None = None
+    model: str
+    object: Literal["response"] = "response"
+    output: list[NeMoGymResponseOutputItem]
+    parallel_tool_calls: bool | None = True
+    temperature: float | None = None
+    tool_choice: str | OpenDict | None = "auto"
+    tools: list[OpenDict] = Field(default_factory=list)
+    top_p: float | None = None
+    background: bool | None = None
+    conversation: OpenDict | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    previous_response_id: str | None = None
+    prompt: OpenDict | None = None
+    prompt_cache_key: str | None = None
+    reasoning: OpenDict | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    status: str | None = None
+    text: OpenDict | None = None
+    top_logprobs: int | None = None
+    truncation: str | None = None
+    usage: NeMoGymResponseUsage | None = None
+    user: str | None = None
+
+    @property
+    def output_text(self) -> str:
+        """All text of the assistant's messages, joined; empty when there is none."""
+        return "".join(
+            str(field_of(part, "text") or "")
+            for item in self.output
+            if isinstance(item, NeMoGymResponseOutputMessage)
+            for part in item.content
+            if field_of(part, "type") == "output_text"
+        )
+
+
+def empty_response_usage() -> NeMoGymResponseUsage:
+    """Nothing read, nothing written."""
+    return NeMoGymResponseUsage(
+        input_tokens=0,
+        input_tokens_details=NeMoGymResponseInputTokensDetails(cached_tokens=0),
+        output_tokens=0,
+        output_tokens_details=NeMoGymResponseOutputTokensDetails(reasoning_tokens=0),
+        total_tokens=0,
+    )
+
+
+def accumulate_response_usage(total: Any, turn: Any) -> NeMoGymResponseUsage | None:
+    """Add one turn's usage to the total, which is changed in place where there is one.
+
+    Either may be None, a usage, or a response, which stands for its usage.
+    """
+    held, added = _usage(total), _usage(turn)
+    if added is None or held is None:
+        return held if added is None else added.model_copy(deep=True)
+    held.input_tokens += added.input_tokens
+    held.output_tokens += added.output_tokens
+    held.total_tokens += added.total_tokens
+    # Objects of their own: details may be shared between responses.
+    read = held.input_tokens_details.cached_tokens + added.input_tokens_details.cached_tokens
+    held.input_tokens_details = NeMoGymResponseInputTokensDetails(cached_tokens=read)
+    thought = (
+        held.output_tokens_details.reasoning_tokens + added.output_tokens_details.reasoning_tokens
+    )
+    held.output_tokens_details = NeMoGymResponseOutputTokensDetails(reasoning_tokens=thought)
+    return held
+
+
+def _usage(value: Any) -> NeMoGymResponseUsage | None:
+    if value is None:
+        return None
+    if isinstance(value, NeMoGymResponseUsage):
+        return value
+    if hasattr(value, "usage"):
+        return _usage(value.usage)
+    return NeMoGymResponseUsage.model_validate(value)
+
+
+def input_messages(given: str | list[Any] | None) -> list[Any]:
+    """An input as a list of items: text is one message of the user's."""
+    if isinstance(given, str):
+        return [NeMoGymEasyInputMessage(role="user", content=given)]
+    return [dict(item) if isinstance(item, Mapping) else item for item in given or ()]

@@ -1,0 +1,169 @@
+"""Runs the tests of server folders from the field as they are.
+
+- `nemo_gym.*` and the project's servers are importable before any test is imported.
+- `async def` tests and fixtures run, marked `asyncio` or not, with pytest-asyncio installed or not.
+- Options and settings of the plugins that such projects configure are known without them.
+"""
+
+import asyncio
+import importlib.util
+import inspect
+import sys
+import types
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from palestra.compat.aliases import add_project, install
+
+_RUNNER: Final = pytest.StashKey[asyncio.Runner]()
+_COVERAGE: Final = ("--cov", "--cov-report", "--cov-config", "--cov-fail-under", "--cov-context")
+_COVERAGE_FLAGS: Final = ("--cov-branch", "--no-cov", "--cov-append", "--no-cov-on-fail")
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Know what pytest-asyncio and pytest-cov would."""
+    del pluginmanager
+    install()
+    if not _installed("pytest_asyncio"):
+        _stand_in()
+        for name in (
+            "asyncio_mode",
+            "asyncio_default_fixture_loop_scope",
+            "asyncio_default_test_loop_scope",
+            "asyncio_debug",
+        ):
+            parser.addini(name, "read by pytest-asyncio", default=None)
+        parser.addoption("--asyncio-mode", default=None)
+    if not _installed("pytest_cov"):
+        for name in _COVERAGE:
+            parser.addoption(name, action="append", nargs="?", default=[])
+        for name in _COVERAGE_FLAGS:
+            parser.addoption(name, action="store_true", default=False)
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """Before conftest files, which import their servers too."""
+    here = early_config.invocation_params.dir
+    for place in (
+        here,
+        *(here / arg.partition("::")[0] for arg in args if not arg.startswith("-")),
+    ):
+        if place.exists():
+            add_project(place.resolve())
+    _add_folder(here)
+
+
+def _add_folder(here: Path) -> None:
+    # Tests may import `app` by itself, as servers do their neighbours.
+    if (here / "app.py").is_file() and str(here) not in sys.path:
+        sys.path.append(str(here))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the mark; where pytest-asyncio is there, it runs every `async def` test."""
+    config.addinivalue_line("markers", "asyncio: runs on an event loop")
+    if config.pluginmanager.hasplugin("asyncio") and not config.getoption("asyncio_mode", None):
+        config.option.asyncio_mode = "auto"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: Any, request: Any) -> object | None:
+    """Run an `async def` fixture that nobody else has wrapped."""
+    function = fixturedef.func
+    is_generator = inspect.isasyncgenfunction(function)
+    if not is_generator and not inspect.iscoroutinefunction(function):
+        return None
+    runner = _runner(request.node if request.scope == "function" else request.session)
+    wanted = {name: request.getfixturevalue(name) for name in fixturedef.argnames}
+    bound = _bound(function, request)
+    if is_generator:
+        generator = bound(**wanted)
+        value = runner.run(_first(generator))
+        request.addfinalizer(lambda: runner.run(_finish(generator)))
+    else:
+        value = runner.run(bound(**wanted))
+    fixturedef.cached_result = (value, fixturedef.cache_key(request), None)
+    return value if value is not None else _NOTHING
+
+
+_NOTHING: Final = object()
+# A hook that returns None has not answered; what tests get is the cached result.
+
+
+def _bound(function: Callable[..., Any], request: Any) -> Callable[..., Any]:
+    instance = request.instance
+    takes_self = next(iter(inspect.signature(function).parameters), "") == "self"
+    if instance is None or not takes_self:
+        return function
+    made: Callable[..., Any] = types.MethodType(function, instance)
+    return made
+
+
+async def _first(generator: AsyncGenerator[Any, None]) -> Any:
+    return await anext(generator)
+
+
+async def _finish(generator: AsyncGenerator[Any, None]) -> None:
+    async for _ in generator:
+        raise RuntimeError("an async fixture yields once")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test that nobody else has wrapped."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or _is_anyios(pyfuncitem):
+        return None
+    wanted = {name: pyfuncitem.funcargs[name] for name in _arguments(pyfuncitem)}
+    test: Awaitable[None] = pyfuncitem.obj(**wanted)
+    _runner(_owner(pyfuncitem)).run(_awaiting(test))
+    return True
+
+
+def _arguments(item: pytest.Function) -> tuple[str, ...]:
+    names: tuple[str, ...] = item._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own call does
+    return names
+
+
+async def _awaiting(test: Awaitable[None]) -> None:
+    await test
+
+
+def _is_anyios(item: pytest.Function) -> bool:
+    return item.get_closest_marker("anyio") is not None
+
+
+def _owner(item: pytest.Function) -> Any:
+    """The session, when it holds a loop on which fixtures of this test may have been made."""
+    return item.session if _RUNNER in item.session.stash else item
+
+
+def _runner(owner: Any) -> asyncio.Runner:
+    """The loop of a test or of the session; closed after what was made on it."""
+    session = getattr(owner, "session", owner)
+    owner = session if _RUNNER in session.stash else owner
+    found: asyncio.Runner | None = owner.stash.get(_RUNNER, None)
+    if found is not None:
+        return found
+    runner = owner.stash[_RUNNER] = asyncio.Runner()
+
+    def close() -> None:
+        del owner.stash[_RUNNER]
+        runner.close()
+
+    owner.addfinalizer(close)
+    return runner
+
+
+def _stand_in() -> None:
+    """`pytest_asyncio`, for tests that import it for its fixtures."""
+    module = types.ModuleType("pytest_asyncio")
+    module.fixture = pytest.fixture  # type: ignore[attr-defined]
+    sys.modules.setdefault("pytest_asyncio", module)

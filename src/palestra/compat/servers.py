@@ -1,0 +1,114 @@
+"""Base of the servers that authors in the field write: settings, a client, and a FastAPI app.
+
+Nothing here but names of the field: whatever else a class has, an author may call by any name.
+What puts such a server into a fleet of ours is `palestra.compat.hosting`.
+"""
+
+import os
+import sys
+from abc import abstractmethod
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+from uuid import uuid4
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, SkipValidation
+
+from palestra.compat.client import ServerClient
+from palestra.compat.nemo_gym.config_types import BaseRunServerInstanceConfig
+from palestra.serving import SESSION_ID_KEY
+from palestra.serving.boundary import SessionCookie
+
+if TYPE_CHECKING:
+    from palestra.serving import Server
+
+
+class BaseServer(BaseModel):
+    """A server with its settings."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    config: BaseRunServerInstanceConfig
+
+
+class SimpleServer(BaseServer):
+    """A server that answers through the FastAPI app of `setup_webserver`."""
+
+    __server_type__: ClassVar[str] = ""
+
+    server_client: SkipValidation[ServerClient]
+
+    @abstractmethod
+    def setup_webserver(self) -> FastAPI:
+        """The app; override to add routes."""
+
+    def get_session_middleware_key(self) -> str:
+        """The session cookie's name."""
+        return f"{type(self).__name__}___{self.config.name}"
+
+    def setup_session_middleware(self, app: FastAPI) -> None:
+        """Give every request `request.session[SESSION_ID_KEY]`, in a signed cookie."""
+        app.add_middleware(SessionLayer, key=self.get_session_middleware_key())
+
+    def setup_exception_middleware(self, app: FastAPI) -> None:
+        """Nothing to do: the fleet says of every failure what it was."""
+
+    @classmethod
+    def load_config_from_global_config(cls) -> Any:
+        """The settings of the instance that this process serves."""
+        from palestra.compat.hosting import settings_from_environment
+
+        return settings_from_environment(cls)
+
+    @classmethod
+    def run_webserver(cls) -> FastAPI | None:
+        """Serve the instance that the environment of this process names, until it is told to stop.
+
+        In a fleet of ours nobody calls this: it serves the class itself.
+        """
+        from palestra.compat.hosting import run_from_environment
+
+        run_from_environment(cls)
+        return None
+
+    @classmethod
+    def __palestra_server__(cls) -> "type[Server]":
+        """A server class of ours that serves objects of this one."""
+        from palestra.compat.hosting import hosted
+
+        return hosted(cls)
+
+    @classmethod
+    def load_from_global_config(cls) -> Self:
+        """The instance that this process serves."""
+        config = cls.load_config_from_global_config()
+        return cls(config=config, server_client=ServerClient.load_from_global_config())
+
+
+class SessionLayer:
+    """Sessions of an app that stands alone; in a fleet, the boundary around it has made them."""
+
+    def __init__(self, app: Any, key: str) -> None:
+        self._app = app
+        self._cookie = SessionCookie(key.replace(" ", "_"), key)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or "session" in scope:
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        held = self._cookie.read(headers.get(b"cookie", b"").decode("latin-1")) or {}
+        session = scope["session"] = {SESSION_ID_KEY: str(uuid4()), **held}
+
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                cookie = self._cookie.write(session).encode("latin-1")
+                message["headers"] = [*message.get("headers", ()), (b"set-cookie", cookie)]
+            await send(message)
+
+        await self._app(scope, receive, answer)
+
+
+def is_nemo_gym_fastapi_entrypoint(file_path: str) -> bool:
+    """Whether `file_path` is being imported to get at its `app`; a fleet of ours never does that."""
+    return os.environ.get("NEMO_GYM_FASTAPI_ENTRYPOINT") == file_path and "uvicorn" in sys.modules

@@ -1,0 +1,1 @@
+"""Blackjack against a dealer who draws to seventeen."""

@@ -1,0 +1,148 @@
+"""`BlackjackServer`: one hand of blackjack, a card at a time.
+
+The player hits or stands; a hand over 21 has lost at once; then the dealer draws to seventeen.
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from palestra.errors import RowError
+from palestra.resources_servers.blackjack.cards import (
+    BEST,
+    DEALER_STANDS,
+    drawn,
+    payout,
+    read,
+    value,
+    written,
+)
+from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
+from palestra.serving import Episode, Opening, ReverifyMode, RewardRules, Session, Step, TurnsServer
+
+_ACTION = re.compile(r"<action>\s*(hit|stand)\s*</action>", re.IGNORECASE)
+ASK = "Respond with <action>hit</action> or <action>stand</action>."
+BUST_REWARD = -1.0
+
+
+class BlackjackRow(WireModel):
+    """What a row may say."""
+
+    seed: int | None = None
+    """The same seed deals the same cards; without one every rollout has its own."""
+
+
+@dataclass(slots=True)
+class Table:
+    """The cards on the table."""
+
+    deck: random.Random
+    player: list[str] = field(default_factory=list)
+    dealer: list[str] = field(default_factory=list)
+    asked_again: bool = False
+
+    def seen(self) -> str:
+        """What the player sees."""
+        return (
+            f"Your hand: {written(self.player)} = {value(self.player)}\n"
+            f"Dealer shows: {self.dealer[0]}\n{ASK}"
+        )
+
+
+class BlackjackServer(TurnsServer):
+    """Deals, and pays 1.0, 0.0 or -1.0."""
+
+    reverify_mode: ClassVar[ReverifyMode] = "stateless"
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(
+        lowest=-1.0,
+        unsure={
+            "other": "what wins one hand may win another",
+            "echo": "the prompt names both actions, the last of them as one to take",
+        },
+    )
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The hits after which standing wins; None when these cards cannot be won, or are any."""
+        seed = row.get("seed")
+        for hits in range(BEST if seed is not None else 0):
+            deck = random.Random(seed)
+            dealt = [drawn(deck) for _ in range(4 + hits)]
+            player, dealer = [*dealt[0:4:2], *dealt[4:]], dealt[1:4:2]
+            if value(player) > BEST:
+                return None
+            if _stood(Table(deck, player, dealer)).reward > 0:
+                return response_of(*["<action>hit</action>"] * hits, "<action>stand</action>")
+        return None
+
+    async def reset(self, body: BlackjackRow, session: Session) -> Opening:
+        """Two cards for the player, one that the dealer shows and one that nobody sees."""
+        table = Table(random.Random(session.id if body.seed is None else body.seed))
+        self.begin(session, table)
+        for hand in (table.player, table.dealer) * 2:
+            hand.append(drawn(table.deck))
+        return Opening(observation=table.seen())
+
+    async def answer(self, turn: Response, episode: Episode) -> Step:
+        """The next card, or the end."""
+        table: Table = episode.state
+        actions = _ACTION.findall(turn.final_text)
+        if not actions:
+            return _no_action(table)
+        if actions[-1].lower() == "stand":
+            return _stood(table)
+        table.player.append(drawn(table.deck))
+        if value(table.player) > BEST:
+            return Step(reward=BUST_REWARD, terminated=True, info=_bust(table))
+        return Step(observation=table.seen())
+
+    async def rescored(self, body: VerifyRequest) -> VerifyResponse:
+        """From the hands that the result holds."""
+        held = body.model_extra or {}
+        told = held.get("info")
+        info: dict[str, Any] = told if isinstance(told, dict) else {}
+        reward = _paid(info) if held.get("terminated") is True else 0.0
+        if reward is None:
+            raise RowError(
+                f"{self.name}/verify: the row's info holds no hands that could be scored again",
+                hint="blackjack can only verify rows of its own results",
+            )
+        return self.reply(body, reward)
+
+
+def _no_action(table: Table) -> Step:
+    if table.asked_again:
+        return Step(reward=BUST_REWARD, terminated=True, info={"result": "forfeit"})
+    table.asked_again = True
+    return Step(observation=f"That was no action.\n{table.seen()}")
+
+
+def _stood(table: Table) -> Step:
+    while value(table.dealer) < DEALER_STANDS:
+        table.dealer.append(drawn(table.deck))
+    result, reward = payout(table.player, table.dealer)
+    info = {
+        "result": result,
+        "player": written(table.player),
+        "player_value": value(table.player),
+        "dealer": written(table.dealer),
+        "dealer_value": value(table.dealer),
+    }
+    return Step(reward=reward, terminated=True, info=info)
+
+
+def _bust(table: Table) -> dict[str, Any]:
+    return {
+        "result": "bust",
+        "player": written(table.player),
+        "value": value(table.player),
+    }
+
+
+def _paid(info: dict[str, Any]) -> float | None:
+    player, dealer = read(info.get("player")), read(info.get("dealer"))
+    if info.get("result") == "forfeit" or (player and value(player) > BEST):
+        return BUST_REWARD
+    return payout(player, dealer)[1] if player and dealer else None

@@ -1,0 +1,21 @@
+"""Times of day, in minutes since midnight."""
+
+import re
+
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+_SPOKEN = re.compile(r"(1[0-2]|[1-9])(?::([0-5][0-9]))?\s*([ap])\.?m\.?", re.IGNORECASE)
+
+
+def clock(text: str) -> int | None:
+    """`14:05`, or None when it is no time."""
+    match = _CLOCK.fullmatch(text.strip())
+    return int(match[1]) * 60 + int(match[2]) if match else None
+
+
+def spoken(text: str) -> int | None:
+    """`2:05pm`, `10 am`, or None when it is no time. Noon is 12pm."""
+    match = _SPOKEN.fullmatch(text.strip())
+    if match is None:
+        return None
+    hours = int(match[1]) % 12 + (12 if match[3] in "pP" else 0)
+    return hours * 60 + int(match[2] or 0)

@@ -1,0 +1,1 @@
+"""Short answers, compared with the right one by a judge."""

@@ -1,0 +1,87 @@
+"""`EquivalenceServer`: an answer is right when a judge cannot tell it from the expected one."""
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.resources_servers.boxes import last_box
+from palestra.resources_servers.equivalence_llm_judge.prompt import SYSTEM, TEMPLATE
+from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.serving import Judge, JudgeConfig, ResourcesServer, Ruling
+
+REFERENCE, CANDIDATE = "expected_answer", "generated_answer"
+
+
+class EquivalenceConfig(JudgeConfig):
+    """Settings of the environment."""
+
+    default_system: ClassVar[str] = SYSTEM
+    default_template: ClassVar[str] = TEMPLATE
+    places: ClassVar[tuple[str, ...]] = ("question", REFERENCE, CANDIDATE)
+
+    reward_if_swap_fails: float = 0.0
+    """The reward when the answers are equal in one order and not in the other."""
+
+    quick_check: bool = False
+    """An answer whose last box holds the expected answer, letter for letter, needs no judge."""
+
+
+class EquivalenceVerifyRequest(VerifyRequest):
+    """What a row must say for its answer to be judged."""
+
+    expected_answer: str
+    question: str | None = None
+    """What is shown to the judge; without it, the last message of the prompt."""
+
+
+class EquivalenceServer(ResourcesServer):
+    """Asks the judge about the text of the last message."""
+
+    config: EquivalenceConfig
+
+    async def verify(self, body: EquivalenceVerifyRequest) -> VerifyResponse:
+        """1.0 when the judge calls both answers equal, in both orders; else 0.0.
+
+        Raises JudgeFailure when the judge fails or says neither.
+        """
+        answer = body.response.final_text.strip()
+        if not answer:
+            return self.reply(body, 0.0, judge_evaluations=[])
+        if self.config.quick_check and _same(last_box(answer), body.expected_answer):
+            return self.reply(body, 1.0, judge_evaluations=[])
+        return await self._judged(body, answer)
+
+    async def _judged(self, body: EquivalenceVerifyRequest, answer: str) -> VerifyResponse:
+        hearing = self._judge.hearing(body)
+        expected = body.expected_answer.strip()
+        asked = body.question or body.responses_create_params.last_message
+        ruling = await hearing.compare(
+            self.config.question(
+                {"question": asked, REFERENCE: expected, CANDIDATE: answer}, (REFERENCE, CANDIDATE)
+            ),
+            self.config.question(
+                {"question": asked, REFERENCE: answer, CANDIDATE: expected}, (REFERENCE, CANDIDATE)
+            ),
+        )
+        rewards = {Ruling.EQUAL: 1.0, Ruling.ORDER_MATTERS: self.config.reward_if_swap_fails}
+        return self.reply(body, rewards.get(ruling, 0.0), judge_evaluations=hearing.evaluations)
+
+    @cached_property
+    def _judge(self) -> Judge:
+        return Judge(self.server_client, self.config)
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """pass@k and its averages, in percent."""
+        return compute_pass_majority_metrics(tasks)
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """Average and best of as many attempts as there are."""
+        return {
+            name: value
+            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
+            for name, value in highest_k_metrics(agent_metrics, pattern).items()
+        }
+
+
+def _same(box: str | None, expected: str) -> bool:
+    return box is not None and box.split() == expected.split() != []

@@ -1,0 +1,1 @@
+"""One tool call, judged three ways: an example of a reward with named components."""

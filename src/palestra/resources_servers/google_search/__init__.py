@@ -1,0 +1,1 @@
+"""Multiple choice questions, with a search tool and a browser."""

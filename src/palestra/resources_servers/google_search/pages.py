@@ -1,0 +1,70 @@
+"""From what a web server sends to the text that a model reads."""
+
+import re
+from html.parser import HTMLParser
+
+_LEFT_OUT = frozenset({"script", "style", "noscript", "template", "svg", "nav", "footer", "head"})
+_BLOCKS = frozenset(
+    {
+        "p",
+        "div",
+        "section",
+        "article",
+        "li",
+        "tr",
+        "br",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "table",
+    }
+)
+_BLANKS = re.compile(r"[ \t\r\f\v]+")
+_LINES = re.compile(r"\s*\n\s*")
+
+
+def page_text(body: bytes, kind: str) -> str:
+    """The text of a page; `kind`: its content type. What is no text has none."""
+    text = body.decode("utf-8", "replace")
+    if kind in {"text/html", "application/xhtml+xml"}:
+        reader = _Reader()
+        reader.feed(text)
+        reader.close()
+        text = "".join(reader.parts)
+    elif not kind.startswith("text/") and kind != "application/json":
+        return f"(a file of type {kind}, which cannot be read here)"
+    return _LINES.sub("\n", _BLANKS.sub(" ", text)).strip()
+
+
+def first_words(text: str, most: int) -> str:
+    """The beginning of a text, of `most` words."""
+    for number, word in enumerate(re.finditer(r"\S+", text), start=1):
+        if number == most:
+            return text[: word.end()]
+    return text
+
+
+class _Reader(HTMLParser):
+    """Collects the text that a page shows."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._inside = 0
+
+    def handle_starttag(self, tag: str, _attrs: object) -> None:
+        # A head need not be closed.
+        self._inside = 0 if tag == "body" else self._inside + (tag in _LEFT_OUT)
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _LEFT_OUT:
+            self._inside = max(0, self._inside - 1)
+
+    def handle_data(self, data: str) -> None:
+        if not self._inside:
+            self.parts.append(data)

@@ -1,0 +1,187 @@
+"""`GymnasiumServer`: an environment of the Gymnasium API, with the model as its agent."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from palestra.errors import ConfigError, RowError, VerifierError
+from palestra.resources_servers.gymnasium.spaces import (
+    NoAction,
+    action_in,
+    observation_text,
+    plain_info,
+)
+from palestra.schema import Response, WireModel
+from palestra.serving import (
+    Aside,
+    Episode,
+    Opening,
+    ResourcesServerConfig,
+    RewardRules,
+    Session,
+    Step,
+    TurnsServer,
+)
+
+if TYPE_CHECKING:
+    from gymnasium import Env
+
+
+class GymnasiumServerConfig(ResourcesServerConfig):
+    """Settings of this environment."""
+
+    env_id: str | None = None
+    """The environment's registered id, like `FrozenLake-v1`, or `module:id`; for rows that name
+    none."""
+
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of `gymnasium.make`."""
+
+    actions: dict[str, int] = Field(default_factory=dict)
+    """Names that the model may use for the numbers of a discrete action space."""
+
+    invalid_action_reward: float = 0.0
+    """Added for each turn without a valid action; the environment is not stepped then."""
+
+    max_invalid_actions: int = Field(default=3, ge=1)
+    """With so many of them the episode is cut off."""
+
+    max_episode_steps: int | None = Field(default=None, ge=1)
+    """Steps after which the episode is cut off; None leaves it to the environment."""
+
+
+class GymnasiumRow(WireModel):
+    """What a row may say; it wins over the settings."""
+
+    env_id: str | None = Field(default=None, pattern=r"^[^:]+$")
+    """A registered id. Rows may not name modules to import."""
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    actions: dict[str, int] = Field(default_factory=dict)
+    seed: int | None = None
+    """The same seed gives the same episode; without one every rollout has its own."""
+    options: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Game:
+    """A live environment."""
+
+    env: "Env[Any, Any]"
+    actions: Mapping[str, int]
+    text: str = ""
+    invalid: int = 0
+
+
+class GymnasiumServer(TurnsServer):
+    """Steps the environment with the action in each turn; the reward is the sum of its rewards."""
+
+    config: GymnasiumServerConfig
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(lowest=-math.inf, highest=math.inf)
+
+    async def start(self) -> None:
+        """Find the library, and the environment that the settings name, before the first row."""
+        _library()
+        if self.config.env_id is not None:
+            env = await self._aside.run(partial(self._made, GymnasiumRow()))
+            env.close()
+
+    async def reset(self, body: GymnasiumRow, session: Session) -> Opening:
+        """Make the environment, and show what it looks like."""
+        env = await self._aside.run(partial(self._made, body))
+        session.at_end(env.close)
+        game = Game(env, body.actions or self.config.actions)
+        seed = body.seed
+        observation, info = await self._aside.run(
+            partial(env.reset, seed=seed, options=body.options)
+        )
+        game.text = self._seen(game, observation)
+        self.begin(session, game)
+        return Opening(observation=game.text, info=plain_info(info))
+
+    async def answer(self, turn: Response, episode: Episode) -> Step:
+        """One step of the environment, or what was wrong with the action."""
+        game: Game = episode.state
+        try:
+            action = action_in(turn.final_text, game.env.action_space, game.actions)
+        except NoAction as problem:
+            return self._refused(game, str(problem))
+        observation, reward, terminated, truncated, info = await self._aside.run(
+            partial(game.env.step, action)
+        )
+        if not math.isfinite(float(reward)):
+            raise VerifierError(f"{self.name}: the environment's reward is {reward}")
+        game.text = self._seen(game, observation)
+        return Step(
+            observation=game.text,
+            reward=float(reward),
+            terminated=bool(terminated),
+            truncated=bool(truncated),
+            info=plain_info(info),
+        )
+
+    def _made(self, row: GymnasiumRow) -> "Env[Any, Any]":
+        env_id = row.env_id or self.config.env_id
+        if env_id is None:
+            raise RowError(f"{self.name}: neither the row nor the settings have an env_id")
+        library = _library()
+        given = {**self.config.env_kwargs, **row.env_kwargs}
+        try:
+            if _speaks(env_id):
+                given.setdefault("render_mode", "ansi")
+            made: Env[Any, Any] = library.make(
+                env_id, max_episode_steps=self.config.max_episode_steps, **given
+            )
+        except (library.error.Error, TypeError, ModuleNotFoundError) as error:
+            raise RowError(
+                f"{self.name}: {env_id} cannot be made: {error}",
+                hint="`python -c 'import gymnasium; gymnasium.pprint_registry()'` lists the ids",
+            ) from error
+        return made
+
+    def _seen(self, game: Game, observation: Any) -> str:
+        """What the environment draws of itself where it draws text, else the observation."""
+        if game.env.render_mode == "ansi":
+            drawn = game.env.render()
+            if isinstance(drawn, str):
+                return drawn
+        return observation_text(observation, game.env.observation_space)
+
+    def _refused(self, game: Game, problem: str) -> Step:
+        game.invalid += 1
+        over = game.invalid >= self.config.max_invalid_actions
+        return Step(
+            observation=f"{problem}\n{game.text}",
+            reward=self.config.invalid_action_reward,
+            truncated=over,
+            info={"invalid_actions": game.invalid},
+        )
+
+    @cached_property
+    def _aside(self) -> Aside:
+        return Aside()
+
+
+def _library() -> Any:
+    try:
+        import gymnasium
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "the gymnasium environment needs a package that is not installed",
+            hint="pip install 'palestra[gymnasium]'",
+        ) from None
+    return gymnasium
+
+
+def _speaks(env_id: str) -> bool:
+    """Whether the environment can draw itself as text."""
+    spec = _library().spec(env_id)
+    entry = spec.entry_point
+    if isinstance(entry, str):
+        entry = _library().envs.registration.load_env_creator(entry)
+    metadata = getattr(entry, "metadata", {})
+    return "ansi" in metadata.get("render_modes", ())

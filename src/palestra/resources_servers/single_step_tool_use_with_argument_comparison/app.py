@@ -1,0 +1,138 @@
+"""`StepServer`: the model's next step against the one that the conversation calls for.
+
+A step is a message to the user or one function call. Whether a message says the right thing is
+not judged, only that a message was due; a call is judged by its tool and its arguments.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from palestra.resources_servers.arguments import Called, json_object, same_value
+from palestra.schema import (
+    FunctionCall,
+    FunctionCallOutput,
+    OutputMessage,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+    called,
+    response_of,
+)
+from palestra.serving import ResourcesServer, ResourcesServerConfig
+
+
+class ExpectedMessage(WireModel):
+    """A message to the user is due; what it says is an example."""
+
+    type: Literal["message"]
+    content: str = ""
+
+
+class ExpectedCall(WireModel):
+    """A call is due."""
+
+    type: Literal["function_call"]
+    name: str = Field(min_length=1)
+    arguments: str
+    """A JSON object, as a model would write it."""
+
+    @field_validator("arguments")
+    @classmethod
+    def _is_an_object(cls, text: str) -> str:
+        if json_object(text) is None:
+            raise ValueError("not a JSON object")
+        return text
+
+
+class StepVerifyRequest(VerifyRequest):
+    """What a row must say for its step to be judged."""
+
+    expected_action: Annotated[ExpectedMessage | ExpectedCall, Field(discriminator="type")]
+
+
+class StepServerConfig(ResourcesServerConfig):
+    """Settings of this environment."""
+
+    ignored_arguments: dict[str, list[str]] = Field(default_factory=dict)
+    """By tool, arguments that may be anything: free text such as a summary. The tool `*` is
+    every tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether the step is right, and in a sentence what was found."""
+
+    right: bool
+    category: str
+
+
+class StepServer(ResourcesServer):
+    """Judges the first step of the response."""
+
+    config: StepServerConfig
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The expected call; None where any message, or any such call, is right."""
+        due = row["expected_action"]
+        if due["type"] == "message":
+            return None
+        if not _without(json_object(due["arguments"]) or {}, self._ignored(due["name"])):
+            return None
+        return response_of(called(due["name"], due["arguments"]))
+
+    async def verify(self, body: StepVerifyRequest) -> VerifyResponse:
+        """1.0 for the step that belongs there; else 0.0. `category` says what was found."""
+        judged = self._judged(body.expected_action, body.response)
+        return self.reply(body, float(judged.right), category=judged.category)
+
+    def _judged(self, expected: ExpectedMessage | ExpectedCall, response: Response) -> Judged:
+        calls = first_step_calls(response)
+        if isinstance(expected, ExpectedMessage):
+            if calls:
+                return Judged(False, "A tool call was found when a chat message was expected")
+            if not _has_text(response):
+                return Judged(False, "No chat message was found when one was expected")
+            return Judged(True, "A chat message was found as expected")
+        if not calls:
+            return Judged(False, "No tool call was found when one was expected")
+        if len(calls) > 1:
+            return Judged(False, "Several tool calls were found when one was expected")
+        return self._call(expected, calls[0])
+
+    def _call(self, expected: ExpectedCall, made: Called) -> Judged:
+        if made.name != expected.name:
+            return Judged(False, "A call of another tool than the expected one was found")
+        if made.arguments is None:
+            return Judged(False, "The arguments of the tool call are not a JSON object")
+        ignored = self._ignored(made.name)
+        wanted = json_object(expected.arguments) or {}
+        if not same_value(_without(wanted, ignored), _without(made.arguments, ignored)):
+            return Judged(False, "The arguments of the tool call differ from the expected ones")
+        return Judged(True, "The expected tool call was found")
+
+    def _ignored(self, tool: str) -> set[str]:
+        by_tool = self.config.ignored_arguments
+        return {*by_tool.get(tool, ()), *by_tool.get("*", ())}
+
+
+def first_step_calls(response: Response) -> Sequence[Called]:
+    """The calls of the first turn: what comes after a tool's output is another step."""
+    calls = []
+    for item in response.output:
+        if isinstance(item, FunctionCallOutput):
+            break
+        if isinstance(item, FunctionCall):
+            calls.append(Called.of(item))
+    return calls
+
+
+def _has_text(response: Response) -> bool:
+    return any(isinstance(item, OutputMessage) and item.text.strip() for item in response.output)
+
+
+def _without(arguments: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if name not in names}

@@ -1,0 +1,182 @@
+"""`TextToSqlServer`: a query is right when it means what the reference query means.
+
+SQLite's queries are run, both of them, on the row's database and on variants of it. Other dialects
+have no database here: a judge compares the queries.
+"""
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from palestra.errors import RowError
+from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, SAME
+from palestra.resources_servers.text_to_sql.prompt import SYSTEM, TEMPLATE
+from palestra.resources_servers.text_to_sql.queries import extract_sql, same_text
+from palestra.sandbox import Crashed, OutOfMemory, Raised, TimedOut, Workers, open_workers
+from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
+
+SQLITE = frozenset({"sqlite", "sqlite3"})
+FIRST, SECOND = "first_query", "second_query"
+
+NO_SQL = "no_sql_extracted"
+JUDGED_DIFFERENT = "judge_evaluation_failed"
+ORDER_MATTERS = "swap_check_failed"
+EXECUTION_DIFFERS = "execution_differs"
+EXECUTION_FAILED = "execution_failed"
+NONE = "none"
+
+
+class TextToSqlConfig(JudgeConfig):
+    """Settings of the environment."""
+
+    default_system: ClassVar[str] = SYSTEM
+    default_template: ClassVar[str] = TEMPLATE
+    places: ClassVar[tuple[str, ...]] = (FIRST, SECOND)
+
+    execution_limit_s: float = Field(default=30.0, gt=0)
+    """Seconds that running both queries may take; beyond it the model's query is wrong."""
+
+    reward_if_swap_fails: float = 0.0
+    """The reward when the judge calls the queries equal in one order and not in the other."""
+
+
+class TextToSqlVerifyRequest(VerifyRequest):
+    """What a row must say for its answer to be verified."""
+
+    sql: str
+    """The reference query."""
+
+    sql_context: str
+    """The schema, with rows: a script that makes the database."""
+
+    sql_dialect: str = "sqlite"
+    sql_prompt: str = ""
+    """The question."""
+
+
+class TextToSqlServer(ResourcesServer):
+    """Reads one query from the model's last message."""
+
+    config: TextToSqlConfig
+
+    async def verify(self, body: TextToSqlVerifyRequest) -> VerifyResponse:
+        """1.0 when the query means what the reference means; else 0.0.
+
+        Raises JudgeFailure when the judge fails or says neither, and RowError when the row's own
+        query cannot be run and there is no judge.
+        """
+        query = extract_sql(body.response.final_text)
+        if query is None:
+            return self._told(body, None, 0.0, NO_SQL)
+        hearing = self._judge.hearing(body)
+        # A row whose judge has spoken is verified again by what it said.
+        if not hearing.has_recorded:
+            if same_text(query, body.sql):
+                return self._told(body, query, 1.0, NONE)
+            if body.sql_dialect.strip().lower() in SQLITE:
+                return await self._run(body, query, hearing)
+        return await self._judged(body, query, hearing)
+
+    async def _run(
+        self, body: TextToSqlVerifyRequest, query: str, hearing: Hearing
+    ) -> VerifyResponse:
+        verdict, why = await self._executed(body, query)
+        if verdict == SAME:
+            return self._told(body, query, 1.0, NONE, execution=why)
+        if verdict in {DIFFERENT, FAILED}:
+            reason = EXECUTION_DIFFERS if verdict == DIFFERENT else EXECUTION_FAILED
+            return self._told(body, query, 0.0, reason, execution=why)
+        if not self._judge.name:
+            raise RowError(
+                f"running the queries decides nothing: {why}",
+                hint="a row whose `sql` runs on its `sql_context`, or judge_model_server",
+            )
+        return await self._judged(body, query, hearing)
+
+    async def _executed(self, body: TextToSqlVerifyRequest, query: str) -> tuple[str, str]:
+        outcome = await self._workers.call(
+            "palestra.resources_servers.text_to_sql.execution:compare",
+            body.sql_context,
+            body.sql,
+            query,
+            limit_s=self.config.execution_limit_s,
+        )
+        match outcome:
+            case TimedOut(limit_s):
+                return FAILED, f"stopped after {limit_s:g} s"
+            case OutOfMemory(limit_mib):
+                return FAILED, f"more than {limit_mib} MiB"
+            case Crashed():
+                return FAILED, f"SQLite ended by {outcome.name}"
+            case Raised(kind, message):
+                raise RuntimeError(f"{kind}: {message}")
+        verdict, why = outcome.value
+        return verdict, why
+
+    async def _judged(
+        self, body: TextToSqlVerifyRequest, query: str, hearing: Hearing
+    ) -> VerifyResponse:
+        told = {
+            "sql_dialect": body.sql_dialect,
+            "sql_context": body.sql_context,
+            "sql_prompt": body.sql_prompt,
+        }
+        compared = FIRST, SECOND
+        reference = body.sql.strip()
+        ruling = await hearing.compare(
+            self.config.question({**told, FIRST: reference, SECOND: query}, compared),
+            self.config.question({**told, FIRST: query, SECOND: reference}, compared),
+        )
+        reward, reason = {
+            Ruling.EQUAL: (1.0, NONE),
+            Ruling.NOT_EQUAL: (0.0, JUDGED_DIFFERENT),
+            Ruling.ORDER_MATTERS: (self.config.reward_if_swap_fails, ORDER_MATTERS),
+        }[ruling]
+        return self._told(body, query, reward, reason, evaluations=hearing.evaluations)
+
+    def _told(
+        self,
+        body: TextToSqlVerifyRequest,
+        query: str | None,
+        reward: float,
+        reason: str,
+        *,
+        evaluations: list[Any] | None = None,
+        execution: str | None = None,
+    ) -> VerifyResponse:
+        return self.reply(
+            body,
+            reward,
+            extracted_sql=query,
+            judge_passed=bool(evaluations) and reason == NONE,
+            failure_reason=reason,
+            execution=execution,
+            judge_evaluations=evaluations or [],
+        )
+
+    async def stop(self) -> None:
+        """End the worker processes."""
+        await self._workers.close()
+
+    @cached_property
+    def _judge(self) -> Judge:
+        return Judge(self.server_client, self.config)
+
+    @cached_property
+    def _workers(self) -> Workers:
+        return open_workers(preload=["palestra.resources_servers.text_to_sql.execution"])
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """pass@k and its averages, in percent."""
+        return compute_pass_majority_metrics(tasks)
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """Average and best of as many attempts as there are."""
+        return {
+            name: value
+            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
+            for name, value in highest_k_metrics(agent_metrics, pattern).items()
+        }

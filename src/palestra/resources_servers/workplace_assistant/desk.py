@@ -1,0 +1,88 @@
+"""`Desk`: what every group of tools needs of the server that has them."""
+
+from collections.abc import Mapping
+
+from palestra.resources_servers.workplace_assistant.listing import Output, output
+from palestra.resources_servers.workplace_assistant.records import TABLES, Office, Workplace
+from palestra.serving import Session
+
+TODAY = "2023-11-30"
+NOW = "2023-11-30 23:59:00"
+"""When every task takes place, as their prompts say."""
+
+_WORKPLACE = "workplace"
+_UNSEEN = "taken_on_trust"
+
+
+class Desk:
+    """A rollout's office, by its session."""
+
+    def office(self) -> Office:
+        """The records as they are at first."""
+        raise NotImplementedError
+
+    def at(self, session: Session) -> Workplace:
+        """The session's office, opened on its first use."""
+        found = session.state.get(_WORKPLACE)
+        if not isinstance(found, Workplace):
+            found = session.state[_WORKPLACE] = Workplace(self.office())
+        return found
+
+    def take_on_trust(self, session: Session, *, on: bool) -> None:
+        """Whether changes of records that this office does not have count as done.
+
+        For rows that were made over other records: their right answers name ids of those.
+        """
+        session.state[_UNSEEN] = on
+
+    def looked_up(self, session: Session, table: str, number: str, field: str) -> Output:
+        """One field of one record."""
+        record = self.at(session).find(table, number)
+        if record is None:
+            return output(f"No {_thing(table)} with the ID {number}.")
+        if field not in record:
+            return output(_no_field(field, TABLES[table]))
+        return output({field: record[field]})
+
+    def updated(
+        self, session: Session, table: str, number: str, changes: Mapping[str, str]
+    ) -> Output:
+        """Change fields of one record."""
+        fields = TABLES[table][1:]
+        if unknown := [name for name in changes if name not in fields]:
+            return output(_no_field(unknown[0], fields))
+        record = self._known(session, table, number)
+        if record is None:
+            return output(f"No {_thing(table)} with the ID {number}.")
+        self.at(session).put(table, number, {**record, **changes})
+        return output(f"The {_thing(table)} was updated.")
+
+    def deleted(self, session: Session, table: str, number: str) -> Output:
+        """Delete one record."""
+        if self._known(session, table, number) is None:
+            return output(f"No {_thing(table)} with the ID {number}.")
+        self.at(session).put(table, number, None)
+        return output(f"The {_thing(table)} was deleted.")
+
+    def added(self, session: Session, table: str, record: Mapping[str, str]) -> Output:
+        """Add a record."""
+        return output(self.at(session).add(table, record))
+
+    def _known(self, session: Session, table: str, number: str) -> Mapping[str, str] | None:
+        workplace = self.at(session)
+        record = workplace.find(table, number)
+        if (
+            record is None
+            and session.state.get(_UNSEEN)
+            and (table, number) not in workplace.changed
+        ):
+            return {TABLES[table][0]: number}
+        return record
+
+
+def _thing(table: str) -> str:
+    return table.removesuffix("s")
+
+
+def _no_field(field: str, fields: tuple[str, ...]) -> str:
+    return f"There is no field {field!r}. Fields: {', '.join(fields)}."

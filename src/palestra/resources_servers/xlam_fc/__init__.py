@@ -1,0 +1,1 @@
+"""Function calling: which calls did the model make, with which arguments."""

@@ -1,0 +1,96 @@
+"""`GymnasiumAgent`: reset, then model turn and environment step in turn until the episode ends.
+
+The environment's words are user's messages to the model. The first, from `/reset`, joins the
+task's input; the later ones stand in the trajectory, between the model's turns. The episode ends
+when
+
+- a step says `terminated` or `truncated`,
+- a turn is incomplete (`incomplete_details`): half an action is none, so it is not stepped, or
+- `max_steps` turns were played.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from palestra.schema import (
+    Message,
+    OutputItem,
+    Response,
+    ResponseCreateParams,
+    RunRequest,
+    Usage,
+    VerifyResponse,
+    add_usage,
+    changed,
+    maker,
+)
+from palestra.serving import BoundAgent, BoundAgentConfig, Opening, Step
+from palestra.transport import Peer
+
+_make_message = maker(Message)
+
+
+class GymnasiumAgentConfig(BoundAgentConfig):
+    """Settings of the agent."""
+
+    max_steps: int | None = Field(default=None, ge=1)
+    """Most turns of one episode; None leaves it to the environment."""
+
+
+class GymnasiumAgent(BoundAgent):
+    """The loop above."""
+
+    config: GymnasiumAgentConfig
+
+    async def run(self, body: RunRequest) -> VerifyResponse:
+        """One episode, scored. The row that is verified has the opening in its input."""
+        environment = self.server_client.peer(self.environment_name())
+        model = self.server_client.peer(self.model_name())
+        row = {**body.__dict__, **(body.model_extra or {})}
+        opening = await environment.call("/reset", row, Opening)
+        params = _opened(body.responses_create_params, opening.observation)
+        response = await self.respond(params, environment=environment, model=model)
+        played = {**row, "responses_create_params": params, "response": response}
+        return await environment.call("/verify", played, VerifyResponse)
+
+    async def respond(
+        self, params: ResponseCreateParams, *, environment: Peer, model: Peer
+    ) -> Response:
+        """The episode as one response: the turns of both, the model's usage summed.
+
+        Raises `CallError` when the model or the environment gave no answer.
+        """
+        request = params
+        trajectory: list[OutputItem] = []
+        usage: Usage | None = None
+        turns = 0
+        while True:
+            turn = await model.call("/v1/responses", request, Response)
+            turns += 1
+            usage = add_usage(usage, turn.usage)
+            trajectory.extend(turn.output)
+            if turn.incomplete_details is not None:
+                break
+            step = await environment.call("/step", {"response": turn}, Step)
+            if step.terminated or step.truncated or turns == self.config.max_steps:
+                break
+            if step.observation is not None:
+                trajectory.append(_said_by_the_environment(step.observation))
+            request = changed(params, {"input": [*_as_items(params.input), *trajectory]})
+        return changed(turn, {"output": trajectory, "usage": usage})
+
+
+def _opened(params: ResponseCreateParams, observation: str | None) -> ResponseCreateParams:
+    if observation is None:
+        return params
+    opening = _said_by_the_environment(observation)
+    return changed(params, {"input": [*_as_items(params.input), opening]})
+
+
+def _as_items(given: str | list[Any]) -> list[Any]:
+    return [_said_by_the_environment(given)] if isinstance(given, str) else given
+
+
+def _said_by_the_environment(text: str) -> Message:
+    return _make_message({"role": "user", "content": text, "type": "message"})

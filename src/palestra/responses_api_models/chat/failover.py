@@ -1,0 +1,147 @@
+"""`Way`: one request, tried at one endpoint after the other until one takes it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import final
+
+from msgspec.structs import replace
+
+from palestra.errors import ModelError
+from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
+from palestra.transport import BUSY_STATUSES, ConnectionFailed, HttpReply, retry_after_s
+
+MOST_LOST = 3
+"""Connections that may break over one request before it is held to be what breaks them."""
+
+
+def _url(base_url: str, path: str) -> str:
+    """`path` below the base URL; one that begins with `../` is at the server's root."""
+    if path.startswith("../"):
+        return base_url.removesuffix("/v1") + path[2:]
+    return base_url + path
+
+
+@final
+class Way:
+    """The way of one request through the endpoints of its session.
+
+    `send` is one exchange with a URL, given the seconds left, as `HttpTransport.send`; `moved` is
+    told of each that is made again elsewhere.
+    """
+
+    __slots__ = (
+        "_endpoints",
+        "_lost",
+        "_moved",
+        "_path",
+        "_send",
+        "_session",
+        "_soured",
+        "url",
+    )
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        path: str,
+        *,
+        session: str,
+        send: Callable[[str, float | None], Awaitable[HttpReply]],
+        moved: Callable[[], None],
+    ) -> None:
+        self._endpoints = endpoints
+        self._path = path
+        self._session = session
+        self._send = send
+        self._moved = moved
+        self._lost = 0
+        self._soured: set[Endpoint] = set()
+        """Those that answered 500: the next try goes elsewhere, if it can."""
+        self.url = _url(endpoints.home(session).url, path)
+        """Where it went last."""
+
+    async def send(self, remaining_s: float | None) -> HttpReply:
+        """Try one endpoint after the other, until one takes the request or none is left to try.
+
+        As with a single endpoint, raises what the last one raised or returns what it answered;
+        but a busy one's `Retry-After` is the shortest wait of all.
+        """
+        deadline = None if remaining_s is None else asyncio.get_running_loop().time() + remaining_s
+        tried: set[Endpoint] = set()
+        endpoint = self._enter(tried)
+        while True:
+            tried.add(endpoint)
+            reply: HttpReply | None = None
+            failure: ConnectionFailed | None = None
+            try:
+                reply = await self._exchange(endpoint, deadline)
+            except ConnectionFailed as error:
+                failure = error
+                self._note_loss(endpoint, error)
+            finally:
+                self._endpoints.leave(self._session, endpoint)
+            if reply is not None and not self._is_busy(endpoint, reply):
+                return reply
+            further = self._endpoints.enter(self._session, tried)
+            if further is not None:
+                self._moved()
+                endpoint = further
+            elif reply is not None:
+                return self._with_shortest_wait(reply)
+            elif failure is not None:
+                raise failure
+
+    def _with_shortest_wait(self, reply: HttpReply) -> HttpReply:
+        # Where none was asked for, the usual one has its jitter.
+        if len(self._endpoints.all) == 1 or retry_after_s(reply) is None:
+            return reply
+        wait = f"{self._endpoints.soonest_s():.3f}"
+        return replace(reply, headers={**reply.headers, "retry-after": wait})
+
+    def _enter(self, tried: set[Endpoint]) -> Endpoint:
+        found = self._soured and self._endpoints.enter(self._session, self._soured)
+        found = found or self._endpoints.enter(self._session, tried)
+        # There is one, as `home` found one.
+        return found or self._endpoints.home(self._session)
+
+    async def _exchange(self, endpoint: Endpoint, deadline: float | None) -> HttpReply:
+        self.url = _url(endpoint.url, self._path)
+        left = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        if len(self._endpoints.all) == 1:
+            return await self._send(self.url, left)
+        try:
+            async with asyncio.timeout(None) as wait:
+                endpoint.waits.add(wait)
+                try:
+                    return await self._send(self.url, left)
+                finally:
+                    endpoint.waits.discard(wait)
+        except TimeoutError as error:
+            raise ConnectionFailed(
+                f"{self.url} does not answer, and its host does not say that it is alive",
+                sent=True,
+            ) from error
+
+    def _note_loss(self, endpoint: Endpoint, error: ConnectionFailed) -> None:
+        self._endpoints.lost(endpoint, error.message)
+        self._lost += error.sent
+        if self._lost >= MOST_LOST and len(self._endpoints.all) > 1:
+            failure = ModelError(
+                f"{self._lost} connections broke over this request, the last one at "
+                f"{endpoint.url}: {error.message}",
+                hint="it may be what kills the endpoints: see their own logs, and look at its tools",
+            )
+            failure.retriable = False
+            raise failure from error
+
+    def _is_busy(self, endpoint: Endpoint, reply: HttpReply) -> bool:
+        """Note what the status says about the endpoint; whether another one may help."""
+        if reply.status in BUSY_STATUSES:
+            self._endpoints.busy(endpoint, retry_after_s(reply), reply.status)
+            return True
+        if reply.status == 500:
+            self._soured.add(endpoint)
+            self._endpoints.broken(endpoint)
+        else:
+            self._endpoints.answered(endpoint)
+        return False

@@ -1,0 +1,302 @@
+"""A conversation of the Responses API as chat messages. Pure functions.
+
+What the model said in one turn (reasoning, text, tool calls) is several items of a
+conversation and one message of a chat, so consecutive items of the model fold into one message.
+What cannot be said in a chat is refused with a pointer to it, never left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, final
+
+from pydantic import TypeAdapter, ValidationError
+
+from palestra.responses_api_models.chat.refusing import refuse
+from palestra.responses_api_models.chat.settings import ConversionSettings
+from palestra.responses_api_models.chat.thinking import split_thinking, wrap_thinking
+from palestra.schema import (
+    BESIDE_REASONING,
+    CALL_SIGNATURE,
+    ContentPart,
+    FunctionCall,
+    FunctionCallOutput,
+    InputImage,
+    InputItem,
+    InputText,
+    Message,
+    OutputText,
+    Reasoning,
+    Refusal,
+    ResponseCreateParams,
+    UnknownPart,
+    blocks_of,
+    part_of_block,
+)
+
+_PARTS: TypeAdapter[list[ContentPart]] = TypeAdapter(list[ContentPart])
+
+_CHAT_PARTS = frozenset({"text", "image_url", "input_audio", "audio_url", "video_url", "file"})
+"""Parts that are of the chat already, as data made for vLLM has them."""
+
+_NEVER_SAID = frozenset({"input_image", "input_file", "input_video"})
+"""Parts that a chat has no assistant message for. Others are the endpoint's own, said before."""
+
+
+def to_messages(params: ResponseCreateParams, settings: ConversionSettings) -> list[dict[str, Any]]:
+    """The conversation as chat messages, instructions first. Raises `RowError`."""
+    if isinstance(params.input, str):
+        messages: list[dict[str, Any]] = [{"role": "user", "content": params.input}]
+    else:
+        messages = _fold(params.input, settings)
+    if params.metadata:
+        messages = _with_audio(params.metadata, messages)
+    if params.instructions:
+        messages = _with_instructions(params.instructions, messages)
+    return messages
+
+
+Piece = str | Mapping[str, Any]
+"""What the model said, in order: text, or a part that only its own endpoint reads."""
+
+
+@final
+class _Turn:
+    """One assistant message in the making."""
+
+    __slots__ = ("_calls", "_last_is_reasoning", "_more", "_pieces", "_settings", "_thoughts")
+
+    def __init__(self, settings: ConversionSettings) -> None:
+        self._settings = settings
+        self._pieces: list[Piece] = []
+        self._thoughts: list[str] = []
+        self._calls: list[dict[str, Any]] = []
+        self._more: dict[str, Any] = {}
+        self._last_is_reasoning = False
+
+    def add(self, item: InputItem, position: int) -> None:
+        """Add one item of the model's own. Raises `RowError` for a kind that a chat lacks."""
+        if isinstance(item, FunctionCall):
+            self._calls.append(_call(item))
+        elif isinstance(item, Reasoning):
+            self._think(item, position)
+        elif isinstance(item, Message):
+            self._say(item, position)
+        else:
+            refuse(f"/input/{position}", f"an item that a chat has, got type {item.type!r}")
+        self._last_is_reasoning = isinstance(item, Reasoning)
+
+    def _say(self, message: Message, position: int) -> None:
+        self._more.update(_name(message))
+        if isinstance(message.content, str):
+            self._pieces.append(message.content)
+            return
+        self._pieces.append("")
+        for index, part in enumerate(message.content):
+            if isinstance(part, (OutputText, InputText)):
+                self._pieces.append(part.text)
+            elif isinstance(part, Refusal):
+                self._more["refusal"] = self._more.get("refusal", "") + part.refusal
+            elif part.type == "text":  # as a chat spells it
+                self._pieces.append(str((part.model_extra or {}).get("text", "")))
+            elif part.type in _NEVER_SAID:
+                pointer = f"/input/{position}/content/{index}"
+                refuse(pointer, f"text in a message of the model, got type {part.type!r}")
+            else:
+                self._pieces.append({"type": part.type, **_extra(part)})
+
+    def _think(self, reasoning: Reasoning, position: int) -> None:
+        """Reasoning goes where it came from: into the text, beside it, or among its parts."""
+        settings = self._settings
+        if self._last_is_reasoning and not settings.sequential_reasoning_allowed:
+            expected = "one reasoning item in a row (sequential_reasoning_allowed: false)"
+            refuse(f"/input/{position}", expected)
+        if settings.uses_reasoning_parser and not settings.uses_interleaved_reasoning:
+            return
+        extra = reasoning.model_extra or {}
+        beside = {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
+        self._more.update(beside)
+        parts = [part_of_block(block) for block in reasoning.summary]
+        if not any(parts):
+            self._add_thoughts(_blocks(reasoning, position, elsewhere=bool(beside)))
+            return
+        for part, block in zip(parts, reasoning.summary, strict=True):
+            if part is None:
+                self._add_thoughts([block.text])
+            else:
+                self._pieces.append(part)
+
+    def _add_thoughts(self, blocks: list[str]) -> None:
+        if self._settings.uses_reasoning_parser:
+            self._thoughts += blocks
+        elif blocks:
+            self._pieces.append(wrap_thinking(blocks))
+
+    def message(self) -> dict[str, Any]:
+        """The chat message. No text at all is null beside tool calls, else the empty text."""
+        thoughts = self._thoughts
+        content: Any = self._content(thoughts) if self._pieces else ""
+        if not self._pieces and self._calls:
+            content = None
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        if thoughts and self._settings.uses_interleaved_reasoning:
+            # Servers and templates disagree on the name.
+            message["reasoning_content"] = message["reasoning"] = "\n\n".join(thoughts)
+        if self._calls:
+            message["tool_calls"] = self._calls
+        return message | self._more
+
+    def _content(self, thoughts: list[str]) -> str | list[Any]:
+        """The pieces as text, or as parts where one is a part."""
+        parts: list[Any] = []
+        for is_text, group in groupby(self._pieces, key=lambda piece: isinstance(piece, str)):
+            if not is_text:
+                parts += group
+                continue
+            text = "".join(map(str, group))
+            if self._settings.uses_reasoning_parser and text:
+                # Data may hold reasoning as tags in the text, where the parser's template
+                # would not look for it.
+                in_text, text = split_thinking(text)
+                thoughts += in_text
+            parts.append({"type": "text", "text": text})
+        if len(parts) == 1 and isinstance(self._pieces[0], str):
+            alone: str = parts[0]["text"]
+            return alone
+        return [part for part in parts if part.get("text") != "" or part["type"] != "text"]
+
+
+def _call(item: FunctionCall) -> dict[str, Any]:
+    function = {"name": item.name, "arguments": item.arguments}
+    call = {"id": item.call_id, "type": "function", "function": function}
+    signature = (item.model_extra or {}).get(CALL_SIGNATURE)
+    return call if signature is None else {**call, CALL_SIGNATURE: signature}
+
+
+def _blocks(reasoning: Reasoning, position: int, *, elsewhere: bool) -> list[str]:
+    """What was thought, which must be readable unless it is said `elsewhere` too."""
+    blocks = blocks_of(reasoning)
+    if reasoning.encrypted_content and not blocks and not elsewhere:
+        expected = "reasoning as text (only the provider that encrypted it can read it)"
+        refuse(f"/input/{position}/encrypted_content", expected)
+    return blocks
+
+
+def _fold(items: Sequence[InputItem], settings: ConversionSettings) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    turn: _Turn | None = None
+    for index, item in enumerate(items):
+        heard = _heard(item, index, settings)
+        if heard is None:
+            if turn is None:
+                turn = _Turn(settings)
+            turn.add(item, index)
+            continue
+        if turn is not None:
+            messages.append(turn.message())
+            turn = None
+        messages.append(heard)
+    if turn is not None:
+        messages.append(turn.message())
+    return messages
+
+
+def _heard(item: InputItem, index: int, settings: ConversionSettings) -> dict[str, Any] | None:
+    """A message that the model reads, or None for an item of the model's own."""
+    if isinstance(item, FunctionCallOutput):
+        output: Any = item.output
+        if not isinstance(output, str):
+            output = _raw_content(output, f"/input/{index}/output")
+        return {"role": "tool", "tool_call_id": item.call_id, "content": output}
+    if not isinstance(item, Message) or item.role == "assistant":
+        return None
+    role: str = item.role
+    if role == "developer" and settings.replace_developer_role_with_system:
+        role = "system"
+    content: Any = item.content
+    if not isinstance(content, str):
+        content = _content(content, f"/input/{index}/content")
+    return {"role": role, "content": content, **_name(item)}
+
+
+def _name(message: Message) -> dict[str, Any]:
+    """Who of several speaks: of all that a message may carry, this a chat has a field for."""
+    name = (message.model_extra or {}).get("name")
+    return {"name": name} if name else {}
+
+
+def _raw_content(parts: list[Any], pointer: str) -> str | list[dict[str, Any]]:
+    try:
+        return _content(_PARTS.validate_python(parts), pointer)
+    except ValidationError as error:
+        refuse(pointer, f"text or content parts ({error.errors()[0]['msg']})")
+
+
+def _content(parts: Iterable[ContentPart], pointer: str) -> str | list[dict[str, Any]]:
+    """Plain text when that is all there is: not every chat template reads parts.
+
+    No part at all is the empty text: an empty list is refused by some.
+    """
+    chat_parts = [_part(part, f"{pointer}/{index}") for index, part in enumerate(parts)]
+    if len(chat_parts) == 1 and chat_parts[0].keys() == {"type", "text"}:
+        text: str = chat_parts[0]["text"]
+        return text
+    return chat_parts or ""
+
+
+def _extra(part: ContentPart) -> dict[str, Any]:
+    """What else a part says (how to cache it, its place in a video): for whoever can read it."""
+    return {name: value for name, value in (part.model_extra or {}).items() if value is not None}
+
+
+def _part(part: ContentPart, pointer: str) -> dict[str, Any]:
+    extra = _extra(part)
+    if isinstance(part, InputText | OutputText):
+        return {"type": "text", "text": part.text, **extra}
+    if isinstance(part, InputImage):
+        if part.image_url is None:
+            refuse(pointer, "an image_url (files of the provider are not known in a chat)")
+        image = {"url": part.image_url}
+        if part.detail is not None:
+            image["detail"] = part.detail
+        return {"type": "image_url", "image_url": image, **extra}
+    if not isinstance(part, UnknownPart) or part.type not in _CHAT_PARTS:
+        refuse(pointer, f"text or an image, got type {part.type!r}")
+    return {"type": part.type, **extra}
+
+
+def _with_instructions(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One system message at the head: many chat templates accept no second one."""
+    leading = 0
+    while leading < len(messages) and messages[leading]["role"] in {"system", "developer"}:
+        leading += 1
+    contents = [text, *(message["content"] for message in messages[:leading])]
+    if all(isinstance(content, str) for content in contents):
+        merged: Any = "\n\n".join(contents)
+    else:
+        merged = [part for content in contents for part in _as_parts(content)]
+    return [{"role": "system", "content": merged}, *messages[leading:]]
+
+
+def _with_audio(
+    metadata: Mapping[str, Any], messages: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The row's audio (a data URL, or a WAV file in base64) before the last user message's text."""
+    for name in ("audio_path", "audio_paths"):
+        if metadata.get(name) is not None:
+            refuse(f"/metadata/{name}", "the audio itself, as `audio_data`")
+    if metadata.get("audio_data") is None:
+        return messages
+    data = str(metadata["audio_data"])
+    last = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=-1)
+    if last < 0:
+        refuse("/metadata/audio_data", "audio beside a user message, and there is none")
+    if data.startswith("data:"):
+        audio: dict[str, Any] = {"type": "audio_url", "audio_url": {"url": data}}
+    else:
+        audio = {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
+    heard = {"role": "user", "content": [audio, *_as_parts(messages[last]["content"])]}
+    return [*messages[:last], heard, *messages[last + 1 :]]
+
+
+def _as_parts(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -1,0 +1,258 @@
+"""Asking an endpoint what it can do: never by trusting that it would have refused.
+
+An endpoint that does not know a parameter mostly ignores it, and answers 200. So each thing is
+asked for in a small request, and what counts is whether it came. Only some statuses say anything
+about that (`EVIDENCE`): a server that is starting, overloaded, or behind a gateway that wants
+another key answers too, and that leaves the question open.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, final
+
+import msgspec
+
+from palestra.errors import CallError, Hopeless, ModelNotServed
+from palestra.responses_api_models.vllm_model.capabilities import (
+    Capabilities,
+    Question,
+    TokenIds,
+    Unanswered,
+)
+from palestra.responses_api_models.vllm_model.splicing import closing_token
+from palestra.responses_api_models.vllm_model.wire import (
+    ASKED,
+    CHAT,
+    GENERATE,
+    PARSE,
+    RENDER,
+    Generated,
+    to_parse,
+)
+
+EVIDENCE = frozenset({400, 404, 405, 422, 501})
+"""Statuses besides success that say something of an endpoint: it has no such path, or does not
+take what was asked."""
+
+_PASSING = frozenset({408, 425, 429})
+_IN_THE_END = frozenset({Question.TOKEN_IDS, Question.IDS_IN})
+"""Asked once it is known whether `/tokenize` makes up for what an endpoint leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an endpoint answered: decoded JSON or None, and of a refusal the sentence."""
+
+    status: int
+    content: Any = None
+    said: str = ""
+
+
+Ask = Callable[[str, str, dict[str, Any] | None], Awaitable[Answer]]
+"""(method, URL, JSON body). Raises `CallError`: no answer."""
+
+Finding = Callable[[Capabilities], Capabilities]
+"""Adds to what is known of an endpoint what one question brought."""
+
+Made = TypeVar("Made")
+
+
+class _NoEvidence(Exception):
+    """The answer says nothing about what was asked."""
+
+    def __init__(self, why: str, *, passing: bool) -> None:
+        super().__init__(why)
+        self.unanswered = Unanswered(why, passing)
+
+
+async def probe(
+    ask: Ask, known: Capabilities, model: str, questions: Collection[Question]
+) -> Capabilities:
+    """Ask those of `questions` that are unanswered; what stays so says why.
+
+    Raises `Hopeless` when no answer can come as things are configured.
+    """
+    asking = _Asking(ask, known.base_url, model)
+    open_ = [one for one in Question if one in questions and one in known.unanswered]
+    for stage in (
+        [one for one in open_ if one not in _IN_THE_END],
+        [one for one in open_ if one in _IN_THE_END],
+    ):
+        for finding in await together(asking.about(one, known) for one in stage):
+            known = finding(known)
+    return known
+
+
+async def together(work: Iterable[Awaitable[Made]]) -> list[Made]:
+    """What all of it makes. Raises the first failure, when nothing is left running."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    made: list[Made] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        made.append(result)
+    return made
+
+
+@final
+class _Asking:
+    """The questions to one endpoint. Each brings a finding, or raises `_NoEvidence`."""
+
+    def __init__(self, ask: Ask, base_url: str, model: str) -> None:
+        self._ask = ask
+        self._base = base_url
+        # What vLLM and llama.cpp have of their own is beside `/v1`.
+        self._root = base_url.removesuffix("/v1")
+        self._model = model
+
+    async def about(self, question: Question, known: Capabilities) -> Finding:
+        """What came of one question, be it that it stays open."""
+        questions: dict[Question, Callable[[Capabilities], Awaitable[Finding]]] = {
+            Question.SERVER: self._server,
+            Question.MODELS: self._models,
+            Question.TOOL_PARSER: self._tool_parser,
+            Question.TOKENIZE: self._tokenize,
+            Question.TOKEN_IDS: self._token_ids,
+            Question.IDS_IN: self._ids_in,
+        }
+        try:
+            finding = await questions[question](known)
+        except _NoEvidence as error:
+            unanswered = error.unanswered
+            return lambda now: replace(now, unanswered={**now.unanswered, question: unanswered})
+        return lambda now: _without(question, finding(now))
+
+    async def _server(self, _: Capabilities) -> Finding:
+        version = await self._content("GET", f"{self._root}/version")
+        if isinstance(version, dict) and "version" in version:
+            return lambda now: replace(now, server=f"vLLM {version['version']}")
+        props = await self._content("GET", f"{self._root}/props")
+        if isinstance(props, dict) and "build_info" in props:
+            return lambda now: replace(now, server=f"llama.cpp {props['build_info']}")
+        return lambda now: replace(now, server="")
+
+    async def _models(self, _: Capabilities) -> Finding:
+        listed = await self._content("GET", f"{self._base}/models")
+        entries = listed.get("data") if isinstance(listed, dict) else None
+        cards = [card for card in entries or () if isinstance(card, dict) and "id" in card]
+        names = tuple(str(card["id"]) for card in cards)
+        first = cards[0] if cards else {}
+        ours = next((card for card in cards if card["id"] == self._model), first)
+        length = ours.get("max_model_len")
+        limit = length if isinstance(length, int) else None
+        return lambda now: replace(now, models=names, max_model_len=limit)
+
+    async def _tool_parser(self, _: Capabilities) -> Finding:
+        info = await self._content("GET", f"{self._root}/server_info?config_format=json")
+        name = _search(info, "tool_call_parser") or _search(info, "tool_parser") or ""
+        return lambda now: replace(now, tool_parser=name)
+
+    async def _tokenize(self, _: Capabilities) -> Finding:
+        one, other = await self._tokens_of("yes"), await self._tokens_of("no")
+        # llama.cpp knows no messages here and answers with an empty list.
+        if not one or not other:
+            return lambda now: replace(now, tokenize=False, closing_token=None)
+        closing = closing_token(one, other)
+        return lambda now: replace(now, tokenize=True, closing_token=closing)
+
+    async def _tokens_of(self, answer: str) -> list[int]:
+        chat = [{"role": "user", "content": "Say a word."}]
+        chat.append({"role": "assistant", "content": answer})
+        body = {"model": self._model, "messages": chat, "add_generation_prompt": False}
+        reply = await self._content("POST", f"{self._root}/tokenize", body)
+        tokens = reply.get("tokens") if isinstance(reply, dict) else None
+        return tokens if isinstance(tokens, list) else []
+
+    async def _token_ids(self, known: Capabilities) -> Finding:
+        url = self._base + CHAT
+        answer = await self._evidence("POST", url, {**self._word(), **ASKED})
+        if answer.status == 404:
+            raise ModelNotServed(
+                f"{url} answered 404 for model {self._model!r}: {answer.said}",
+                hint="is the model listed by GET <base_url>/models, and does base_url end in /v1?",
+            )
+        if answer.status >= 300:
+            refusal = f"it answered {answer.status}: {answer.said}"
+            return lambda now: replace(now, token_ids=TokenIds.NONE, no_token_ids=refusal)
+        given = _given(answer.content)
+        if given is TokenIds.BY_TOKENIZE and Question.TOKENIZE in known.unanswered:
+            why = known.unanswered[Question.TOKENIZE]
+            raise _NoEvidence(why.why, passing=why.passing)
+        if given is TokenIds.BY_TOKENIZE and not known.tokenize:
+            given = TokenIds.NONE
+        ignored = "it ignored `return_token_ids` and `return_tokens_as_token_ids`"
+        if not known.tokenize:
+            ignored += ", and its /tokenize does not render chats"
+        return lambda now: replace(
+            now, token_ids=given, no_token_ids=ignored if given is TokenIds.NONE else ""
+        )
+
+    async def _ids_in(self, _: Capabilities) -> Finding:
+        """Render a chat, generate a token from its ids, and have it parsed."""
+        asked = self._word()
+        rendered = await self._content("POST", self._base + RENDER, asked)
+        if not isinstance(rendered, dict) or not rendered.get("token_ids"):
+            return _takes_no_ids
+        generated = await self._content("POST", self._root + GENERATE.removeprefix(".."), rendered)
+        try:
+            made = msgspec.convert(generated, Generated)
+            body = to_parse(asked, made, rendered["token_ids"], made.choices[0].token_ids)
+        except (LookupError, msgspec.ValidationError):
+            return _takes_no_ids
+        parsed = await self._content("POST", self._base + PARSE, body)
+        takes = isinstance(parsed, dict) and bool(parsed.get("choices"))
+        return lambda now: replace(now, ids_in=takes)
+
+    def _word(self) -> dict[str, Any]:
+        """A chat that is answered by one token."""
+        messages = [{"role": "user", "content": "Say a word."}]
+        return {"model": self._model, "messages": messages, "max_tokens": 1}
+
+    async def _content(self, method: str, url: str, body: dict[str, Any] | None = None) -> Any:
+        """The decoded JSON of a success; None from an endpoint that has no such thing."""
+        answer = await self._evidence(method, url, body)
+        return answer.content if answer.status < 300 else None
+
+    async def _evidence(self, method: str, url: str, body: dict[str, Any] | None) -> Answer:
+        try:
+            answer = await self._ask(method, url, body)
+        except Hopeless:
+            raise
+        except CallError as error:
+            raise _NoEvidence(error.message, passing=True) from error
+        if 200 <= answer.status < 300 or answer.status in EVIDENCE:
+            return answer
+        raise _NoEvidence(
+            f"{method} {url} answered {answer.status}: {answer.said}",
+            passing=answer.status >= 500 or answer.status in _PASSING,
+        )
+
+
+def _takes_no_ids(known: Capabilities) -> Capabilities:
+    return replace(known, ids_in=False)
+
+
+def _without(question: Question, known: Capabilities) -> Capabilities:
+    left = {one: why for one, why in known.unanswered.items() if one is not question}
+    return replace(known, unanswered=left)
+
+
+def _given(reply: Any) -> TokenIds:
+    """How the endpoint gives ids, if its `/tokenize` does the rest."""
+    try:
+        choice = reply["choices"][0]
+        if choice.get("token_ids") and reply.get("prompt_token_ids"):
+            return TokenIds.WITH_ANSWER
+        spelt = choice["logprobs"]["content"][0]["token"].startswith("token_id:")
+    except (LookupError, TypeError, AttributeError):
+        return TokenIds.NONE
+    return TokenIds.BY_TOKENIZE if spelt else TokenIds.NONE
+
+
+def _search(value: Any, name: str) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get(name), str):
+        return str(value[name])
+    return next((hit for part in value.values() if (hit := _search(part, name))), None)

@@ -1,0 +1,146 @@
+"""Workers on a Ray cluster: a host per core, each with a worker of its own beside it.
+
+Ray carries calls and places hosts (`SPREAD`: over all nodes); limits, kills and crashes are the
+local workers' business on every node alike, so that a killed call costs a fork there and not the
+start of a Ray worker. Palestra must be installed on the nodes, in the same version.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final, TypeVar, final
+
+from palestra.errors import ConfigError
+from palestra.sandbox.workers.keeper import START_LIMIT_S, STARVED_S
+from palestra.sandbox.workers.local import LocalWorkers
+from palestra.sandbox.workers.outcomes import Outcome, WorkersBroken
+
+T = TypeVar("T")
+
+CONNECT_LIMIT_S: Final = 120.0
+PLACE_LIMIT_S: Final = 300.0
+"""For Ray to find a free core for a host and to start it there."""
+
+
+class Host:
+    """Lives in a Ray worker process, with a core of its node reserved for it."""
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        self._workers = LocalWorkers(size=1, preload=preload)
+
+    async def call(self, function: str, args: tuple[Any, ...], limit_s: float) -> Outcome | str:
+        """The outcome; as a plain text, why there is none."""
+        try:
+            return await self._workers.call(function, *args, limit_s=limit_s)
+        except WorkersBroken as error:
+            return error.message
+
+    async def ready(self) -> None:
+        """Answers once the host runs."""
+
+
+@final
+class RayWorkers:
+    """As many hosts as the cluster has cores, made when they are needed.
+
+    The cores are counted at the first call. Any event loop may call, one at a time.
+    """
+
+    def __init__(self, address: str, *, preload: Sequence[str] = ()) -> None:
+        if find_spec("ray") is None:
+            raise ConfigError(
+                f"ray_head_node_address is {address!r}, and Ray is not installed",
+                hint="pip install 'palestra[ray]', or remove the address to use this machine",
+            )
+        self._address = address
+        self._preload = tuple(preload)
+        self._ray: Any = None
+        self._size = 0
+        self._connected_here = False
+        self._idle: deque[Any] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connecting = asyncio.Lock()
+        self._places = asyncio.Semaphore(1)
+
+    async def call(self, function: str, /, *args: Any, limit_s: float) -> Outcome:
+        """Run `function` on the cluster; see `Workers.call`."""
+        async with await self._here():
+            # The one that has waited longest: its node's turn.
+            host = self._idle.popleft() if self._idle else await self._place_host()
+            healthy = False
+            try:
+                answer: Outcome | str = await self._within(
+                    host.call.remote(function, args, limit_s),
+                    limit_s + STARVED_S + START_LIMIT_S,
+                    "a call on the Ray cluster",
+                )
+                if isinstance(answer, str):
+                    raise WorkersBroken(answer)
+                healthy = True
+            finally:
+                if healthy:
+                    self._idle.append(host)
+                else:
+                    self._ray.kill(host)
+        return answer
+
+    async def _here(self) -> asyncio.Semaphore:
+        """The places for calls of this event loop: first come, first served."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._connecting, self._places = loop, asyncio.Lock(), asyncio.Semaphore(1)
+            self._resize()
+        async with self._connecting:
+            if self._ray is None:
+                self._ray = await self._within(
+                    asyncio.to_thread(self._connect),
+                    CONNECT_LIMIT_S,
+                    f"connecting to the Ray cluster at {self._address}",
+                )
+                self._resize()
+        return self._places
+
+    def _resize(self) -> None:
+        self._places = asyncio.Semaphore(max(1, self._size))
+
+    def _connect(self) -> Any:
+        ray: Any = import_module("ray")
+        if not ray.is_initialized():
+            ray.init(address=self._address, log_to_driver=False)
+            self._connected_here = True
+        self._size = int(ray.cluster_resources().get("CPU", 1))
+        return ray
+
+    async def _place_host(self) -> Any:
+        spread = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Host)
+        host = spread.remote(self._preload)
+        try:
+            await self._within(host.ready.remote(), PLACE_LIMIT_S, "a free core on the Ray cluster")
+        except BaseException:
+            self._ray.kill(host)
+            raise
+        return host
+
+    async def _within(self, waited: "Coroutine[Any, Any, T] | Any", limit_s: float, what: str) -> T:
+        """Wait with a limit; what Ray raises is the workers' failure."""
+        try:
+            async with asyncio.timeout(limit_s):
+                found: T = await waited
+        except TimeoutError:
+            raise WorkersBroken(f"waited {limit_s:.0f} s for {what}") from None
+        except Exception as error:  # Ray has dozens of classes, and connecting raises more
+            raise WorkersBroken(f"{what} failed: {type(error).__name__}: {error}") from error
+        return found
+
+    async def close(self) -> None:
+        """Kill the hosts; disconnect when the connection was ours."""
+        ray, self._ray = self._ray, None
+        if ray is None:
+            return
+        while self._idle:
+            await asyncio.to_thread(ray.kill, self._idle.pop())
+        if self._connected_here:
+            self._connected_here = False
+            await asyncio.to_thread(ray.shutdown)

@@ -1,0 +1,93 @@
+"""Workers on this machine's cores."""
+
+import asyncio
+import os
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+from palestra.sandbox.workers.frames import call_frame
+from palestra.sandbox.workers.keeper import Held, Keeper
+from palestra.sandbox.workers.outcomes import Outcome
+
+MEMORY_MIB: Final = 1024
+CALLS: Final = 2_000
+GROWTH_MIB: Final = 256
+
+
+def cores() -> int:
+    """How many processes can run at once here: a job's share of a node, not the node."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        return os.cpu_count() or 1
+
+
+@final
+class LocalWorkers:
+    """Worker processes, made when they are needed; see the package's docstring.
+
+    `size`: how many calls run at once, by default one per core. `preload`: modules to import, or
+    `module:function` to call, once, before any call. `memory_mib`: what a call may allocate.
+    A worker is replaced after `calls` calls, or when it has grown by `growth_mib`.
+
+    Any event loop may call, one at a time: processes outlive a loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        size: int | None = None,
+        preload: Sequence[str] = (),
+        memory_mib: int = MEMORY_MIB,
+        calls: int = CALLS,
+        growth_mib: int = GROWTH_MIB,
+    ) -> None:
+        self._size = size or cores()
+        self._keeper = Keeper(
+            preload=preload, memory_mib=memory_mib, calls=calls, growth_mib=growth_mib
+        )
+        self._idle: list[Held] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._places = asyncio.Semaphore(self._size)
+        # Whoever forgets to close it leaves nothing behind either.
+        weakref.finalize(self, _end, self._keeper, self._idle)
+
+    async def call(self, function: str, /, *args: Any, limit_s: float) -> Outcome:
+        """Run `function` in a worker; see `Workers.call`."""
+        frame = call_frame(function, args)
+        async with self._here():
+            worker = self._waiting_one() or await self._keeper.fork()
+            try:
+                outcome = await worker.run(frame, limit_s)
+            finally:
+                if worker.usable:
+                    self._idle.append(worker)
+                else:
+                    worker.kill()
+        return outcome
+
+    def _waiting_one(self) -> Held | None:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.alive():
+                return worker
+            worker.kill()
+        return None
+
+    def _here(self) -> asyncio.Semaphore:
+        """The places for calls of this event loop: first come, first served."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._places = loop, asyncio.Semaphore(self._size)
+        return self._places
+
+    async def close(self) -> None:
+        """End every process."""
+        await asyncio.to_thread(_end, self._keeper, self._idle)
+
+
+def _end(keeper: Keeper, idle: list[Held]) -> None:
+    while idle:
+        idle.pop().kill()
+    keeper.end()

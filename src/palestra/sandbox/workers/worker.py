@@ -1,0 +1,114 @@
+"""What a worker process does: answer calls until it has had enough of them."""
+
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from palestra.sandbox.workers.frames import answer_frame, read_call, receive
+from palestra.sandbox.workers.outcomes import LONGEST_NOTE
+
+READY, VALUE, RAISED, NO_MEMORY = "ready", "value", "raised", "no memory"
+"""What an answer begins with; its second item says whether it is the worker's last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endurance:
+    """How much a worker may take before it is replaced, and how much memory it may have."""
+
+    memory_mib: int
+    """Address space on top of what it had when it was forked."""
+    calls: int
+    growth_mib: int
+    """Growth of its resident memory after which it is replaced."""
+
+
+def serve(sock: socket.socket, endurance: Endurance) -> None:
+    """Answer calls on `sock`; returns when the caller has gone or the worker is worn out."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit_memory(endurance.memory_mib)
+    resident_at_first = _peak_resident_mib()
+    sock.sendall(answer_frame(READY, False, os.getpid()))
+    for number in range(1, endurance.calls + 1):
+        call = receive(sock)
+        if call is None:
+            return
+        kind, *said = _answer(call)
+        grown = _peak_resident_mib() - resident_at_first > endurance.growth_mib
+        last = kind == NO_MEMORY or grown or number == endurance.calls
+        sock.sendall(_sayable(kind, last, *said))
+        if last:
+            return
+
+
+def _answer(call: bytes) -> tuple[Any, ...]:
+    # Whatever it raises, SystemExit and libraries' own BaseExceptions too, is the function's.
+    try:
+        name, args = read_call(call)
+        return VALUE, function_named(name)(*args)
+    except MemoryError:
+        return (NO_MEMORY,)
+    except BaseException as error:
+        return _raised(error)
+
+
+def _raised(error: BaseException) -> tuple[str, str, str, str]:
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message cannot be shown)"
+    shown = "".join(traceback.format_tb(error.__traceback__))
+    return RAISED, type(error).__name__, _text(message[:LONGEST_NOTE]), _text(shown[-LONGEST_NOTE:])
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _sayable(kind: str, last: bool, *said: Any) -> bytes:
+    try:
+        return answer_frame(kind, last, *said)
+    except Exception as error:
+        _, name, message, shown = _raised(error)
+        return answer_frame(RAISED, last, name, f"the value cannot be sent: {message}", shown)
+
+
+@cache
+def function_named(name: str) -> Callable[..., Any]:
+    """The function that `package.module:name` says."""
+    module, _, attribute = name.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), attribute)
+    return function
+
+
+def _limit_memory(mib: int) -> None:
+    """Allow `mib` on top of the address space that there is already."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return  # macOS does not enforce this limit anyway
+    present = int(statm.read_text("ascii").split()[0]) * resource.getpagesize()
+    limit = present + mib * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _peak_resident_mib() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, where the kernel can (Linux)."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

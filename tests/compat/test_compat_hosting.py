@@ -1,0 +1,297 @@
+"""Servers of the field in our fleets: what they are given, and what becomes of their failures."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from palestra.config import load_config
+from palestra.errors import CallError, JudgeFailure, ModelError, RowError, VerifierError
+from palestra.schema import AggregateMetrics, Response, VerifyResponse
+from palestra.serving import Fleet
+
+HEAD = """
+from typing import Any
+from fastapi import Body, FastAPI, HTTPException, Request
+from nemo_gym.base_resources_server import *
+from nemo_gym.base_responses_api_agent import *
+from nemo_gym.base_responses_api_model import *
+from nemo_gym.config_types import *
+from nemo_gym.global_config import *
+from nemo_gym.judge import *
+from nemo_gym.openai_utils import *
+from nemo_gym.server_utils import *
+"""
+RESPONSE = {"id": "r", "created_at": 0, "model": "m", "object": "response", "output": []}
+ROW = {"responses_create_params": {"input": "q"}, "response": RESPONSE}
+
+
+def run(
+    root: Path,
+    apps: dict[str, str],
+    check: Callable[[Fleet], Coroutine[Any, Any, None]],
+    settings: dict[str, Any] | None = None,
+    **files: str,
+) -> None:
+    """Run `check` with a fleet of `apps`, which are (folder, source)."""
+    tree: dict[str, Any] = {}
+    for folder, source in apps.items():
+        kind, name = folder.split("/")
+        path = root / folder
+        path.mkdir(parents=True)
+        (path / "app.py").write_text(HEAD + dedent(source))
+        for other, text in files.items():
+            (path / f"{other}.py").write_text(HEAD + dedent(text))
+        tree[name] = {kind: {name: {"entrypoint": "app.py", **(settings or {})}}}
+    config = load_config(extra=tree, cwd=root, use_env_yaml=False)
+
+    async def serve() -> None:
+        async with asyncio.timeout(20), Fleet(config) as fleet:
+            await check(fleet)
+
+    asyncio.run(serve())
+
+
+def test_names_of_ours_are_free_for_authors(tmp_path: Path) -> None:
+    source = """
+    class Free(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+        tools: dict = {}
+        _sessions: Any = None
+        _token: Any = None
+
+        def setup_webserver(self):
+            app = super().setup_webserver()
+            for tool in (self.start, self.stop, self.routes, self.name):
+                app.post(f"/{tool.__name__}")(tool)
+            return app
+
+        async def start(self): return "started"
+        async def stop(self): return "stopped"
+        async def routes(self): return "routes"
+        async def name(self): return "name"
+        async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+            return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+    """
+
+    async def check(fleet: Fleet) -> None:
+        peer = fleet.client.peer("free")
+        assert await peer.call_tool("stop", {}) == '"stopped"'
+        assert (await peer.call("/verify", ROW, VerifyResponse)).reward == 1.0
+
+    run(tmp_path, {"resources_servers/free": source}, check)
+
+
+def test_settings_and_the_configuration_are_those_of_the_fleet(tmp_path: Path) -> None:
+    source = """
+    class Settled(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+
+        async def verify(self, body: BaseVerifyRequest) -> dict:
+            own = get_first_server_config_dict(get_global_config_dict(), self.config.name)
+            same = self.server_client.global_config_dict[self.config.name]
+            return {**body.model_dump(), "reward": 1.0, "own": own.extra, "name": self.config.name,
+                    "also": self.config.extra, "kind": list(same)[0], "domain": self.config.domain}
+    """
+
+    async def check(fleet: Fleet) -> None:
+        found = await fleet.client.peer("settled").call("/verify", ROW, VerifyResponse)
+        assert found.model_extra is not None
+        told = {name: found.model_extra[name] for name in ("own", "also", "name", "domain", "kind")}
+        assert told == {
+            "own": 3,
+            "also": 3,
+            "name": "settled",
+            "domain": "math",
+            "kind": "resources_servers",
+        }
+
+    run(tmp_path, {"resources_servers/settled": source}, check, {"extra": 3, "domain": "math"})
+
+
+def test_a_class_may_come_from_a_neighbour_and_stand_among_others(tmp_path: Path) -> None:
+    source = """
+    from neighbour import Served
+    from resources_servers.many.neighbour import Helper
+    class Other(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+        async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse: ...
+    if __name__ == "__main__":
+        Served.run_webserver()
+    """
+    neighbour = """
+    class Helper: pass
+    class Served(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+        async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+            return BaseVerifyResponse(**body.model_dump(), reward=0.25)
+    """
+
+    async def check(fleet: Fleet) -> None:
+        found = await fleet.client.peer("many").call("/verify", ROW, VerifyResponse)
+        assert found.reward == 0.25
+
+    run(tmp_path, {"resources_servers/many": source}, check, neighbour=neighbour)
+
+
+FAILING = """
+class Failing(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+
+    def setup_webserver(self):
+        app = super().setup_webserver()
+        app.post("/missing")(self.missing)
+        return app
+
+    async def missing(self, body: dict = Body()):
+        raise HTTPException(404, "no such file")
+
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        how = body.responses_create_params.input
+        if how == "judge":
+            await call_judge(self.server_client, "judge", input="verdict?")
+        if how == "verdict":
+            raise JudgeError("no verdict in it")
+        if how == "relay":
+            await raise_for_status(await self.server_client.post("judge", "/v1/responses", json={"input": "x"}))
+        raise KeyError(how)
+"""
+JUDGE = """
+class Judge(SimpleResponsesAPIModel):
+    config: BaseResponsesAPIModelConfig
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        raise RuntimeError("the endpoint is gone")
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "told"),
+    [
+        ("judge", JudgeFailure, "the endpoint is gone"),
+        ("relay", JudgeFailure, "the endpoint is gone"),
+        ("verdict", JudgeFailure, "no verdict in it"),
+        ("bug", VerifierError, "KeyError"),
+    ],
+)
+def test_a_failure_says_whose_it_was(
+    tmp_path: Path, asked: str, kind: type[CallError], told: str
+) -> None:
+    async def check(fleet: Fleet) -> None:
+        row = {**ROW, "responses_create_params": {"input": asked}}
+        with pytest.raises(kind, match=told):
+            await fleet.client.peer("failing").call("/verify", row, VerifyResponse)
+
+    run(
+        tmp_path,
+        {"resources_servers/failing": FAILING, "responses_api_models/judge": JUDGE},
+        check,
+    )
+
+
+def test_bad_bodies_and_refusals_of_tools_are_told(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        with pytest.raises(RowError, match="responses_create_params"):
+            await fleet.client.peer("failing").call(
+                "/verify", {"response": RESPONSE}, VerifyResponse
+            )
+        said = await fleet.client.peer("failing").call_tool("missing", {})
+        assert said == '{"detail":"no such file"}'
+
+    run(tmp_path, {"resources_servers/failing": FAILING}, check)
+
+
+def test_a_model_server_fails_as_one_and_speaks_messages(tmp_path: Path) -> None:
+    good = """
+    class Good(SimpleResponsesAPIModel):
+        config: BaseResponsesAPIModelConfig
+        async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+            item = NeMoGymResponseOutputMessage(content=[NeMoGymResponseOutputText(text=body.input[0].content[0].text)])
+            return NeMoGymResponse(id="r", created_at=0, model="good", output=[item])
+    """
+
+    async def check(fleet: Fleet) -> None:
+        with pytest.raises(ModelError, match="gone"):
+            await fleet.client.peer("judge").call("/v1/responses", {"input": "x"}, Response)
+        asked = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
+        reply = await fleet.client.post("good", "/v1/messages", json=asked)
+        assert (await reply.json())["content"][0]["text"] == "hi"
+
+    run(
+        tmp_path,
+        {"responses_api_models/judge": JUDGE, "responses_api_models/good": good},
+        check,
+    )
+
+
+def test_an_agent_keeps_its_session_by_the_cookies_of_the_last_answer(tmp_path: Path) -> None:
+    environment = """
+    class Env(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+        seen: list = []
+        def setup_webserver(self):
+            app = super().setup_webserver()
+            app.post("/look")(self.look)
+            return app
+        async def look(self, request: Request):
+            self.seen.append(request.session[SESSION_ID_KEY])
+            return {"seen": len(set(self.seen))}
+        async def verify(self, request: Request, body: BaseVerifyRequest) -> BaseVerifyResponse:
+            same = set(self.seen) == {request.session[SESSION_ID_KEY]}
+            return BaseVerifyResponse(**body.model_dump(), reward=float(same))
+    """
+    agent = """
+    class Agent(SimpleResponsesAPIAgent):
+        config: BaseResponsesAPIAgentConfig
+        async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse: ...
+        async def run(self, request: Request, body: BaseRunRequest) -> BaseVerifyResponse:
+            row = body.model_dump()
+            reply = await self.server_client.post("env", "/seed_session", json=row, cookies=request.cookies)
+            for _ in range(3):
+                reply = await self.server_client.post("env", "/look", json={}, cookies=reply.cookies)
+                await raise_for_status(reply)
+            verify = {**row, "response": {"id": "r", "created_at": 0, "model": "m", "output": []}}
+            reply = await self.server_client.post("env", "/verify", json=verify, cookies=reply.cookies)
+            return BaseVerifyResponse.model_validate(await get_response_json(reply))
+    """
+
+    async def check(fleet: Fleet) -> None:
+        found = await fleet.client.peer("agent").call("/run", ROW, VerifyResponse)
+        assert found.reward == 1.0
+
+    run(
+        tmp_path, {"resources_servers/env": environment, "responses_api_agents/agent": agent}, check
+    )
+
+
+def test_lifespans_run_and_metrics_are_aggregated(tmp_path: Path) -> None:
+    source = """
+    from contextlib import asynccontextmanager
+    import anyio
+    class Living(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+        def setup_webserver(self):
+            app = super().setup_webserver()
+            @asynccontextmanager
+            async def lifespan(app):
+                async with anyio.create_task_group():
+                    app.state.up = True
+                    yield
+            app.router.lifespan_context = lifespan
+            return app
+        async def verify(self, request: Request, body: BaseVerifyRequest) -> BaseVerifyResponse:
+            return BaseVerifyResponse(**body.model_dump(), reward=float(request.app.state.up))
+        def compute_metrics(self, tasks):
+            return {"tasks": len(tasks)}
+    """
+
+    async def check(fleet: Fleet) -> None:
+        peer = fleet.client.peer("living")
+        assert (await peer.call("/verify", ROW, VerifyResponse)).reward == 1.0
+        rows = [{"reward": 1.0, "_ng_task_index": 0, "_ng_rollout_index": n} for n in range(2)]
+        found = await peer.call("/aggregate_metrics", {"verify_responses": rows}, AggregateMetrics)
+        assert found.agent_metrics["tasks"] == 1
+
+    run(tmp_path, {"resources_servers/living": source}, check)

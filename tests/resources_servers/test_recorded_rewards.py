@@ -1,0 +1,41 @@
+"""Recorded rollouts get the reward they had, by the command that verifies stored responses.
+
+For every environment that is shipped and has recorded rollouts; with nothing but its name, as a
+user would: what rollouts lack of their tasks, and what judges answered, the command finds.
+"""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from verifying import ENVIRONMENTS, RECORDED
+
+from palestra.cli.reverifying import ReverifyArgs, reverify
+from palestra.schema import read_jsonl
+
+SHIPPED = sorted(path.parent.parent.name for path in ENVIRONMENTS.glob("*/configs/*.yaml"))
+NEEDS = {"reasoning_gym": "reasoning_gym"}
+"""Libraries that are extras: module by environment."""
+NOWHERE_SAID = {
+    "workplace_assistant": "the recorded rows are of tasks whose gold actions are not recorded",
+}
+"""Environments whose recorded rollouts do not say what would have been right."""
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_recorded_rollouts_get_their_recorded_reward(name: str, tmp_path: Path) -> None:
+    rollouts = RECORDED / name / "rollouts.jsonl"
+    if not rollouts.exists():
+        pytest.skip(f"no recorded rollouts of {name}")
+    if name in NOWHERE_SAID:
+        pytest.skip(NOWHERE_SAID[name])
+    if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+        pytest.skip(f"{NEEDS[name]} is not installed")
+    output = tmp_path / "again.jsonl"
+
+    code = reverify(ReverifyArgs(rollouts=rollouts, output=output, environment=name), [])
+
+    failures = output.with_name("again_failures.jsonl")
+    assert code == 0, failures.read_text() if failures.exists() else ""
+    before = [line.row["reward"] for line in read_jsonl(rollouts)]
+    assert [line.row["reward"] for line in read_jsonl(output)] == before
