@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from verifying import agrees, post_verify, recorded, recorded_results, said, server_of, verify
+from verifying import post_verify, recorded, said, server_of, verify
 
 from palestra.resources_servers.string_match.app import StringMatchServer
 from palestra.resources_servers.string_match.extraction import MODES, extracted
@@ -11,18 +11,12 @@ from palestra.resources_servers.string_match.extraction import MODES, extracted
 ROW = {"expected_answer": "Pacific Ocean", "extraction_mode": "last_line"}
 
 
-def test_recorded_rollouts_get_their_recorded_rewards() -> None:
-    server = server_of(StringMatchServer)
-
-    assert [r for row, r in recorded("string_match") if not agrees(server, row, r)] == []
-
-
-def test_recorded_rollouts_without_their_mode_get_them_too() -> None:
-    server = server_of(StringMatchServer)
-
-    for result in recorded_results("string_match"):
-        row = {"expected_answer": result["expected_answer"]}
-        ours = verify(server, row, *result["response"]["output"])
+@pytest.mark.parametrize("has_mode", [True, False])
+def test_recorded_rollouts_get_their_recorded_rewards(has_mode: bool) -> None:
+    # They do not keep the mode; with or without it the answer is found.
+    for row, result in recorded("string_match"):
+        task = row if has_mode else {"expected_answer": result["expected_answer"]}
+        ours = verify(server_of(StringMatchServer), task, *result["response"]["output"])
 
         assert ours["extracted_answer"] == result["extracted_answer"]
         assert ours["reward"] == result["reward"]

@@ -14,6 +14,7 @@ from palestra.schema.chat import (
     UpstreamMessage,
     UpstreamToolCall,
     UpstreamUsage,
+    completion_decoder,
     decode_completion,
 )
 from palestra.schema.encoding import encode_json, fields_of, set_fields, to_plain
@@ -87,6 +88,7 @@ from palestra.schema.rows import (
 from palestra.schema.thoughts import (
     BESIDE_REASONING,
     CALL_SIGNATURE,
+    CHAT_PART,
     block_of_part,
     blocks_of,
     part_of_block,
@@ -99,6 +101,7 @@ __all__ = [
     "AGENT_REF",
     "BESIDE_REASONING",
     "CALL_SIGNATURE",
+    "CHAT_PART",
     "CREATE_PARAMS",
     "FAILURE_CLASS",
     "FAILURE_LAYER",
@@ -163,6 +166,7 @@ __all__ = [
     "cached_tokens",
     "called",
     "changed",
+    "completion_decoder",
     "decode_completion",
     "encode_json",
     "fields_of",

@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from fastapi import FastAPI
+from pydantic import BaseModel
+from starlette.requests import Request
 
 from palestra.errors import CallError, FailureKind, JudgeFailure, VerifierError
 from palestra.profiling import aggregate_metrics
@@ -18,13 +20,16 @@ from palestra.schema import (
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
+    fields_of,
     finite_reward,
     maker,
     no_reward,
 )
-from palestra.serving.endpoints import Endpoint
+from palestra.serving.endpoints import Endpoint, ToolFailure
+from palestra.serving.mcp import McpDoor, NoSuchTool, ToolAnswer, plainly_named
 from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
+from palestra.serving.sessions import SESSION_ID_KEY
 from palestra.serving.tools import is_tool, tool_schema
 
 ReverifyMode = Literal["stateless", "replay_tools", "unsupported", "unknown"]
@@ -39,6 +44,9 @@ _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
 
 class ResourcesServerConfig(ServerConfig):
     """Settings of an environment; add your own as fields of a subclass."""
+
+    expose_tools_over_mcp: bool = False
+    """Offer the tools at `/mcp` too, for agents that speak MCP."""
 
 
 class ResourcesServer(Server):
@@ -139,9 +147,18 @@ class ResourcesServer(Server):
 
     def routes(self) -> list[Endpoint]:
         """Seed, verify, aggregate, and one endpoint per tool."""
+        exposed = self.config.expose_tools_over_mcp
         return [
-            self.endpoint(self.seed_session, "/seed_session"),
-            self.endpoint(self.verify, "/verify", ends_session=True, check=self._check_reward),
+            self.endpoint(
+                self.seed_session, "/seed_session", extend=self._with_mcp if exposed else None
+            ),
+            self.endpoint(
+                self.verify,
+                "/verify",
+                ends_session=True,
+                check=self._check_reward,
+                prepare=self._plainly_named if exposed else None,
+            ),
             self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),
             *(
                 self.endpoint(method, f"/{name}", body="arguments")
@@ -153,7 +170,33 @@ class ResourcesServer(Server):
         """The app, which also says whether stored responses can be verified again."""
         app = super().setup_webserver()
         app.add_api_route("/reverify_mode", self._report_reverify_mode, methods=["GET"])
+        if self.config.expose_tools_over_mcp:
+            app.router.routes.append(self._mcp.route)
         return app
+
+    @cached_property
+    def _mcp(self) -> McpDoor:
+        return McpDoor(
+            server=self.name, secret=self._secret, tools=self.tools(), call=self._mcp_call
+        )
+
+    async def _mcp_call(self, name: str, arguments: dict[str, Any], request: Request) -> ToolAnswer:
+        endpoint = self.typed_endpoint(f"/{name}")
+        if endpoint is None or not endpoint.is_tool:
+            raise NoSuchTool(name)
+        said = await endpoint.invoke(arguments, session_id=request.session[SESSION_ID_KEY])
+        return ToolAnswer(said, failed=isinstance(said, ToolFailure))
+
+    def _with_mcp(self, seeded: Any, session_id: str) -> Any:
+        """What seeding answers, and how to reach the tools over MCP."""
+        if isinstance(seeded, BaseModel):
+            seeded = fields_of(seeded)
+        if not isinstance(seeded, dict):
+            return seeded
+        return {**seeded, "mcp": self._mcp.described(session_id)}
+
+    def _plainly_named(self, body: Any) -> Any:
+        return plainly_named(body, server=self.name)
 
     async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
         return {"reverify_mode": self.declared_reverify_mode()}

@@ -157,8 +157,9 @@ def _output(
     choice: UpstreamChoice, digits: str, settings: ConversionSettings, status: str
 ) -> list[Any]:
     message = choice.message
-    said = list(said_in(message.content))
-    if beside := message.reasoning_content or message.reasoning:
+    beside = message.reasoning_content or message.reasoning
+    said = list(said_in(message.content, lone_tags=not beside))
+    if beside:
         if not settings.uses_reasoning_parser:
             raise WrongSetting(
                 "the endpoint answered with its reasoning in a field of its own, which "

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol, TypeVar, final
 
-import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from palestra.errors import (
     DeadlineExceeded,
     Evidence,
     Hop,
+    Hopeless,
     ModelError,
     add_hop,
     excerpt,
@@ -25,6 +26,7 @@ from palestra.responses_api_models.chat.provider_errors import (
     check_whole,
     classify,
     failure_status,
+    provider_sentence,
 )
 from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
@@ -57,6 +59,10 @@ _SHORTEST_KEY_MASKED = 8
 """A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
 
 
+_LONGEST_REASON = 200
+"""Characters of a busy answer that a line of the log has room for."""
+
+
 class Choice(Protocol):
     """One of a completion's."""
 
@@ -74,6 +80,7 @@ class Completion(Protocol):
 
 
 C = TypeVar("C", bound=Completion)
+T = TypeVar("T")
 
 
 class Answered(NamedTuple):
@@ -167,6 +174,8 @@ class Upstream:
                 # What it said before is not why. (It is, when only the time ran out.)
                 last = None
                 raise
+            if last.status == HTTPStatus.TOO_MANY_REQUESTS:
+                self._raise_hopeless(url_now(), last)
             return last
 
         try:
@@ -176,6 +185,7 @@ class Upstream:
                 stateless=True,
                 policy=self._policy,
                 count=self._count,
+                words=self._words,
             )
         except CallError as error:
             url = url_now()
@@ -188,6 +198,10 @@ class Upstream:
         url = url_now()
         self._log("POST", url, encoded, excerpt(reply.body), reply.status)
         return self._refused(url, reply)
+
+    def _words(self, body: bytes) -> str:
+        """The provider's words in one short line: that of a proxy may be a page."""
+        return self._mask(" ".join(provider_sentence(body).split()))[:_LONGEST_REASON]
 
     async def _send_once(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpReply:
         longest = self._request_timeout_s
@@ -265,18 +279,37 @@ class Upstream:
         """
         if isinstance(body, ContextOverflow):
             return body
-        try:
+
+        def whole(body: bytes) -> C:
             completion = decode(body)
             if getattr(completion, "error", None) or not completion.choices:
                 raise ValueError("no choices, or an error beside them")
-        except (msgspec.DecodeError, ValueError) as error:
-            return self.no_answer(url, body, "chat completion", error)
+            return completion
+
+        completion = self.read_as("chat completion", url, body, whole)
+        if isinstance(completion, ContextOverflow):
+            return completion
         reasons = [choice.finish_reason for choice in completion.choices]
         try:
             check_whole(reasons, model=self._model, body=body)
         except ModelError as error:
             raise self.failed(url, body, error) from None
         return completion
+
+    def read_as(
+        self, wanted: str, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], T]
+    ) -> T | ContextOverflow:
+        """What `decode` makes of a success; an overflow stays one.
+
+        `decode` raises ValueError, LookupError or TypeError for a body that is no `wanted`. Raises
+        `CallError` then.
+        """
+        if isinstance(body, ContextOverflow):
+            return body
+        try:
+            return decode(body)
+        except (ValueError, LookupError, TypeError) as error:
+            return self.no_answer(url, body, wanted, error)
 
     def failed(self, url: str, body: bytes, error: ModelError) -> ModelError:
         """`error`, which a success was found to tell of, with where and what was answered."""
@@ -310,6 +343,12 @@ class Upstream:
         if isinstance(found, ContextOverflow):
             return found
         raise found
+
+    def _raise_hopeless(self, url: str, reply: HttpReply) -> None:
+        """Raises `Hopeless` for a refusal that looks like one to wait for, and is none."""
+        found = classify(reply, server=self._server, url=url, model=self._model)
+        if isinstance(found, Hopeless):
+            raise found
 
     def _hop(self, url: str, reply: HttpReply | None) -> Hop:
         """A call of the endpoint, with what it answered, if it did."""

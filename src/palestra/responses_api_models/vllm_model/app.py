@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import orjson
@@ -12,7 +12,11 @@ from pydantic import model_validator
 
 from palestra.errors import CallError, ConfigError, mask_error
 from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
-from palestra.responses_api_models.chat.provider_errors import ContextOverflow, provider_sentence
+from palestra.responses_api_models.chat.provider_errors import (
+    ContextOverflow,
+    failure_status,
+    provider_sentence,
+)
 from palestra.responses_api_models.chat.request import to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.upstream import Answered
@@ -177,9 +181,12 @@ class VLLMModel(ChatCompletionsServer):
         async def post(path: str, body: Mapping[str, Any]) -> Answered:
             return await self.post(path, body, session)
 
+        def lacking() -> None:
+            # Not `can`'s own: that may be another one, to which this one was taken to be alike.
+            self._known.forget(self.base_url_for(session.id), Question.IDS_IN)
+
         can = await self._capabilities(session, later=later)
-        lacking = partial(self._known.forget, can.base_url, Question.IDS_IN)
-        return Turns(post, can, server=self.name, on_lacking=lacking)
+        return Turns(post, self._upstream, can, server=self.name, on_lacking=lacking)
 
     async def _capabilities(self, session: Session, *, later: bool) -> Capabilities:
         """What the session's endpoint can do; asked for when it is not known.
@@ -214,12 +221,15 @@ class VLLMModel(ChatCompletionsServer):
         except CallError as error:
             mask_error(error, self._masked)
             raise
+        said = self._masked(provider_sentence(reply.body))
         if reply.status >= 300:
-            return Answer(reply.status, said=self._masked(provider_sentence(reply.body)))
+            return Answer(reply.status, said=said)
+        if (failed := failure_status(reply.body)) is not None:
+            return Answer(failed, said=said)
         try:
-            return Answer(reply.status, orjson.loads(reply.body))
+            return Answer(reply.status, orjson.loads(reply.body), said)
         except orjson.JSONDecodeError:
-            return Answer(reply.status)
+            return Answer(reply.status, said=said)
 
     def _masked(self, text: str) -> str:
         key = self.config.api_key.get_secret_value()
