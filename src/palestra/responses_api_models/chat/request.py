@@ -91,9 +91,9 @@ def _refuse_unsayable(params: ResponseCreateParams, unknown: Mapping[str, Any]) 
     given = params.__dict__
     for name, (harmless, expected) in _ONLY_HARMLESS.items():
         value = given.get(name)
-        if value is None:
+        if value is None and unknown:
             value = unknown.get(name)
-        if value not in harmless:
+        if value is not None and value not in harmless:
             refuse(f"/{name}", expected)
     for index, name in enumerate(params.include or ()):
         if name not in _INCLUDED:
@@ -110,6 +110,9 @@ def template_kwargs(
     fields. Raises `RowError`.
     """
     merged: dict[str, Any] = {}
+    configured = settings.extra_body or settings.chat_template_kwargs
+    if not metadata and not asked and not configured:
+        return merged  # as nearly always: this is on the hottest path
     for pointer, given in (
         ("", settings.extra_body.get("chat_template_kwargs")),
         ("", settings.chat_template_kwargs),
