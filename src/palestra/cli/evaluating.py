@@ -111,7 +111,7 @@ def _write_tasks(target: Target, path: Path) -> bool:
 
 def find_target(args: EvalArgs) -> Target:
     """What `args.target` means. Raises ConfigError with the nearest name when it means nothing."""
-    given = args.target
+    given = _config_in(args.target) or args.target
     if given.endswith(".py"):
         return _file_target(existing_path(given))
     if given.endswith((".yaml", ".yml")):
@@ -124,6 +124,17 @@ def find_target(args: EvalArgs) -> Target:
         f"there is no environment {given!r}" + (f"; did you mean {near!r}?" if near else ""),
         hint=f"environments: {', '.join(_environments())}; or give a .py or .yaml file",
     )
+
+
+def _config_in(given: str) -> str | None:
+    """The config of a folder that holds an environment; None when it is no such folder."""
+    folder = Path(given)
+    if "/" not in given or not folder.is_dir():
+        return None
+    config = folder / "configs" / f"{folder.absolute().name}.yaml"
+    if not config.exists():
+        raise ConfigError(f"{given} is no environment's folder: it has no {config}")
+    return str(config)
 
 
 def _environments() -> list[str]:

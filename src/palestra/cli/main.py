@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from palestra.cli.commands import decisions, files, fleet, models, rollouts
+from palestra.cli.commands import decisions, environments, files, fleet, models, rollouts
 from palestra.cli.console import guarded
 from palestra.cli.options import Overrides
 
@@ -16,7 +16,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _group in (fleet, rollouts, files, decisions, models):
+for _group in (fleet, rollouts, files, decisions, environments, models):
     _group.register(app)
 
 

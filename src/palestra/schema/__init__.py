@@ -95,6 +95,7 @@ from palestra.schema.thoughts import (
     thought_in,
 )
 from palestra.schema.unchecked import changed, maker
+from palestra.schema.written import called, response_of, said
 
 __all__ = [
     "AGENT_REF",
@@ -163,6 +164,7 @@ __all__ = [
     "block_of_part",
     "blocks_of",
     "cached_tokens",
+    "called",
     "changed",
     "completion_decoder",
     "decode_completion",
@@ -178,6 +180,8 @@ __all__ = [
     "reasoning_tokens",
     "rejected_fields",
     "rejection_text",
+    "response_of",
+    "said",
     "set_fields",
     "thought_in",
     "to_plain",

@@ -4,8 +4,9 @@ A server is an object with typed async methods and an ASGI app over them; where 
 (embedded in this process, in a process of its own, or remote) is decided by the fleet.
 """
 
-from palestra.serving.agent import Agent, AgentConfig, ServerReference
+from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
 from palestra.serving.aside import Aside
+from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment
 from palestra.serving.build import http_transport, server_client
@@ -19,6 +20,7 @@ from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Questi
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
+from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
@@ -38,7 +40,10 @@ __all__ = [
     "Agent",
     "AgentConfig",
     "Aside",
+    "Assembly",
     "AttachedFleet",
+    "BoundAgent",
+    "BoundAgentConfig",
     "Environment",
     "Episode",
     "Fleet",
@@ -59,6 +64,7 @@ __all__ = [
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",
+    "RewardRules",
     "Ruling",
     "RunningInstance",
     "Server",
@@ -71,6 +77,7 @@ __all__ = [
     "StepRequest",
     "TurnsServer",
     "Watchdog",
+    "assembled",
     "attach",
     "check_head_port",
     "environment",

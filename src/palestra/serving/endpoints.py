@@ -58,16 +58,19 @@ class Endpoint:
 
     `on_error` turns an exception of the method into the right `CallError` for this kind of
     server, one that came from a call it made included. `check` looks at every result
-    and raises when it must not leave.
+    and raises when it must not leave. `prepare` makes of a body that fits the one that the method
+    gets; `extend` makes of a result, and its session's id, the one that leaves.
     """
 
     __slots__ = (
         "_body_model",
         "_body_name",
         "_check",
+        "_extend",
         "_is_async",
         "_method",
         "_on_error",
+        "_prepare",
         "_request_name",
         "_session_name",
         "_sessions",
@@ -88,11 +91,15 @@ class Endpoint:
         body: Literal["model", "arguments"] = "model",
         ends_session: bool = False,
         check: Callable[[Any], None] | None = None,
+        prepare: Callable[[Any], Any] | None = None,
+        extend: Callable[[Any, str], Any] | None = None,
     ) -> None:
         self.path = path
         self.server = server
         self.ends_session = ends_session
         self._check = check
+        self._prepare = prepare
+        self._extend = extend
         self._method = method
         self._sessions = sessions
         self._on_error = on_error
@@ -189,6 +196,8 @@ class Endpoint:
             raise row_error(self.server, self.path, rejected_fields(body, error)) from None
 
     async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
+        if self._prepare is not None:
+            body = self._prepare(body)
         try:
             result = self._begin(body, session_id, request)
             if self._is_async or isinstance(result, Awaitable):
@@ -204,7 +213,7 @@ class Endpoint:
                 self._sessions.close(session_id)
         if self._check is not None:
             self._check(result)
-        return result
+        return result if self._extend is None else self._extend(result, session_id)
 
     def _begin(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         """Call the method, whatever it raises: its result, which may have to be awaited."""
@@ -242,9 +251,15 @@ class Endpoint:
         return HttpResponse(encode_json(result), media_type=JSON_TYPE)
 
 
-def tool_error(message: str) -> str:
+class ToolFailure(str):
+    """What a tool that failed answers: text like any other, for who does not ask."""
+
+    __slots__ = ()
+
+
+def tool_error(message: str) -> ToolFailure:
     """What the model reads when its tool call failed."""
-    return encode_json({"error": message}).decode()
+    return ToolFailure(encode_json({"error": message}).decode())
 
 
 def log_own_error(server: str, path: str, error: BaseException) -> None:

@@ -3,25 +3,33 @@
 import asyncio
 import inspect
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from fastapi import FastAPI
+from pydantic import BaseModel
+from starlette.requests import Request
 
 from palestra.errors import CallError, FailureKind, JudgeFailure, VerifierError
 from palestra.profiling import aggregate_metrics
 from palestra.schema import (
     AggregateMetrics,
     AggregateMetricsRequest,
+    Response,
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
+    fields_of,
     finite_reward,
     maker,
     no_reward,
 )
-from palestra.serving.endpoints import Endpoint
+from palestra.serving.endpoints import Endpoint, ToolFailure
+from palestra.serving.mcp import McpDoor, NoSuchTool, ToolAnswer, plainly_named
+from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
+from palestra.serving.sessions import SESSION_ID_KEY
 from palestra.serving.tools import is_tool, tool_schema
 
 ReverifyMode = Literal["stateless", "replay_tools", "unsupported", "unknown"]
@@ -37,6 +45,9 @@ _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
 class ResourcesServerConfig(ServerConfig):
     """Settings of an environment; add your own as fields of a subclass."""
 
+    expose_tools_over_mcp: bool = False
+    """Offer the tools at `/mcp` too, for agents that speak MCP."""
+
 
 class ResourcesServer(Server):
     """Subclass this: `verify` is required, `seed_session` and `@tool` methods as needed.
@@ -48,6 +59,20 @@ class ResourcesServer(Server):
 
     reverify_mode: ClassVar[ReverifyMode] = "unknown"
     """Declare it when `verify` takes the session; one that does not is `stateless` by itself."""
+
+    reward_rules: ClassVar[RewardRules] = RewardRules()
+    """What its rewards may be; `palestra verify-env` holds the verifier to it."""
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """What a perfect model would answer to a task row; None when that is not known.
+
+        `palestra.schema.response_of` makes one of texts and calls. Calls of tools that this server
+        has are run, in their order, before it is verified; where turns are taken, each message is
+        one. `palestra verify-env` expects `reward_rules.highest` for it, and derives wrong answers
+        from it.
+        """
+        del row
+        return None
 
     async def seed_session(self, body: Any, *args: Any, **kwargs: Any) -> Any:
         """Prepare the session from the task row, before the first model call.
@@ -122,9 +147,18 @@ class ResourcesServer(Server):
 
     def routes(self) -> list[Endpoint]:
         """Seed, verify, aggregate, and one endpoint per tool."""
+        exposed = self.config.expose_tools_over_mcp
         return [
-            self.endpoint(self.seed_session, "/seed_session"),
-            self.endpoint(self.verify, "/verify", ends_session=True, check=self._check_reward),
+            self.endpoint(
+                self.seed_session, "/seed_session", extend=self._with_mcp if exposed else None
+            ),
+            self.endpoint(
+                self.verify,
+                "/verify",
+                ends_session=True,
+                check=self._check_reward,
+                prepare=self._plainly_named if exposed else None,
+            ),
             self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),
             *(
                 self.endpoint(method, f"/{name}", body="arguments")
@@ -136,12 +170,39 @@ class ResourcesServer(Server):
         """The app, which also says whether stored responses can be verified again."""
         app = super().setup_webserver()
         app.add_api_route("/reverify_mode", self._report_reverify_mode, methods=["GET"])
+        if self.config.expose_tools_over_mcp:
+            app.router.routes.append(self._mcp.route)
         return app
 
-    async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
-        return {"reverify_mode": self._reverify_mode()}
+    @cached_property
+    def _mcp(self) -> McpDoor:
+        return McpDoor(
+            server=self.name, secret=self._secret, tools=self.tools(), call=self._mcp_call
+        )
 
-    def _reverify_mode(self) -> ReverifyMode:
+    async def _mcp_call(self, name: str, arguments: dict[str, Any], request: Request) -> ToolAnswer:
+        endpoint = self.typed_endpoint(f"/{name}")
+        if endpoint is None or not endpoint.is_tool:
+            raise NoSuchTool(name)
+        said = await endpoint.invoke(arguments, session_id=request.session[SESSION_ID_KEY])
+        return ToolAnswer(said, failed=isinstance(said, ToolFailure))
+
+    def _with_mcp(self, seeded: Any, session_id: str) -> Any:
+        """What seeding answers, and how to reach the tools over MCP."""
+        if isinstance(seeded, BaseModel):
+            seeded = fields_of(seeded)
+        if not isinstance(seeded, dict):
+            return seeded
+        return {**seeded, "mcp": self._mcp.described(session_id)}
+
+    def _plainly_named(self, body: Any) -> Any:
+        return plainly_named(body, server=self.name)
+
+    async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
+        return {"reverify_mode": self.declared_reverify_mode()}
+
+    def declared_reverify_mode(self) -> ReverifyMode:
+        """`reverify_mode`, or what the signature of `verify` tells where it is not declared."""
         verify = self.typed_endpoint("/verify")
         undeclared = self.reverify_mode == "unknown"
         # What it cannot reach it cannot depend on.

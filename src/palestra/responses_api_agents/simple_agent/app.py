@@ -11,6 +11,8 @@ tool that raised) goes back to it as the tool's output and never ends the rollou
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import orjson
 from pydantic import Field
@@ -29,20 +31,18 @@ from palestra.schema import (
     encode_json,
     maker,
 )
-from palestra.serving import Agent, AgentConfig, ServerReference
+from palestra.serving import BoundAgent, BoundAgentConfig
 from palestra.transport import Peer
 
 _make_output = maker(FunctionCallOutput)
 
+CallTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
+"""Run a tool by name with its arguments: what the model reads of it, errors of the tool included.
+Raises `CallError` when there is no answer."""
 
-class SimpleAgentConfig(AgentConfig):
+
+class SimpleAgentConfig(BoundAgentConfig):
     """Settings of the simple agent."""
-
-    resources_server: ServerReference
-    """The environment: it seeds the session, runs the tools and verifies."""
-
-    model_server: ServerReference
-    """The model that answers as the policy."""
 
     max_steps: int | None = Field(default=None, ge=1)
     """Most model calls of one rollout; None leaves it to the model and its context."""
@@ -52,18 +52,10 @@ class SimpleAgentConfig(AgentConfig):
     not depend on each other's order. Outputs keep the order of the calls either way."""
 
 
-class SimpleAgent(Agent):
+class SimpleAgent(BoundAgent):
     """The loop above; see the module's docstring for when it ends."""
 
     config: SimpleAgentConfig
-
-    def environment_name(self) -> str:
-        """The configured resources server."""
-        return self.config.resources_server.name
-
-    def model_name(self) -> str:
-        """The configured model server."""
-        return self.config.model_server.name
 
     async def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer
@@ -72,6 +64,12 @@ class SimpleAgent(Agent):
 
         Raises `CallError` when the model or the environment gave no answer.
         """
+        return await self.play(params, model, environment.call_tool)
+
+    async def play(
+        self, params: ResponseCreateParams, model: Peer, call_tool: CallTool
+    ) -> Response:
+        """The loop, with the tools behind `call_tool`. Raises as `respond`."""
         request = params
         trajectory: list[OutputItem] = []
         usage: Usage | None = None
@@ -84,20 +82,20 @@ class SimpleAgent(Agent):
             calls = [item for item in turn.output if isinstance(item, FunctionCall)]
             if not calls or turn.incomplete_details is not None or turns == self.config.max_steps:
                 break
-            trajectory.extend(await self._run_tools(calls, environment))
+            trajectory.extend(await self._run_tools(calls, call_tool))
             request = changed(params, {"input": [*_as_items(params.input), *trajectory]})
         if turns == 1:
             return turn
         return changed(turn, {"output": trajectory, "usage": usage})
 
     async def _run_tools(
-        self, calls: list[FunctionCall], environment: Peer
+        self, calls: list[FunctionCall], call_tool: CallTool
     ) -> list[FunctionCallOutput]:
         if len(calls) == 1 or not self.config.independent_tool_calls:
-            return [await _run_tool(call, environment) for call in calls]
+            return [await _run_tool(call, call_tool) for call in calls]
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_run_tool(call, environment)) for call in calls]
+                tasks = [group.create_task(_run_tool(call, call_tool)) for call in calls]
         except ExceptionGroup as failures:
             # The first failure cancelled the others; it is the one that has a cause to report.
             raise failures.exceptions[0] from None
@@ -110,7 +108,7 @@ def _as_items(given: str | list[InputItem]) -> list[InputItem]:
     return given
 
 
-async def _run_tool(call: FunctionCall, environment: Peer) -> FunctionCallOutput:
+async def _run_tool(call: FunctionCall, call_tool: CallTool) -> FunctionCallOutput:
     try:
         arguments = orjson.loads(call.arguments)
     except orjson.JSONDecodeError as error:
@@ -120,7 +118,7 @@ async def _run_tool(call: FunctionCall, environment: Peer) -> FunctionCallOutput
         return _output(
             call, _error(f"the arguments of {call.name} must be a JSON object, not {found}")
         )
-    return _output(call, await environment.call_tool(call.name, arguments))
+    return _output(call, await call_tool(call.name, arguments))
 
 
 def _output(call: FunctionCall, text: str) -> FunctionCallOutput:

@@ -132,7 +132,7 @@ def _own_item(block: JSON, pointer: str) -> JSON:
 def _reasoning(block: JSON) -> JSON:
     text, part = str(block.get("thinking") or ""), block.get(CHAT_PART)
     beside = {name: block[name] for name in BESIDE_REASONING if block.get(name)}
-    if thought_in(part) == text:
+    if isinstance(part, dict) and thought_in(part) == text:
         summary = [block_of_part(part)]
     else:
         summary = [{"type": "summary_text", "text": text}] if text or not beside else []

@@ -1,0 +1,1 @@
+"""One tool over MCP, one sentence to repeat: the smallest environment whose tools are at `/mcp`."""

@@ -1,0 +1,179 @@
+"""Any environment that an OpenEnv server offers, its actions read out of the model's words.
+
+The model's turn is an action: JSON in `<action>…</action>`, or with `action_field` the text
+itself. What the server shows afterwards is the next user's message. The reward is the sum of the
+environment's.
+"""
+
+import asyncio
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from pydantic import Field, PrivateAttr
+
+from palestra.errors import ConfigError, VerifierError
+from palestra.resources_servers.openenv.connection import ActionRefused, Observed, OpenEnvEpisode
+from palestra.schema import Response, WireModel, encode_json
+from palestra.serving import Episode, Opening, ResourcesServerConfig, Session, Step, TurnsServer
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+_ACTION: Final = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
+_START_WITHIN_S: Final = 10.0
+
+
+class OpenEnvServerConfig(ResourcesServerConfig):
+    """Settings of this environment."""
+
+    base_url: str = "http://127.0.0.1:8000"
+    """Where the OpenEnv server is. It must run when the fleet starts."""
+
+    action_field: str | None = None
+    """The action's field that takes the model's text, of the last `<action>…</action>` where there
+    is one; None when the model writes actions as JSON objects."""
+
+    observation_field: str | None = None
+    """The observation's field that the model reads; None for all of them, as JSON."""
+
+    max_invalid_actions: int = Field(default=3, ge=1)
+    """With so many turns that are no action the episode is cut off."""
+
+    max_episode_steps: int | None = Field(default=None, ge=1)
+    """Steps after which the episode is cut off; None leaves it to the environment."""
+
+    answer_timeout_s: float = Field(default=60.0, gt=0)
+    """Seconds that the server may take for one reset or step."""
+
+
+class OpenEnvRow(WireModel):
+    """What a row may say."""
+
+    reset: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the environment's `reset`, like `seed` or `episode_id`."""
+
+
+@dataclass(slots=True)
+class Play:
+    """A live episode."""
+
+    live: OpenEnvEpisode
+    text: str
+    steps: int = 0
+    invalid: int = 0
+
+
+@dataclass(slots=True)
+class Closing:
+    """Connections that are being closed: their tasks, until they are done."""
+
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def begin(self, live: OpenEnvEpisode) -> None:
+        """Close without waiting for it."""
+        task = asyncio.get_running_loop().create_task(live.close())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+class NoAction(Exception):
+    """The turn holds no action; the message is for the model."""
+
+
+class OpenEnvServer(TurnsServer):
+    """Steps the OpenEnv environment with the action in each turn."""
+
+    config: OpenEnvServerConfig
+    _client: "ClientSession | None" = PrivateAttr(default=None)
+    _closing: Closing = PrivateAttr(default_factory=Closing)
+
+    async def start(self) -> None:
+        """Find the OpenEnv server before the first row."""
+        from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
+
+        # One connection a rollout: the number of rollouts is bounded elsewhere.
+        self._client = ClientSession(connector=TCPConnector(limit=0))
+        url = f"{self.config.base_url.rstrip('/')}/health"
+        try:
+            limit = ClientTimeout(total=_START_WITHIN_S)
+            async with self._client.get(url, timeout=limit) as reply:
+                reply.raise_for_status()
+        except (ClientError, OSError, TimeoutError) as error:
+            await self._client.close()
+            raise ConfigError(
+                f"{self.name}: there is no OpenEnv server at {self.config.base_url}: "
+                f"{str(error) or type(error).__name__}",
+                hint="start it first, and give base_url its address",
+            ) from error
+
+    async def stop(self) -> None:
+        """End the connections."""
+        if self._closing.tasks:
+            await asyncio.wait(set(self._closing.tasks), timeout=_START_WITHIN_S)
+        if self._client is not None:
+            await self._client.close()
+
+    async def reset(self, body: OpenEnvRow, session: Session) -> Opening:
+        """Open an environment of the server's, and show what it looks like."""
+        if self._client is None:
+            raise VerifierError(f"{self.name} has not been started")
+        live = await OpenEnvEpisode.connect(
+            self._client, self.config.base_url, answer_s=self.config.answer_timeout_s
+        )
+        session.at_end(lambda: self._closing.begin(live))
+        play = Play(live, self._seen(await live.reset(body.reset)))
+        self.begin(session, play)
+        return Opening(observation=play.text)
+
+    async def answer(self, turn: Response, episode: Episode) -> Step:
+        """One step of the environment, or what was wrong with the action."""
+        play: Play = episode.state
+        try:
+            seen = await play.live.step(self._action(turn.final_text))
+        except (NoAction, ActionRefused) as problem:
+            return self._refused(play, str(problem))
+        play.steps += 1
+        play.text = self._seen(seen)
+        reward = 0.0 if seen.reward is None else seen.reward
+        if not math.isfinite(reward):
+            raise VerifierError(f"{self.name}: the environment's reward is {reward}")
+        return Step(
+            observation=play.text,
+            reward=reward,
+            terminated=seen.done,
+            truncated=not seen.done and play.steps == self.config.max_episode_steps,
+            info={"observation": seen.observation},
+        )
+
+    def _action(self, text: str) -> Mapping[str, Any]:
+        found = _ACTION.findall(text)
+        name = self.config.action_field
+        if name is not None:
+            return {name: found[-1].strip() if found else text}
+        if not found:
+            raise NoAction("Your turn holds no <action>…</action>.")
+        try:
+            action = orjson.loads(found[-1])
+        except orjson.JSONDecodeError as error:
+            raise NoAction(f"The action is not JSON: {error}.") from None
+        if not isinstance(action, dict):
+            raise NoAction("The action is no JSON object.")
+        return action
+
+    def _seen(self, seen: Observed) -> str:
+        """The observation as the model reads it."""
+        name = self.config.observation_field
+        shown = seen.observation if name is None else seen.observation.get(name, "")
+        return shown if isinstance(shown, str) else encode_json(shown).decode()
+
+    def _refused(self, play: Play, problem: str) -> Step:
+        play.invalid += 1
+        return Step(
+            observation=f"{problem}\n{play.text}",
+            truncated=play.invalid >= self.config.max_invalid_actions,
+            info={"invalid_actions": play.invalid},
+        )

@@ -1,0 +1,141 @@
+"""One episode at an OpenEnv server: its WebSocket protocol, spoken without its library.
+
+Each connection to `/ws` is an environment of its own. We send `{"type": "reset" | "step",
+"data": …}`, one at a time; the server answers each with `{"type": "observation", "data":
+{"observation": {…}, "reward": …, "done": …}}` or with `{"type": "error", "data": {"message": …,
+"code": …}}`. The library that has a client for this brings a web interface and 60 packages.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, final
+
+import orjson
+from pydantic import Field, ValidationError
+
+from palestra.errors import InfraError, VerifierError
+from palestra.schema import WireModel
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession, ClientWebSocketResponse
+
+LARGEST_MESSAGE: Final = 100 * 2**20
+"""Bytes; what OpenEnv's own client takes: observations may be screenshots."""
+
+_NOT_AN_ACTION: Final = "VALIDATION_ERROR"
+_FULL: Final = "CAPACITY_REACHED"
+
+
+class Observed(WireModel):
+    """What an episode looks like after a reset or a step."""
+
+    observation: dict[str, Any] = Field(default_factory=dict)
+    reward: float | None = None
+    done: bool = False
+
+
+class _Trouble(WireModel):
+    message: str = ""
+    code: str = ""
+    errors: list[Any] = Field(default_factory=list)
+
+
+class _Message(WireModel):
+    type: str
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class ActionRefused(Exception):
+    """The server says that this is no action of its environment; the message is for the model."""
+
+
+@final
+class OpenEnvEpisode:
+    """A live connection. Not for concurrent use: an episode has one turn at a time."""
+
+    def __init__(self, socket: "ClientWebSocketResponse", *, where: str, answer_s: float) -> None:
+        self._socket = socket
+        self._where = where
+        self._answer_s = answer_s
+
+    @classmethod
+    async def connect(
+        cls, client: "ClientSession", base_url: str, *, answer_s: float
+    ) -> "OpenEnvEpisode":
+        """Raises InfraError when there is no OpenEnv server."""
+        from aiohttp import ClientError
+
+        where = f"{base_url.rstrip('/')}/ws"
+        try:
+            async with asyncio.timeout(answer_s):
+                socket = await client.ws_connect(where, max_msg_size=LARGEST_MESSAGE)
+        except (ClientError, OSError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            raise InfraError(
+                f"the OpenEnv server at {where} cannot be reached: {why}",
+                hint="start it, and give base_url its address",
+            ) from error
+        return cls(socket, where=where, answer_s=answer_s)
+
+    async def reset(self, arguments: Mapping[str, Any]) -> Observed:
+        """Begin anew. Raises InfraError, VerifierError when the environment fails."""
+        try:
+            return await self._exchange("reset", arguments)
+        except ActionRefused as refusal:
+            raise VerifierError(f"{self._where} refuses the reset: {refusal}") from None
+
+    async def step(self, action: Mapping[str, Any]) -> Observed:
+        """Take an action. Raises ActionRefused besides what `reset` raises."""
+        return await self._exchange("step", action)
+
+    async def close(self) -> None:
+        """End the environment; its server may be gone already."""
+        await self._socket.close()
+
+    async def _exchange(self, kind: str, data: Mapping[str, Any]) -> Observed:
+        raw = await self._answer(orjson.dumps({"type": kind, "data": data}).decode())
+        try:
+            message = _Message.model_validate(orjson.loads(raw))
+            if message.type != "error":
+                return Observed.model_validate(message.data)
+            trouble = _Trouble.model_validate(message.data)
+        except (orjson.JSONDecodeError, ValidationError) as error:
+            raise VerifierError(
+                f"{self._where} answered a {kind} with what is no observation: {raw[:500]}"
+            ) from error
+        if trouble.code == _NOT_AN_ACTION:
+            raise ActionRefused(_told(trouble))
+        if trouble.code == _FULL:
+            raise InfraError(
+                f"{self._where} is full: {trouble.message}",
+                hint="lower num_samples_in_parallel, or give the server more environments",
+            )
+        raise VerifierError(f"{self._where} failed at a {kind}: {_told(trouble)} ({trouble.code})")
+
+    async def _answer(self, sent: str) -> str:
+        from aiohttp import ClientError, WSMsgType
+
+        try:
+            async with asyncio.timeout(self._answer_s):
+                await self._socket.send_str(sent)
+                message = await self._socket.receive()
+        except TimeoutError as error:
+            raise InfraError(
+                f"{self._where} gave no answer within {self._answer_s:g} s",
+                hint="raise answer_timeout_s if its environment is slow",
+            ) from error
+        except (ClientError, OSError) as error:
+            raise InfraError(f"{self._where}: {error}") from error
+        if message.type is not WSMsgType.TEXT:
+            raise InfraError(f"{self._where} closed the connection ({message.type.name})")
+        return str(message.data)
+
+
+def _told(trouble: _Trouble) -> str:
+    """The message, with the fields that are wrong."""
+    fields = [
+        f"{'.'.join(map(str, error.get('loc', ())))}: {error.get('msg', '')}"
+        for error in trouble.errors
+        if isinstance(error, dict)
+    ]
+    return "; ".join([trouble.message, *fields])

@@ -1,0 +1,188 @@
+"""The tools of one rollout, from wherever they come, under names that differ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from pydantic import Field
+
+from palestra.errors import CallError, WrongSetting
+from palestra.responses_api_agents.mcp_agent.connection import Connection, NoAnswerInTime
+from palestra.schema import FunctionTool, WireModel, encode_json
+from palestra.transport import Peer
+
+if TYPE_CHECKING:
+    from mcp.types import CallToolResult
+
+_MCP = "/mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A tool as its server describes it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class ToolSource(Protocol):
+    """Where tools come from."""
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+
+    async def offered(self) -> Sequence[Offered]:
+        """Its tools. Raises `CallError` when it does not say."""
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], /) -> str:
+        """What a tool says, its errors included. Raises `CallError` when it gave no answer."""
+
+
+@final
+class Toolbox:
+    """Tools of several sources. Where two have the same name, the later is `<server>__<tool>`."""
+
+    def __init__(self, environment: Peer) -> None:
+        self._environment = environment
+        self._tools: dict[str, tuple[ToolSource, str]] = {}
+        self.entries: list[FunctionTool] = []
+        """What the model is told of them."""
+
+    async def add(self, source: ToolSource) -> None:
+        """Take the tools of a source. Raises as its `offered` does."""
+        for tool in await source.offered():
+            name = tool.name if tool.name not in self._tools else f"{source.name}__{tool.name}"
+            self._tools[name] = (source, tool.name)
+            self.entries.append(
+                FunctionTool(
+                    type="function",
+                    name=name,
+                    description=tool.description,
+                    parameters=dict(tool.parameters),
+                    strict=False,
+                )
+            )
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run a tool; one of no source is the environment's to answer."""
+        source, tool = self._tools.get(name, (None, name))
+        if source is None:
+            return await self._environment.call_tool(name, arguments)
+        return await source.call(tool, arguments)
+
+
+class _Tool(WireModel):
+    name: str
+    description: str = ""
+    inputSchema: dict[str, Any] = Field(default_factory=dict)  # noqa: N815  # the wire's spelling
+
+
+class _Part(WireModel):
+    text: str = ""
+
+
+class _Result(WireModel):
+    tools: list[_Tool] = Field(default_factory=list)
+    content: list[_Part] = Field(default_factory=list)
+
+
+class _Refusal(WireModel):
+    message: str = ""
+
+
+class _Answer(WireModel):
+    result: _Result | None = None
+    error: _Refusal | None = None
+
+
+@final
+class EnvironmentTools:
+    """The tools at the `/mcp` of the environment, called in the rollout's session.
+
+    They are asked for without a handshake, which our `/mcp` does not need.
+    """
+
+    def __init__(self, environment: Peer) -> None:
+        self._environment = environment
+
+    @property
+    def name(self) -> str:
+        """The environment's instance."""
+        return self._environment.name
+
+    async def offered(self) -> Sequence[Offered]:
+        """Raises WrongSetting when the environment does not offer its tools over MCP."""
+        try:
+            answer = await self._ask("tools/list", {})
+        except CallError as error:
+            statuses = {hop.status for hop in error.evidence.hops}
+            if not statuses & {404, 405}:
+                raise
+            raise WrongSetting(
+                f"{self.name} does not offer its tools over MCP",
+                hint="give it expose_tools_over_mcp: true, or the agent environment_tools: false",
+                evidence=error.evidence,
+            ) from error
+        found = answer.result.tools if answer.result else []
+        return [Offered(tool.name, tool.description, tool.inputSchema) for tool in found]
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], /) -> str:
+        """The tool's text; what the server refuses is an answer too."""
+        answer = await self._ask("tools/call", {"name": tool, "arguments": dict(arguments)})
+        if answer.result is None:
+            return _error(answer.error.message if answer.error else "no result")
+        return "\n".join(part.text for part in answer.result.content)
+
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> _Answer:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return await self._environment.call(_MCP, message, _Answer)
+
+
+@final
+class OutsideTools:
+    """The tools of an MCP server of the settings."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def name(self) -> str:
+        """The server's name in the settings."""
+        return self._connection.name
+
+    async def offered(self) -> Sequence[Offered]:
+        """Raises InfraError when the server does not say."""
+        return [
+            Offered(tool.name, tool.description or "", tool.input_schema)
+            for tool in await self._connection.tools()
+        ]
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], /) -> str:
+        """The tool's text; what the server refuses, or does not answer in time, is told too."""
+        from mcp import MCPError
+
+        try:
+            result = await self._connection.call(tool, arguments)
+        except NoAnswerInTime:
+            limit = self._connection.settings.call_timeout_s
+            return _error(f"{tool} gave no answer within {limit:g} s")
+        except MCPError as error:
+            return _error(error.message)
+        return _text(result)
+
+
+def _text(result: "CallToolResult") -> str:
+    """The text of an answer; of other content, what kind it is."""
+    parts = [str(part.text) if part.type == "text" else f"[{part.type}]" for part in result.content]
+    if not parts and result.structured_content is not None:
+        return encode_json(result.structured_content).decode()
+    return "\n".join(parts)
+
+
+def _error(message: str) -> str:
+    return encode_json({"error": message}).decode()
+
+
+__all__ = ["EnvironmentTools", "OutsideTools", "Toolbox"]
