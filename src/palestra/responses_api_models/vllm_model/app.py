@@ -11,7 +11,11 @@ import orjson
 from pydantic import model_validator
 
 from palestra.errors import CallError, ConfigError
-from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
+from palestra.responses_api_models.chat import (
+    ChatCompletionsServer,
+    ChatModelConfig,
+    overflow_completion,
+)
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     failure_status,
@@ -27,7 +31,7 @@ from palestra.responses_api_models.vllm_model.capabilities import (
     Question,
     TokenIds,
 )
-from palestra.responses_api_models.vllm_model.completions import chat_answer, overflow_answer
+from palestra.responses_api_models.vllm_model.completions import chat_answer
 from palestra.responses_api_models.vllm_model.history import (
     items_of,
     previous_of_items,
@@ -128,7 +132,7 @@ class VLLMModel(ChatCompletionsServer):
         turns = await self._turns(session, later=previous is not None)
         turn = await turns.ask(request, previous, why_not)
         if isinstance(turn, ContextOverflow):
-            return overflow_answer(self.config.model)
+            return overflow_completion(self.config.model)
         answer = chat_answer(
             turn, model=self.config.model, with_log_probs=bool(request.get("logprobs"))
         )
