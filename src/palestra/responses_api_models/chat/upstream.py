@@ -201,7 +201,7 @@ class Upstream:
 
     def _words(self, body: bytes) -> str:
         """The provider's words in one short line: that of a proxy may be a page."""
-        return self._mask(" ".join(provider_sentence(body).split()))[:_LONGEST_REASON]
+        return self.mask(" ".join(provider_sentence(body).split()))[:_LONGEST_REASON]
 
     async def _send_once(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpReply:
         longest = self._request_timeout_s
