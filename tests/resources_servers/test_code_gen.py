@@ -21,7 +21,9 @@ from palestra.resources_servers.code_gen.grading import (
     same_value,
     wrong_output,
 )
-from palestra.resources_servers.code_gen.suite import TestLimits, Tests, run_tests
+from palestra.resources_servers.code_gen.suite import TestLimits as LimitsOfTests
+from palestra.resources_servers.code_gen.suite import Tests as RowTests
+from palestra.resources_servers.code_gen.suite import run_tests
 from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
 from palestra.transport import AiohttpTransport, ServerClient
 
@@ -261,10 +263,10 @@ class Listener:
 
 def test_expected_outputs_never_enter_the_sandbox() -> None:
     listener = Listener()
-    tests = Tests(["the question"], ["the answer"])
+    tests = RowTests(["the question"], ["the answer"])
 
     verdict = asyncio.run(
-        run_tests(Sandbox(backend=listener), "code", tests, TestLimits(1, 1, 64, 64))
+        run_tests(Sandbox(backend=listener), "code", tests, LimitsOfTests(1, 1, 64, 64))
     )
 
     assert verdict.passed
