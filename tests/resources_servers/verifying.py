@@ -83,7 +83,9 @@ def recorded_results(name: str) -> list[dict[str, Any]]:
 
 def _question(row: dict[str, Any]) -> str:
     last = row["responses_create_params"]["input"][-1]
-    return str(last["content"] if "content" in last else last["output"])
+    asked = last["content"] if "content" in last else last["output"]
+    # The parts of a recorded prompt may have their fields in another order than the row's.
+    return asked if isinstance(asked, str) else "".join(str(part.get("text")) for part in asked)
 
 
 def agrees(server: ResourcesServer, row: dict[str, Any], result: dict[str, Any]) -> bool:

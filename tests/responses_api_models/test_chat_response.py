@@ -109,6 +109,28 @@ def test_tags_in_the_text_are_read_although_a_parser_was_expected() -> None:
     assert blocks(response({"content": "<think>a</think>b"}, PARSER).output[0]) == ["a"]
 
 
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("text", ["Use <think> tags.", "End it with </think>.", "</think><think>"])
+def test_a_lone_tag_is_a_word_of_the_answer_where_the_reasoning_stands_beside_it(
+    text: str, interleaved: bool
+) -> None:
+    settings = ConversionSettings(
+        uses_reasoning_parser=True, uses_interleaved_reasoning=interleaved
+    )
+
+    found = response({"reasoning": "hm", "content": text}, settings)
+
+    assert (blocks(found.output[0]), found.output_text) == (["hm"], text)
+    assert sent_back(found.output, settings)[0]["content"] == text
+
+
+def test_a_whole_block_is_reasoning_although_some_stands_beside_it() -> None:
+    found = response({"reasoning": "hm", "content": "a<think>b</think>c<think>d"}, PARSER)
+
+    assert [blocks(item) for item in found.output if isinstance(item, Reasoning)] == [["hm"], ["b"]]
+    assert found.output_text == "ac<think>d"
+
+
 def test_an_unexpected_reasoning_field_names_the_setting_to_change() -> None:
     with pytest.raises(WrongSetting) as caught:
         response({"content": "x", "reasoning": "hm"})

@@ -285,6 +285,26 @@ def test_a_refused_schema_or_parameter_is_no_overflow_whatever_it_names(sentence
     assert isinstance(classified(400, vllm_error(sentence)), ModelRejectedRow)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}}],
+        {
+            "code": "Client specified an invalid argument",
+            "error": "Incorrect API key provided: xa**.",
+        },
+    ],
+)
+def test_a_key_may_be_rejected_as_a_bad_request(body: Any) -> None:
+    assert isinstance(classified(400, body), CredentialsRejected)
+
+
+def test_a_row_that_speaks_of_keys_is_a_row() -> None:
+    said = "1 validation error: body.tools.0.description 'Incorrect API key provided'"
+
+    assert isinstance(classified(400, {"error": {"message": said}}), ModelRejectedRow)
+
+
 @pytest.mark.parametrize("status", [401, 402, 403])
 def test_a_rejected_key_ends_the_run_in_the_providers_words(status: int) -> None:
     found = classified(status, {"error": {"message": "Incorrect API key provided"}})
@@ -369,6 +389,20 @@ def test_a_model_without_tools_ends_the_run_and_the_hint_names_them(
     assert isinstance(found, WrongSetting)
     assert sentence in found.message
     assert "rows with tools need a model that takes them" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("sentence", "hint"),
+    [("Not Found", "vllm_model"), ("The model `smollm2` does not exist.", "GET <base_url>/models")],
+)
+def test_an_endpoint_without_the_responses_api_is_told_from_one_without_the_model(
+    sentence: str, hint: str
+) -> None:
+    answer = reply(404, {"error": {"message": sentence}})
+    found = classify(answer, server="policy_model", url="http://fake/v1/responses", model="smollm2")
+
+    assert isinstance(found, ModelNotServed)
+    assert hint in found.hint
 
 
 def test_a_router_without_a_provider_says_what_may_be_changed() -> None:

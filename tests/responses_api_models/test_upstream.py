@@ -79,15 +79,39 @@ def test_a_date_to_come_is_counted_from_now() -> None:
 
 
 def test_an_endpoint_that_stays_busy_is_quoted() -> None:
-    busy = reply(503, b"no slot is free")
+    # No socket: the deadline passes between two tries, however slow the machine is.
+    upstream = Upstream(
+        ScriptedTransport([reply(503, b"no slot is free")] * 1000),
+        server="policy_model",
+        model="smollm2",
+        policy=QUICK,
+    )
     with (
         calling(CallContext(deadline=time.monotonic() + 0.2)),
         pytest.raises(DeadlineExceeded) as e,
     ):
-        asyncio.run(post(busy))
+        asyncio.run(upstream.post("http://fake/v1/chat/completions", {"messages": []}))
 
     [hop] = e.value.evidence.hops
     assert (hop.status, hop.body) == (503, "no slot is free")
+
+
+def test_an_account_without_credit_is_not_waited_for() -> None:
+    said = "You exceeded your current quota, please check your plan and billing details."
+    spent = reply(429, {"error": {"message": said, "code": "insufficient_quota"}})
+    count = RetryCount()
+
+    with pytest.raises(CredentialsRejected, match="exceeded your current quota"):
+        asyncio.run(post(spent, vllm("chat"), count=count))
+
+    assert count.retries == 0
+
+
+def test_a_quota_of_the_minute_is_waited_for() -> None:
+    said = "You exceeded your current quota, please check your plan and billing details."
+    busy = reply(429, {"error": {"message": said, "code": 429, "status": "RESOURCE_EXHAUSTED"}})
+
+    assert asyncio.run(post(busy, vllm("chat"))) == vllm("chat").body
 
 
 def test_a_server_error_is_tolerated_twice() -> None:

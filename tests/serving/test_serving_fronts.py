@@ -202,6 +202,36 @@ def test_token_ids_are_on_an_anthropic_message_too() -> None:
     assert {name: items[-1][name] for name in TOKENS} == TOKENS
 
 
+@pytest.mark.parametrize(
+    "thought_of_a_provider",
+    [
+        {"summary": [], "reasoning_details": [{"type": "reasoning.encrypted", "data": "A"}]},
+        {
+            "summary": [{"type": "summary_text", "text": "hm"}],
+            "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "s"}],
+        },
+        {
+            "summary": [
+                {
+                    "type": "summary_text",
+                    "text": "hm",
+                    "chat_part": {"type": "thinking", "thinking": "hm", "closed": True},
+                }
+            ]
+        },
+    ],
+)
+def test_what_only_a_provider_can_read_goes_back_through_an_anthropic_client(
+    thought_of_a_provider: dict[str, Any],
+) -> None:
+    reasoning = {"type": "reasoning", **thought_of_a_provider}
+
+    content = to_plain(message_from_response(response(reasoning, called())))["content"]
+    items = from_messages([{"role": "assistant", "content": content}])["input"]
+
+    assert items[0] == reasoning
+
+
 def test_an_anthropic_conversation_becomes_items() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
 

@@ -290,5 +290,5 @@ def test_a_row_that_asks_for_several_answers_is_refused(vllm_url: str) -> None:
     async def use(model: VLLMModel) -> list[Response]:
         return await talk(model, ["Go."], n=2)
 
-    with pytest.raises(RowError, match="/n is 2"):
+    with pytest.raises(RowError, match="an `n` of 1"):
         with_model(vllm_url, use)

@@ -14,6 +14,7 @@ from palestra.schema.chat import (
     UpstreamMessage,
     UpstreamToolCall,
     UpstreamUsage,
+    completion_decoder,
     decode_completion,
 )
 from palestra.schema.encoding import encode_json, fields_of, set_fields, to_plain
@@ -87,17 +88,20 @@ from palestra.schema.rows import (
 from palestra.schema.thoughts import (
     BESIDE_REASONING,
     CALL_SIGNATURE,
+    CHAT_PART,
     block_of_part,
     blocks_of,
     part_of_block,
     thought_in,
 )
 from palestra.schema.unchecked import changed, maker
+from palestra.schema.written import called, response_of, said
 
 __all__ = [
     "AGENT_REF",
     "BESIDE_REASONING",
     "CALL_SIGNATURE",
+    "CHAT_PART",
     "CREATE_PARAMS",
     "FAILURE_CLASS",
     "FAILURE_LAYER",
@@ -160,7 +164,9 @@ __all__ = [
     "block_of_part",
     "blocks_of",
     "cached_tokens",
+    "called",
     "changed",
+    "completion_decoder",
     "decode_completion",
     "encode_json",
     "fields_of",
@@ -174,6 +180,8 @@ __all__ = [
     "reasoning_tokens",
     "rejected_fields",
     "rejection_text",
+    "response_of",
+    "said",
     "set_fields",
     "thought_in",
     "to_plain",

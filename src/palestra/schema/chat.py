@@ -5,7 +5,8 @@ endpoint; unknown fields are kept. The msgspec structs decode what an upstream a
 name only the fields the conversion reads, and are several times cheaper.
 """
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -134,15 +135,27 @@ class UpstreamCompletion(msgspec.Struct):
     error: Any = None
 
 
-def decode_completion(body: bytes) -> UpstreamCompletion:
-    """Decode an upstream's chat completion. Raises `msgspec.DecodeError` when it is not one.
+C = TypeVar("C")
 
-    A null is taken as absent, as some endpoints write one for whatever they do not know.
+
+def completion_decoder(kind: type[C]) -> Callable[[bytes], C]:
+    """What decodes an upstream's chat completion into a struct of `kind`.
+
+    A null is taken as absent, as some endpoints write one for whatever they do not know. The
+    decoder raises `msgspec.DecodeError` for what is no chat completion.
     """
-    try:
-        return msgspec.json.decode(body, type=UpstreamCompletion)
-    except msgspec.ValidationError:
-        return msgspec.convert(_without_nulls(msgspec.json.decode(body)), UpstreamCompletion)
+    decoder = msgspec.json.Decoder(kind)
+
+    def decode(body: bytes) -> C:
+        try:
+            return decoder.decode(body)
+        except msgspec.ValidationError:
+            return msgspec.convert(_without_nulls(msgspec.json.decode(body)), kind)
+
+    return decode
+
+
+decode_completion = completion_decoder(UpstreamCompletion)
 
 
 def _without_nulls(plain: Any) -> Any:

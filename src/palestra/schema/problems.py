@@ -5,7 +5,7 @@ more about us than about the row.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -42,11 +42,21 @@ def rejected_fields(value: Any, error: Rejection) -> list[RejectedField]:
     """Each field of `value` that `error` is about, once for each reason."""
     found = dict.fromkeys(_rejected(value, problem) for problem in error.errors())
     # That a list is no text says nothing when something is wrong inside of the list.
-    return [
-        field
-        for field in found
-        if not any(other.pointer.startswith(field.pointer + "/") for other in found)
-    ]
+    outer = _outer(field.pointer for field in found)
+    return [field for field in found if field.pointer not in outer]
+
+
+def _outer(pointers: Iterable[str]) -> set[str]:
+    """The places that hold others. A model may write thousands of fields that nobody knows."""
+    outer: set[str] = set()
+    for pointer in pointers:
+        place = pointer
+        while place:
+            place = place.rpartition("/")[0]
+            if place in outer:
+                break
+            outer.add(place)
+    return outer
 
 
 def _rejected(value: Any, problem: Mapping[str, Any]) -> RejectedField:

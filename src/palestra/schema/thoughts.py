@@ -24,7 +24,8 @@ _KINDS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_tex
 _WORDS = ("thinking", "reasoning", "summary", "content", "text")
 """Where such a part has its words, as text or as parts again."""
 
-_CHAT_PART = "chat_part"
+CHAT_PART = "chat_part"
+"""A field of a block: the part of a chat's content that it was."""
 
 
 def thought_in(part: Any) -> str | None:
@@ -39,12 +40,12 @@ def thought_in(part: Any) -> str | None:
 
 def block_of_part(part: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a summary text for a part that is a thought."""
-    return {"type": "summary_text", "text": thought_in(part) or "", _CHAT_PART: part}
+    return {"type": "summary_text", "text": thought_in(part) or "", CHAT_PART: part}
 
 
 def part_of_block(block: SummaryText) -> Mapping[str, Any] | None:
     """The part that a block was, unless it was none or its text was changed since."""
-    part = (block.model_extra or {}).get(_CHAT_PART)
+    part = (block.model_extra or {}).get(CHAT_PART)
     return part if part is not None and thought_in(part) == block.text else None
 
 

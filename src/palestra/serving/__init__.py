@@ -4,11 +4,12 @@ A server is an object with typed async methods and an ASGI app over them; where 
 (embedded in this process, in a process of its own, or remote) is decided by the fleet.
 """
 
-from palestra.serving.agent import Agent, AgentConfig, ServerReference
+from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
 from palestra.serving.aside import Aside
+from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
-from palestra.serving.authoring import Environment, FunctionServer, environment
-from palestra.serving.build import http_transport, server_client
+from palestra.serving.authoring import Environment, FunctionServer, environment, server_class_of
+from palestra.serving.build import build_server, http_transport, server_client
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
@@ -19,12 +20,14 @@ from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Questi
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
+from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
+from palestra.serving.venvs import cache_root, interpreter_for
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
@@ -38,7 +41,10 @@ __all__ = [
     "Agent",
     "AgentConfig",
     "Aside",
+    "Assembly",
     "AttachedFleet",
+    "BoundAgent",
+    "BoundAgentConfig",
     "Environment",
     "Episode",
     "Fleet",
@@ -59,6 +65,7 @@ __all__ = [
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",
+    "RewardRules",
     "Ruling",
     "RunningInstance",
     "Server",
@@ -71,17 +78,22 @@ __all__ = [
     "StepRequest",
     "TurnsServer",
     "Watchdog",
+    "assembled",
     "attach",
+    "build_server",
+    "cache_root",
     "check_head_port",
     "environment",
     "head_server",
     "http_transport",
+    "interpreter_for",
     "load_environment",
     "load_module",
     "load_server_class",
     "probe",
     "raise_descriptor_limit",
     "rare_collections",
+    "server_class_of",
     "server_client",
     "summary_line",
     "tool",

@@ -34,6 +34,16 @@ class AgentConfig(ServerConfig):
     """Settings of an agent."""
 
 
+class BoundAgentConfig(AgentConfig):
+    """Settings of an agent for one environment and one model."""
+
+    resources_server: ServerReference
+    """The environment: it seeds the session, runs the tools and verifies."""
+
+    model_server: ServerReference
+    """The model that answers as the policy."""
+
+
 class Agent(Server):
     """Subclass this and write `respond`; `run` wraps it in seed and verify."""
 
@@ -87,3 +97,17 @@ class Agent(Server):
             self.endpoint(self.responses, "/v1/responses"),
             self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),
         ]
+
+
+class BoundAgent(Agent):
+    """An agent whose settings name its environment and its model; only `respond` is to be written."""
+
+    config: BoundAgentConfig
+
+    def environment_name(self) -> str:
+        """The configured resources server."""
+        return self.config.resources_server.name
+
+    def model_name(self) -> str:
+        """The configured model server."""
+        return self.config.model_server.name

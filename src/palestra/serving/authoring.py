@@ -16,7 +16,13 @@ from numbers import Real
 from typing import Any
 
 from palestra.errors import InputDataError, RowError
-from palestra.schema import CREATE_PARAMS, VerifyRequest, VerifyResponse
+from palestra.schema import (
+    CREATE_PARAMS,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    response_of,
+)
 from palestra.serving.aside import Aside
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
 
@@ -36,6 +42,7 @@ class Environment:
     data: tuple[Mapping[str, Any], ...]
     prompt: str
     system: str
+    gold: str = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.verify(*args, **kwargs)
@@ -83,6 +90,7 @@ def environment(
     prompt: str,
     system: str = "",
     name: str = "",
+    gold: str = "",
 ) -> Callable[[Callable[..., float]], Environment]:
     """Make an environment of a function.
 
@@ -91,11 +99,12 @@ def environment(
     it names; `response` gives it the whole trajectory. It returns the reward. A plain function
     is called on one of a few threads, so it should keep no state between calls and cannot use
     signals (SIGALRM timeouts); an `async` one is awaited, and must not block.
+    `gold`: what a perfect model would answer, with `{field}` placeholders, for `verify-env`.
     """
 
     def decorate(function: Callable[..., Any]) -> Environment:
         label = name or getattr(function, "__name__", "environment")
-        return Environment(label, function, tuple(data), prompt, system)
+        return Environment(label, function, tuple(data), prompt, system, gold)
 
     return decorate
 
@@ -121,6 +130,11 @@ class FunctionServer(ResourcesServer):
         # NumPy's numbers are rewards too; anything else is reported as what it is.
         given = float(reward) if isinstance(reward, Real) else reward
         return self.reply(body, given, extracted_answer=offered[ANSWER])
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The environment's `gold`, filled from the row."""
+        gold = self.made_environment().gold
+        return response_of(gold.format(**row)) if gold else None
 
     def made_environment(self) -> Environment:
         """The environment that this class serves."""

@@ -12,6 +12,7 @@ from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, Se
 GLOBAL_LIMIT = "global_aiohttp_connector_limit"
 GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
 GLOBAL_DEBUG = "global_aiohttp_client_request_debug"
+RAY_ADDRESS = "ray_head_node_address"
 
 
 def http_transport(tree: Any) -> HttpTransport:
@@ -68,5 +69,6 @@ def _facts(instance: InstanceConfig, client: ServerClient) -> dict[str, Any]:
         "verified": instance.verified,
         "value": instance.value,
         "datasets": list(instance.datasets),
+        RAY_ADDRESS: client.tree.get(RAY_ADDRESS),
     }
     return {name: value for name, value in facts.items() if value not in (None, [])}

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from abc import abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +16,7 @@ from palestra.profiling import aggregate_metrics
 from palestra.schema import (
     AggregateMetrics,
     AggregateMetricsRequest,
+    Response,
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
@@ -25,6 +27,7 @@ from palestra.schema import (
 )
 from palestra.serving.endpoints import Endpoint, ToolFailure
 from palestra.serving.mcp import McpDoor, NoSuchTool, ToolAnswer, plainly_named
+from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY
 from palestra.serving.tools import is_tool, tool_schema
@@ -56,6 +59,20 @@ class ResourcesServer(Server):
 
     reverify_mode: ClassVar[ReverifyMode] = "unknown"
     """Declare it when `verify` takes the session; one that does not is `stateless` by itself."""
+
+    reward_rules: ClassVar[RewardRules] = RewardRules()
+    """What its rewards may be; `palestra verify-env` holds the verifier to it."""
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """What a perfect model would answer to a task row; None when that is not known.
+
+        `palestra.schema.response_of` makes one of texts and calls. Calls of tools that this server
+        has are run, in their order, before it is verified; where turns are taken, each message is
+        one. `palestra verify-env` expects `reward_rules.highest` for it, and derives wrong answers
+        from it.
+        """
+        del row
+        return None
 
     async def seed_session(self, body: Any, *args: Any, **kwargs: Any) -> Any:
         """Prepare the session from the task row, before the first model call.
@@ -182,9 +199,10 @@ class ResourcesServer(Server):
         return plainly_named(body, server=self.name)
 
     async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
-        return {"reverify_mode": self._reverify_mode()}
+        return {"reverify_mode": self.declared_reverify_mode()}
 
-    def _reverify_mode(self) -> ReverifyMode:
+    def declared_reverify_mode(self) -> ReverifyMode:
+        """`reverify_mode`, or what the signature of `verify` tells where it is not declared."""
         verify = self.typed_endpoint("/verify")
         undeclared = self.reverify_mode == "unknown"
         # What it cannot reach it cannot depend on.

@@ -168,6 +168,20 @@ def test_an_endpoint_of_which_too_little_is_known_is_taken_to_be_like_the_others
     assert clock.now == 0
 
 
+def test_an_endpoint_that_is_not_like_the_others_does_not_have_them_asked_anew() -> None:
+    said = [CALL_AS_WRITTEN, "Cold."]
+    hosts = FakeHosts({"one": FakeVLLM([*said]), "two": FakeVLLM([*said])})
+    model = model_of(hosts, base_url=hosts.urls)
+    home, other = ("one", "two") if model.base_url_for("s") == "http://one/v1" else ("two", "one")
+    hosts.hosts[home].refusing[RENDER] = 503
+    asyncio.run(model.check())
+    (first,) = converse(model, params(), 1)
+    hosts.hosts[home].refusing[RENDER] = 404
+
+    assert states([second_turn(model, first)])[0][0] == "broken"
+    assert not model._known.now(f"http://{other}/v1").unanswered
+
+
 def test_an_endpoint_that_takes_no_ids_any_more_falls_back_and_is_asked_anew() -> None:
     http = FakeVLLM([CALL_AS_WRITTEN, "Cold.", "Cold."])
     model = model_of(http)

@@ -27,14 +27,19 @@ def turn(http: FakeVLLM, settings: dict[str, Any], **asked: Any) -> Response:
 # Several answers
 
 
-@pytest.mark.parametrize("asked", [{"n": 2}, {"metadata": {"extra_body": '{"n": 2}'}}])
-def test_a_row_that_asks_for_several_answers_is_refused(asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("asked", "pointer"),
+    [({"n": 2}, "/n"), ({"metadata": {"extra_body": '{"n": 2}'}}, "/metadata/extra_body")],
+)
+def test_a_row_that_asks_for_several_answers_is_refused(
+    asked: dict[str, Any], pointer: str
+) -> None:
     http = FakeVLLM(["Cold."])
 
-    with pytest.raises(RowError, match="/n is 2") as refused:
+    with pytest.raises(RowError, match="an `n` of 1") as refused:
         turn(http, {}, **asked)
 
-    assert refused.value.evidence.problems[0].pointer == "/n"
+    assert refused.value.evidence.problems[0].pointer == pointer
     assert http.answers == ["Cold."]
 
 

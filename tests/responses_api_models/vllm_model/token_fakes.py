@@ -90,6 +90,8 @@ class FakeVLLM:
     finish_reason: str = "stop"
     features: Any = None
     refusing: dict[str, int] = field(default_factory=dict)
+    saying: dict[str, Any] = field(default_factory=dict)
+    """What it says at some paths instead, with status 200."""
     requests: list[tuple[str, Any]] = field(default_factory=list)
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
@@ -99,6 +101,8 @@ class FakeVLLM:
         refusal = self.refusing.get(path)
         if refusal == 0:
             raise ConnectionFailed(f"{request.url}: connection refused", sent=False)
+        if path in self.saying:
+            return HttpReply(status=200, body=orjson.dumps(self.saying[path]))
         status, answer = (refusal, {}) if refusal else self._answer(path, body)
         return HttpReply(status=status, body=orjson.dumps(answer))
 

@@ -5,6 +5,7 @@ The player hits or stands; a hand over 21 has lost at once; then the dealer draw
 
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,8 +19,8 @@ from palestra.resources_servers.blackjack.cards import (
     value,
     written,
 )
-from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import Episode, Opening, ReverifyMode, Session, Step, TurnsServer
+from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
+from palestra.serving import Episode, Opening, ReverifyMode, RewardRules, Session, Step, TurnsServer
 
 _ACTION = re.compile(r"<action>\s*(hit|stand)\s*</action>", re.IGNORECASE)
 ASK = "Respond with <action>hit</action> or <action>stand</action>."
@@ -54,6 +55,27 @@ class BlackjackServer(TurnsServer):
     """Deals, and pays 1.0, 0.0 or -1.0."""
 
     reverify_mode: ClassVar[ReverifyMode] = "stateless"
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(
+        lowest=-1.0,
+        unsure={
+            "other": "what wins one hand may win another",
+            "echo": "the prompt names both actions, the last of them as one to take",
+        },
+    )
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The hits after which standing wins; None when these cards cannot be won, or are any."""
+        seed = row.get("seed")
+        for hits in range(BEST if seed is not None else 0):
+            deck = random.Random(seed)
+            dealt = [drawn(deck) for _ in range(4 + hits)]
+            player, dealer = [*dealt[0:4:2], *dealt[4:]], dealt[1:4:2]
+            if value(player) > BEST:
+                return None
+            if _stood(Table(deck, player, dealer)).reward > 0:
+                return response_of(*["<action>hit</action>"] * hits, "<action>stand</action>")
+        return None
 
     async def reset(self, body: BlackjackRow, session: Session) -> Opening:
         """Two cards for the player, one that the dealer shows and one that nobody sees."""

@@ -1,11 +1,15 @@
 """`CalendarServer`: the calendar in the model's last message against what the user asked for."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field
 
 from palestra.resources_servers.calendar.checks import first_violation
 from palestra.resources_servers.calendar.expected import ExpectedEvent
+from palestra.resources_servers.calendar.planning import plan_of
 from palestra.resources_servers.calendar.written import events_of
-from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig
 
 
@@ -20,6 +24,12 @@ class CalendarServer(ResourcesServer):
     """Judges the last calendar of the last message."""
 
     config: ResourcesServerConfig
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """A calendar that keeps every constraint; None when none was found."""
+        events = [ExpectedEvent.model_validate(e) for e in row["exp_cal_state"].values()]
+        planned = plan_of(events)
+        return None if planned is None else response_of(planned)
 
     async def verify(self, body: CalendarVerifyRequest) -> VerifyResponse:
         """1.0 when the calendar keeps every constraint; else 0.0, and `violation` says which."""

@@ -4,12 +4,19 @@ A rollout is judged by the last call of `extract_synonym_values` that the model 
 not it was run: a model may correct itself, and its last word counts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
-from palestra.schema import FunctionCall, Response, VerifyRequest, VerifyResponse
+from palestra.schema import (
+    FunctionCall,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    called,
+    response_of,
+)
 from palestra.serving import ResourcesServer, tool
 
 HAND_IN = "extract_synonym_values"
@@ -44,6 +51,15 @@ class SynonymServer(ResourcesServer):
         """
         del synonym_values  # judged in `verify`, from the trajectory
         return {"success": True}
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """Each right word looked up, then all the values handed in."""
+        looked_up = [
+            called("get_synonym_value", {"synonym": word}, f"call_{number}")
+            for number, word in enumerate(row["expected_synonyms"])
+        ]
+        values = row["expected_synonym_values"]
+        return response_of(*looked_up, called(HAND_IN, {"synonym_values": values}, "call_last"))
 
     async def verify(self, body: SynonymVerifyRequest) -> VerifyResponse:
         """1.0 when exactly the expected values were handed in, in order; else 0.0."""

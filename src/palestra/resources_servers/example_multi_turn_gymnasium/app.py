@@ -5,7 +5,8 @@ rollout can be scored again because the dialogue itself says everything.
 """
 
 import re
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -16,8 +17,9 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
     WireModel,
+    response_of,
 )
-from palestra.serving import Episode, Opening, ReverifyMode, Session, Step, TurnsServer
+from palestra.serving import Episode, Opening, ReverifyMode, RewardRules, Session, Step, TurnsServer
 
 
 class Dialogue(WireModel):
@@ -34,6 +36,18 @@ class DialogueServer(TurnsServer):
     """Takes turns until its questions are used up."""
 
     reverify_mode: ClassVar[ReverifyMode] = "stateless"
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(
+        unsure={
+            "mentioned": "the answer is looked for as a word of the text, whatever it says of it",
+            "hedged": "the answer is looked for as a word of the text, whatever it says of it",
+        }
+    )
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """A word for each question, and the right one for the last."""
+        turns = ["Let me see."] * len(row.get("follow_ups", ()))
+        return response_of(*turns, f"It is {row['expected_answer']}.")
 
     async def reset(self, body: Dialogue, session: Session) -> Opening:
         """The first question is in the task's input already."""

@@ -1,5 +1,6 @@
 """A counter that lives in the session: seeded from the row, moved by tool calls, then compared."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import orjson
@@ -13,6 +14,8 @@ from palestra.schema import (
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
+    called,
+    response_of,
 )
 from palestra.serving import ResourcesServer, ReverifyMode, Session, tool
 
@@ -65,6 +68,11 @@ class CounterServer(ResourcesServer):
     async def get_counter_value(self, session: Session) -> dict[str, int]:
         """Get the counter's value."""
         return {"count": session.state.get(COUNTER, 0)}
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """One increment by what is missing; where nothing is, any answer is right."""
+        missing = row["expected_count"] - row.get("initial_count", 0)
+        return response_of(called("increment_counter", {"count": missing})) if missing else None
 
     async def verify(self, body: CounterVerifyRequest, session: Session) -> VerifyResponse:
         """1.0 when the counter shows `expected_count`; else 0.0.

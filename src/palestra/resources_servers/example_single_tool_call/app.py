@@ -1,11 +1,17 @@
 """One tool and a verifier that always rewards: what an environment needs, and nothing else."""
 
+from typing import ClassVar
+
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, tool
+from palestra.serving import ResourcesServer, RewardRules, tool
 
 
 class WeatherServer(ResourcesServer):
     """Knows one thing about every city."""
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(
+        same_for_all="it teaches the protocol, and there is nothing to be right about"
+    )
 
     @tool
     async def get_weather(self, city: str) -> dict[str, str]:

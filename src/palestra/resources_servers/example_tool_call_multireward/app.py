@@ -5,8 +5,8 @@
 - `format`: one call and not a word beside it, in the whole trajectory.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import jsonschema_rs
 from pydantic import Field
@@ -17,11 +17,14 @@ from palestra.schema import (
     FunctionCall,
     FunctionTool,
     OutputMessage,
+    Response,
     VerifyRequest,
     VerifyResponse,
     WireModel,
+    called,
+    response_of,
 )
-from palestra.serving import ResourcesServer, tool
+from palestra.serving import ResourcesServer, RewardRules, tool
 
 
 class ExpectedCall(WireModel):
@@ -40,6 +43,8 @@ class WeatherVerifyRequest(VerifyRequest):
 class WeatherServer(ResourcesServer):
     """It is sunny everywhere."""
 
+    reward_rules: ClassVar[RewardRules] = RewardRules(highest=3.0, wrong=2.0)
+
     @tool
     async def get_weather(self, city: str) -> dict[str, str]:
         """Get the current weather for a city.
@@ -47,6 +52,11 @@ class WeatherServer(ResourcesServer):
         city: The city to get the weather for.
         """
         return {"city": city, "weather_description": f"The weather in {city} is sunny."}
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The expected call."""
+        wanted = row["expected_call"]
+        return response_of(called(wanted["name"], wanted["arguments"]))
 
     async def verify(self, body: WeatherVerifyRequest) -> VerifyResponse:
         """The sum of the three components."""

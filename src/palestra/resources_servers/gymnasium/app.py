@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from palestra.serving import (
     Episode,
     Opening,
     ResourcesServerConfig,
+    RewardRules,
     Session,
     Step,
     TurnsServer,
@@ -79,6 +80,8 @@ class GymnasiumServer(TurnsServer):
     """Steps the environment with the action in each turn; the reward is the sum of its rewards."""
 
     config: GymnasiumServerConfig
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(lowest=-math.inf, highest=math.inf)
 
     async def start(self) -> None:
         """Find the library, and the environment that the settings name, before the first row."""

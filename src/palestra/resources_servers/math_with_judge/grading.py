@@ -45,8 +45,10 @@ def warm_up() -> None:
 
 
 def check_expected(expected: str) -> bool:
-    """Whether an expected answer can be read within the limit at all."""
-    return bool(_read_expected(expected))
+    """Whether an expected answer can be compared with so plain a one as 1, within the limit."""
+    for item in _read_expected(expected):
+        library.equal(library.read(item)[0], library.read("1")[0])
+    return True
 
 
 def grade(expected: str, text: str) -> list[str | None]:

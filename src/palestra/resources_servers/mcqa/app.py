@@ -21,7 +21,7 @@ from palestra.resources_servers.mcqa.grammars import (
     strict_single_letter_boxed,
 )
 from palestra.resources_servers.mcqa.row_regex import LONGEST_PATTERN, search
-from palestra.schema import VerifyRequest, VerifyResponse, WireModel
+from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig
 
 GradingMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
@@ -31,6 +31,17 @@ GRAMMARS: Mapping[str, Callable[[str, Options], str | None]] = {
     "lenient_boxed": lenient_boxed,
     "lenient_answer_colon": lenient_answer_colon,
 }
+
+
+WRITTEN: Mapping[str, str] = {
+    "strict_single_letter_boxed": "\\boxed{?}",
+    "lenient_boxed": "\\boxed{?}",
+    "lenient_answer_colon": "Answer: ?",
+    "choice": "<choice>?</choice>",
+    "answer": "<answer>?</answer>",
+    "alone": "?",
+}
+"""How an answer is written for each grammar, and for usual patterns of rows; `?` is the letter."""
 
 
 class TemplateMetadata(WireModel):
@@ -91,6 +102,15 @@ class McqaServer(ResourcesServer):
     config: ResourcesServerConfig
 
     _searches: asyncio.Semaphore = PrivateAttr(default_factory=lambda: asyncio.Semaphore(4))
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The right letter, in the form that the row's grading reads; None if that is not known."""
+        pattern = (row.get("template_metadata") or {}).get("output_regex")
+        mode = row.get("grading_mode", "strict_single_letter_boxed")
+        forms = WRITTEN.values() if pattern else (WRITTEN[mode],)
+        texts = [form.replace("?", row["expected_answer"]) for form in forms]
+        read = [text for text in texts if pattern is None or re.search(pattern, text)]
+        return response_of(read[0]) if read else None
 
     async def verify(self, body: McqaVerifyRequest) -> VerifyResponse:
         """1.0 when the chosen letter is `expected_answer`; else 0.0."""

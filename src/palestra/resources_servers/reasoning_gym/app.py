@@ -1,16 +1,17 @@
 """`ReasoningGymServer`: scores answers to the library's tasks with the library's scorers."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from palestra.errors import RowError
 from palestra.resources_servers.reasoning_gym.library import UnknownFamily, load_reasoning_gym
 from palestra.resources_servers.reasoning_gym.scoring import extract_answer, score_answer
-from palestra.schema import VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig
+from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
+from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig, RewardRules
 
 
 class TaskMetadata(WireModel):
@@ -37,6 +38,15 @@ class ReasoningGymServer(ResourcesServer):
     async def start(self) -> None:
         """Load the library before the first request."""
         await asyncio.to_thread(load_reasoning_gym)
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(
+        wrong=0.99, unsure={"mentioned": "some of the library's scorers search the whole text"}
+    )
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The row's own answer; None for families that judge by the metadata alone."""
+        answer = row.get("answer")
+        return None if answer is None else response_of(f"<answer>{answer}</answer>")
 
     async def verify(self, body: ReasoningGymVerifyRequest) -> VerifyResponse:
         """The library's score, 0.0 with `scorer_error` for an answer that cannot be parsed."""

@@ -19,6 +19,8 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
     WireModel,
+    called,
+    response_of,
 )
 from palestra.serving import ResourcesServer, ResourcesServerConfig
 
@@ -73,6 +75,15 @@ class StepServer(ResourcesServer):
 
     config: StepServerConfig
 
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The expected call; None where any message, or any such call, is right."""
+        due = row["expected_action"]
+        if due["type"] == "message":
+            return None
+        if not _without(json_object(due["arguments"]) or {}, self._ignored(due["name"])):
+            return None
+        return response_of(called(due["name"], due["arguments"]))
+
     async def verify(self, body: StepVerifyRequest) -> VerifyResponse:
         """1.0 for the step that belongs there; else 0.0. `category` says what was found."""
         judged = self._judged(body.expected_action, body.response)
@@ -97,12 +108,15 @@ class StepServer(ResourcesServer):
             return Judged(False, "A call of another tool than the expected one was found")
         if made.arguments is None:
             return Judged(False, "The arguments of the tool call are not a JSON object")
-        ignored = {*self.config.ignored_arguments.get(made.name, ())}
-        ignored |= {*self.config.ignored_arguments.get("*", ())}
+        ignored = self._ignored(made.name)
         wanted = json_object(expected.arguments) or {}
         if not same_value(_without(wanted, ignored), _without(made.arguments, ignored)):
             return Judged(False, "The arguments of the tool call differ from the expected ones")
         return Judged(True, "The expected tool call was found")
+
+    def _ignored(self, tool: str) -> set[str]:
+        by_tool = self.config.ignored_arguments
+        return {*by_tool.get(tool, ()), *by_tool.get("*", ())}
 
 
 def first_step_calls(response: Response) -> Sequence[Called]:

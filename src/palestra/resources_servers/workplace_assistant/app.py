@@ -28,6 +28,8 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
     WireModel,
+    called,
+    response_of,
 )
 from palestra.serving import ResourcesServer, ResourcesServerConfig, ReverifyMode, Session
 from palestra.serving.tools import arguments_model
@@ -89,6 +91,12 @@ class WorkplaceServer(
         if self._office is None:
             self._office = Office.load(self.config.records)
         return self._office
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The gold calls; where nothing is to be changed, most answers are right."""
+        gold = enumerate(row["ground_truth"])
+        calls = [called(call["name"], call["arguments"], f"call_{number}") for number, call in gold]
+        return response_of(*calls) if calls else None
 
     async def verify(self, body: WorkplaceVerifyRequest) -> VerifyResponse:
         """1.0 when exactly the changes were made that the gold calls make; else 0.0."""

@@ -4,12 +4,21 @@ The order of calls does not matter, and a call that was made twice counts twice:
 that the calls made are exactly the expected ones.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
 
 from palestra.resources_servers.arguments import Called
-from palestra.schema import FunctionCall, VerifyRequest, VerifyResponse, WireModel
+from palestra.schema import (
+    FunctionCall,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+    called,
+    response_of,
+)
 from palestra.serving import ResourcesServer, ResourcesServerConfig
 
 
@@ -31,6 +40,13 @@ class XlamServer(ResourcesServer):
     """Judges every function call of the trajectory."""
 
     config: ResourcesServerConfig
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The expected calls."""
+        wanted = enumerate(row["expected_answers"])
+        return response_of(
+            *(called(call["name"], call["arguments"], f"call_{number}") for number, call in wanted)
+        )
 
     async def verify(self, body: XlamVerifyRequest) -> VerifyResponse:
         """1.0 when the calls made are exactly the expected ones; else 0.0."""

@@ -25,37 +25,23 @@ from palestra.schema import (
     changed,
     maker,
 )
-from palestra.serving import Agent, AgentConfig, Opening, ServerReference, Step
+from palestra.serving import BoundAgent, BoundAgentConfig, Opening, Step
 from palestra.transport import Peer
 
 _make_message = maker(Message)
 
 
-class GymnasiumAgentConfig(AgentConfig):
+class GymnasiumAgentConfig(BoundAgentConfig):
     """Settings of the agent."""
-
-    resources_server: ServerReference
-    """The environment: it resets, steps and verifies."""
-
-    model_server: ServerReference
-    """The model that answers as the policy."""
 
     max_steps: int | None = Field(default=None, ge=1)
     """Most turns of one episode; None leaves it to the environment."""
 
 
-class GymnasiumAgent(Agent):
+class GymnasiumAgent(BoundAgent):
     """The loop above."""
 
     config: GymnasiumAgentConfig
-
-    def environment_name(self) -> str:
-        """The configured resources server."""
-        return self.config.resources_server.name
-
-    def model_name(self) -> str:
-        """The configured model server."""
-        return self.config.model_server.name
 
     async def run(self, body: RunRequest) -> VerifyResponse:
         """One episode, scored. The row that is verified has the opening in its input."""

@@ -31,7 +31,7 @@ from palestra.schema import (
     encode_json,
     maker,
 )
-from palestra.serving import Agent, AgentConfig, ServerReference
+from palestra.serving import BoundAgent, BoundAgentConfig
 from palestra.transport import Peer
 
 _make_output = maker(FunctionCallOutput)
@@ -41,14 +41,8 @@ CallTool = Callable[[str, Mapping[str, Any]], Awaitable[str]]
 Raises `CallError` when there is no answer."""
 
 
-class SimpleAgentConfig(AgentConfig):
+class SimpleAgentConfig(BoundAgentConfig):
     """Settings of the simple agent."""
-
-    resources_server: ServerReference
-    """The environment: it seeds the session, runs the tools and verifies."""
-
-    model_server: ServerReference
-    """The model that answers as the policy."""
 
     max_steps: int | None = Field(default=None, ge=1)
     """Most model calls of one rollout; None leaves it to the model and its context."""
@@ -58,18 +52,10 @@ class SimpleAgentConfig(AgentConfig):
     not depend on each other's order. Outputs keep the order of the calls either way."""
 
 
-class SimpleAgent(Agent):
+class SimpleAgent(BoundAgent):
     """The loop above; see the module's docstring for when it ends."""
 
     config: SimpleAgentConfig
-
-    def environment_name(self) -> str:
-        """The configured resources server."""
-        return self.config.resources_server.name
-
-    def model_name(self) -> str:
-        """The configured model server."""
-        return self.config.model_server.name
 
     async def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer

@@ -63,7 +63,15 @@ Piece = str | Mapping[str, Any]
 class _Turn:
     """One assistant message in the making."""
 
-    __slots__ = ("_calls", "_last_is_reasoning", "_more", "_pieces", "_settings", "_thoughts")
+    __slots__ = (
+        "_calls",
+        "_last_is_reasoning",
+        "_more",
+        "_pieces",
+        "_settings",
+        "_thinks",
+        "_thoughts",
+    )
 
     def __init__(self, settings: ConversionSettings) -> None:
         self._settings = settings
@@ -72,6 +80,7 @@ class _Turn:
         self._calls: list[dict[str, Any]] = []
         self._more: dict[str, Any] = {}
         self._last_is_reasoning = False
+        self._thinks = False
 
     def add(self, item: InputItem, position: int) -> None:
         """Add one item of the model's own. Raises `RowError` for a kind that a chat lacks."""
@@ -107,6 +116,7 @@ class _Turn:
     def _think(self, reasoning: Reasoning, position: int) -> None:
         """Reasoning goes where it came from: into the text, beside it, or among its parts."""
         settings = self._settings
+        self._thinks = True
         if self._last_is_reasoning and not settings.sequential_reasoning_allowed:
             expected = "one reasoning item in a row (sequential_reasoning_allowed: false)"
             refuse(f"/input/{position}", expected)
@@ -156,7 +166,7 @@ class _Turn:
             if self._settings.uses_reasoning_parser and text:
                 # Data may hold reasoning as tags in the text, where the parser's template
                 # would not look for it.
-                in_text, text = split_thinking(text)
+                in_text, text = split_thinking(text, lone_tags=not self._thinks)
                 thoughts += in_text
             parts.append({"type": "text", "text": text})
         if len(parts) == 1 and isinstance(self._pieces[0], str):

@@ -33,7 +33,9 @@ from palestra.responses_api_models.chat.wordings import (
     is_about_tools,
     is_context_overflow,
     is_too_long_an_answer,
+    lacks_credit,
     lacks_item,
+    lacks_key,
     lacks_model,
     lacks_provider,
     lacks_tools,
@@ -79,6 +81,11 @@ _NO_PROVIDER = (
 )
 
 _NO_MODEL = "is the model listed by GET <base_url>/models, and does base_url end in /v1?"
+
+_NO_RESPONSES = (
+    "does openai_base_url end in /v1, and does this endpoint speak the Responses API? "
+    "One that speaks Chat Completions only is vllm_model's"
+)
 
 _BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -152,6 +159,8 @@ def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextO
     if status in _MAY_BE_FULL and is_context_overflow(sentence, code):
         return ContextOverflow(sentence, hop)
     kind, hint = _failure(status, sentence, code, reply)
+    if hint == _NO_MODEL and url.endswith("/responses") and model not in sentence:
+        hint = _NO_RESPONSES
     about = f" for model {model!r}" if issubclass(kind, ModelNotServed | WrongSetting) else ""
     return kind(
         f"{server}: {url} answered {status}{about}: {sentence}",
@@ -181,7 +190,8 @@ def _hopeless(status: int, sentence: str, code: str) -> tuple[type[Hopeless], st
     """What every other row would be told as well; None where it is about this one, or passes."""
     if status == HTTPStatus.FORBIDDEN and is_about_content(sentence, code):
         return None
-    if status in {401, 402, 403}:
+    unkeyed = status in {401, 402, 403} or (status == 400 and lacks_key(sentence))
+    if unkeyed or (status == 429 and lacks_credit(code)):
         return CredentialsRejected, "check the API key of this model server, and what it may do"
     if lacks_tools(sentence):
         return WrongSetting, _NO_TOOLS

@@ -67,7 +67,7 @@ def to_chat_request(
     """
     metadata = params.metadata or {}
     unknown = params.model_extra or {}
-    _refuse_unsayable(params, unknown)
+    _refuse_unsayable(params)
     request: dict[str, Any] = {
         **settings.extra_body,
         **json_setting(metadata, "extra_body"),
@@ -87,13 +87,10 @@ def to_chat_request(
     return request
 
 
-def _refuse_unsayable(params: ResponseCreateParams, unknown: Mapping[str, Any]) -> None:
-    given = params.__dict__
+def _refuse_unsayable(params: ResponseCreateParams) -> None:
+    given = params.model_fields_set
     for name, (harmless, expected) in _ONLY_HARMLESS.items():
-        value = given.get(name)
-        if value is None:
-            value = unknown.get(name)
-        if value not in harmless:
+        if name in given and getattr(params, name) not in harmless:
             refuse(f"/{name}", expected)
     for index, name in enumerate(params.include or ()):
         if name not in _INCLUDED:
@@ -110,6 +107,9 @@ def template_kwargs(
     fields. Raises `RowError`.
     """
     merged: dict[str, Any] = {}
+    configured = settings.extra_body or settings.chat_template_kwargs
+    if not metadata and not asked and not configured:
+        return merged  # as nearly always: this is on the hottest path
     for pointer, given in (
         ("", settings.extra_body.get("chat_template_kwargs")),
         ("", settings.chat_template_kwargs),

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import ModelError, WrongSetting
+from palestra.errors import WrongSetting
 from palestra.responses_api_models.chat.provider_errors import check_whole
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import Said, said_in
@@ -157,8 +157,9 @@ def _output(
     choice: UpstreamChoice, digits: str, settings: ConversionSettings, status: str
 ) -> list[Any]:
     message = choice.message
-    said = list(said_in(message.content))
-    if beside := message.reasoning_content or message.reasoning:
+    beside = message.reasoning_content or message.reasoning
+    said = list(said_in(message.content, lone_tags=not beside))
+    if beside:
         if not settings.uses_reasoning_parser:
             raise WrongSetting(
                 "the endpoint answered with its reasoning in a field of its own, which "

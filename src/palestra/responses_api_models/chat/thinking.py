@@ -4,7 +4,8 @@ Tags are written and taken apart without losing a character.
 
 A block is what stands between `<think>` and the next `</think>`. Two blocks are only half
 marked: a text may begin inside of one, because the chat template had already opened it, and it
-may end inside of one, because the model reached its token limit.
+may end inside of one, because the model reached its token limit. Where reasoning stands beside the
+text, neither is so, and a lone tag is a word of the answer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,18 +33,25 @@ def wrap_thinking(blocks: Iterable[str]) -> str:
     return "".join([f"{OPEN}{block}{CLOSE}" for block in blocks])
 
 
-def stretches(text: str) -> Iterator[Said]:
-    """The text's blocks and what stands around them, in order, whitespace kept."""
+def stretches(text: str, *, lone_tags: bool = True) -> Iterator[Said]:
+    """The text's blocks and what stands around them, in order, whitespace kept.
+
+    lone_tags: whether a block may be half marked.
+    """
     if OPEN not in text and CLOSE not in text:
         if text:
             yield Said(text)
         return
     opened, closed = text.find(OPEN), text.find(CLOSE)
-    if closed >= 0 and not 0 <= opened < closed:
+    if lone_tags and closed >= 0 and not 0 <= opened < closed:
         block, _, text = text.partition(CLOSE)
         yield Said(block, is_reasoning=True)
     while text:
-        before, tag, text = text.partition(OPEN)
+        before, tag, rest = text.partition(OPEN)
+        if not lone_tags and CLOSE not in rest:
+            yield Said(text)
+            return
+        text = rest
         if before:
             yield Said(before)
         if tag:
@@ -51,26 +59,27 @@ def stretches(text: str) -> Iterator[Said]:
             yield Said(block, is_reasoning=True)
 
 
-def split_thinking(text: str) -> tuple[list[str], str]:
+def split_thinking(text: str, *, lone_tags: bool = True) -> tuple[list[str], str]:
     """The blocks of a text, in order, and the text without them, whitespace kept."""
-    found = list(stretches(text))
+    found = list(stretches(text, lone_tags=lone_tags))
     blocks = [said.text for said in found if said.is_reasoning]
     return blocks, "".join([said.text for said in found if not said.is_reasoning])
 
 
-def said_in(content: Any) -> Iterator[Said]:
+def said_in(content: Any, *, lone_tags: bool = True) -> Iterator[Said]:
     """What a chat message's content holds, in order: text, or parts as some providers answer.
 
     Raises `ModelError` for what is neither.
     """
     if content is None or isinstance(content, str):
-        yield from stretches(content or "")
+        yield from stretches(content or "", lone_tags=lone_tags)
         return
     if not isinstance(content, list):
         raise ModelError(f"the endpoint's content is neither text nor parts: {content!r:.200}")
     for is_text, group in groupby(content, key=lambda part: _text_of(part) is not None):
         if is_text:
-            yield from stretches("".join([_text_of(part) or "" for part in group]))
+            text = "".join([_text_of(part) or "" for part in group])
+            yield from stretches(text, lone_tags=lone_tags)
             continue
         for part in group:
             if not isinstance(part, dict):

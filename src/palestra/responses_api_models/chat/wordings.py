@@ -86,6 +86,19 @@ _BANNED = re.compile(
 )
 """Whoever asks is refused, not what is asked."""
 
+_NO_KEY = re.compile(
+    r"^\W*(?:error\W+)?(?:the )?(?:provided )?(?:api key (?:not valid|expired|is invalid)"
+    r"|(?:incorrect|invalid) api key)",
+    re.IGNORECASE,
+)
+"""Gemini and xAI, which say it with status 400. At the beginning alone: a row may speak of keys."""
+
+_NO_CREDIT = re.compile(
+    r"insufficient_quota|exceeded_current_quota|billing_hard_limit", re.IGNORECASE
+)
+"""OpenAI's and Kimi's codes of status 429 for an account that has nothing left, which no wait helps.
+(Gemini says `exceeded your current quota` of what was too much in this minute.)"""
+
 _NO_TOOLS = re.compile(
     r"no endpoints? found that support (?:tool|the provided '?tool)"  # OpenRouter
     r"|requires --(?:enable-auto-tool-choice|tool-call-parser)"  # vLLM
@@ -145,6 +158,16 @@ def is_about_content(sentence: str, code: str = "") -> bool:
     """Whether what is said in the row was refused, by a moderation or a filter."""
     said = f"{sentence} {code}"
     return bool(_CONTENT.search(said)) and not _BANNED.search(sentence)
+
+
+def lacks_key(sentence: str) -> bool:
+    """Whether the key was refused, although the status does not say so."""
+    return bool(_NO_KEY.search(sentence))
+
+
+def lacks_credit(code: str) -> bool:
+    """Whether the account has nothing left, although the status is that of a busy endpoint."""
+    return bool(_NO_CREDIT.search(code))
 
 
 def lacks_tools(sentence: str) -> bool:

@@ -4,15 +4,23 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import orjson
 from pydantic import model_validator
 
-from palestra.errors import CallError, ConfigError, mask_error
-from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
-from palestra.responses_api_models.chat.provider_errors import ContextOverflow, provider_sentence
+from palestra.errors import CallError, ConfigError
+from palestra.responses_api_models.chat import (
+    ChatCompletionsServer,
+    ChatModelConfig,
+    overflow_completion,
+)
+from palestra.responses_api_models.chat.provider_errors import (
+    ContextOverflow,
+    failure_status,
+    provider_sentence,
+)
 from palestra.responses_api_models.chat.request import to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.upstream import Answered
@@ -23,7 +31,7 @@ from palestra.responses_api_models.vllm_model.capabilities import (
     Question,
     TokenIds,
 )
-from palestra.responses_api_models.vllm_model.completions import chat_answer, overflow_answer
+from palestra.responses_api_models.vllm_model.completions import chat_answer
 from palestra.responses_api_models.vllm_model.history import (
     items_of,
     previous_of_items,
@@ -50,13 +58,11 @@ from palestra.schema import (
     encode_json,
 )
 from palestra.serving import Session
-from palestra.transport import HttpRequest
 
 logger = logging.getLogger("palestra.vllm_model")
 
 UNNEEDED_S = 3.0
 """How long what no setting needs is asked for."""
-SHORTEST_KEY_MASKED = 8
 PROBE_TIMEOUT_S = 30.0
 """For each request that asks an endpoint what it can do; some have it generate a token."""
 
@@ -126,7 +132,7 @@ class VLLMModel(ChatCompletionsServer):
         turns = await self._turns(session, later=previous is not None)
         turn = await turns.ask(request, previous, why_not)
         if isinstance(turn, ContextOverflow):
-            return overflow_answer(self.config.model)
+            return overflow_completion(self.config.model)
         answer = chat_answer(
             turn, model=self.config.model, with_log_probs=bool(request.get("logprobs"))
         )
@@ -177,9 +183,12 @@ class VLLMModel(ChatCompletionsServer):
         async def post(path: str, body: Mapping[str, Any]) -> Answered:
             return await self.post(path, body, session)
 
+        def lacking() -> None:
+            # Not `can`'s own: that may be another one, to which this one was taken to be alike.
+            self._known.forget(self.base_url_for(session.id), Question.IDS_IN)
+
         can = await self._capabilities(session, later=later)
-        lacking = partial(self._known.forget, can.base_url, Question.IDS_IN)
-        return Turns(post, can, server=self.name, on_lacking=lacking)
+        return Turns(post, self._upstream, can, server=self.name, on_lacking=lacking)
 
     async def _capabilities(self, session: Session, *, later: bool) -> Capabilities:
         """What the session's endpoint can do; asked for when it is not known.
@@ -200,32 +209,17 @@ class VLLMModel(ChatCompletionsServer):
         return await self._known.certain(home, later=later)
 
     async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> Answer:
-        key = self.config.api_key.get_secret_value()
-        headers = {"content-type": "application/json"}
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        headers.update({name.lower(): value for name, value in self.config.default_headers.items()})
         sent = None if body is None else encode_json(body)
-        request = HttpRequest(
-            method, url, headers, sent, timeout_s=PROBE_TIMEOUT_S, repeatable=True
-        )
-        try:
-            reply = await self.server_client.http.send(request)
-        except CallError as error:
-            mask_error(error, self._masked)
-            raise
+        reply = await self._upstream.ask(method, url, sent, timeout_s=PROBE_TIMEOUT_S)
+        said = self._upstream.mask(provider_sentence(reply.body))
         if reply.status >= 300:
-            return Answer(reply.status, said=self._masked(provider_sentence(reply.body)))
+            return Answer(reply.status, said=said)
+        if (failed := failure_status(reply.body)) is not None:
+            return Answer(failed, said=said)
         try:
-            return Answer(reply.status, orjson.loads(reply.body))
+            return Answer(reply.status, orjson.loads(reply.body), said)
         except orjson.JSONDecodeError:
-            return Answer(reply.status)
-
-    def _masked(self, text: str) -> str:
-        key = self.config.api_key.get_secret_value()
-        # A shorter one (`EMPTY`) is no secret, and is part of ordinary words.
-        hidden = text.replace(key, "****") if len(key) >= SHORTEST_KEY_MASKED else text
-        return self.server_client.mask(hidden)
+            return Answer(reply.status, said=said)
 
     # Continuity
 

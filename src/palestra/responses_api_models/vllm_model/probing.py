@@ -13,7 +13,8 @@ from typing import Any, TypeVar, final
 
 import msgspec
 
-from palestra.errors import CallError, Hopeless, ModelNotServed
+from palestra.errors import CallError, Hopeless, ModelError, ModelNotServed
+from palestra.responses_api_models.chat import check_whole
 from palestra.responses_api_models.vllm_model.capabilities import (
     Capabilities,
     Question,
@@ -42,7 +43,9 @@ _IN_THE_END = frozenset({Question.TOKEN_IDS, Question.IDS_IN})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an endpoint answered: decoded JSON or None, and of a refusal the sentence."""
+    """What an endpoint answered: decoded JSON or None, and the sentence of a refusal, else the
+    beginning of the body. `status` is that of an error within a success.
+    """
 
     status: int
     content: Any = None
@@ -175,6 +178,8 @@ class _Asking:
         if answer.status >= 300:
             refusal = f"it answered {answer.status}: {answer.said}"
             return lambda now: replace(now, token_ids=TokenIds.NONE, no_token_ids=refusal)
+        if not _is_whole(answer.content, self._model):
+            raise _NoEvidence(f"POST {url} answered without a choice: {answer.said}", passing=True)
         given = _given(answer.content)
         if given is TokenIds.BY_TOKENIZE and Question.TOKENIZE in known.unanswered:
             why = known.unanswered[Question.TOKENIZE]
@@ -236,6 +241,15 @@ def _takes_no_ids(known: Capabilities) -> Capabilities:
 def _without(question: Question, known: Capabilities) -> Capabilities:
     left = {one: why for one, why in known.unanswered.items() if one is not question}
     return replace(known, unanswered=left)
+
+
+def _is_whole(reply: Any, model: str) -> bool:
+    """Whether this is a chat completion, and none that was broken off."""
+    try:
+        check_whole([choice.get("finish_reason") for choice in reply["choices"]], model=model)
+    except (LookupError, TypeError, AttributeError, ModelError):
+        return False
+    return True
 
 
 def _given(reply: Any) -> TokenIds:

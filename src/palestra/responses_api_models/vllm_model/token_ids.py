@@ -35,6 +35,7 @@ from palestra.schema import (
     Tool,
     UpstreamMessage,
     UpstreamUsage,
+    completion_decoder,
 )
 
 PROMPT, GENERATION, LOG_PROBS = "prompt_token_ids", "generation_token_ids", "generation_log_probs"
@@ -144,12 +145,11 @@ class TokenCompletion(msgspec.Struct):
     id: str = ""
     created: float = 0
     usage: UpstreamUsage | None = None
+    error: Any = None
     prompt_token_ids: list[int] | None = None
 
 
-def decode_with_tokens(body: bytes) -> TokenCompletion:
-    """Decode a chat completion. Raises `msgspec.DecodeError` when it is not one."""
-    return msgspec.json.decode(body, type=TokenCompletion)
+decode_with_tokens = completion_decoder(TokenCompletion)
 
 
 def generated(choice: TokenChoice) -> tuple[list[int], list[float]]:

@@ -12,7 +12,7 @@ from typing import Any, final
 
 from palestra.errors import CallError, Evidence, FieldProblem, ModelError, RowError
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
-from palestra.responses_api_models.chat.upstream import Answered
+from palestra.responses_api_models.chat.upstream import Answered, Upstream
 from palestra.responses_api_models.vllm_model.capabilities import Capabilities, Question
 from palestra.responses_api_models.vllm_model.splicing import spliced
 from palestra.responses_api_models.vllm_model.token_ids import (
@@ -77,13 +77,18 @@ class Turns:
     def __init__(
         self,
         post: Post,
+        upstream: Upstream,
         capabilities: Capabilities,
         *,
         server: str,
         on_lacking: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_lacking` is called when the endpoint takes no token ids after all."""
+        """`upstream` says what answers mean.
+
+        `on_lacking` is called when the endpoint takes no token ids after all.
+        """
         self._post = post
+        self._upstream = upstream
         self._can = capabilities
         self._server = server
         self._on_lacking = on_lacking
@@ -125,13 +130,12 @@ class Turns:
         reason: Reason | None,
     ) -> Turn | ContextOverflow:
         """An ordinary chat completion; it may still turn out to continue the turn before."""
-        url, answer = await self._post(CHAT, request)
-        if isinstance(answer, ContextOverflow):
-            return answer
-        completion = self._decode(url, answer, decode_with_tokens)
-        choice = self._first(url, completion)
+        answered = await self._post(CHAT, request)
+        completion = self._upstream.read(*answered, decode_with_tokens)
+        if isinstance(completion, ContextOverflow):
+            return completion
         prompt = completion.prompt_token_ids or await self._tokenized(request, completion.usage)
-        tokens = self._tokens(url, prompt, choice)
+        tokens = self._tokens(answered, prompt, completion.choices[0])
         if previous is not None:
             before = previous.tokens.all
             if tokens.prompt[: len(before)] == before:
@@ -157,11 +161,8 @@ class Turns:
         return found
 
     async def _tokenize(self, body: Mapping[str, Any]) -> list[int] | ContextOverflow:
-        url, answer = await self._post(TOKENIZE, body)
-        if isinstance(answer, ContextOverflow):
-            return answer
-        ids: list[int] = self._decode(url, answer, read_ids)
-        return ids
+        answered = await self._post(TOKENIZE, body)
+        return self._upstream.read_as("list of token ids", *answered, read_ids)
 
     # A chat in three steps
 
@@ -179,11 +180,8 @@ class Turns:
         return await self._generate(request, {**rendered, "token_ids": prompt})
 
     async def _render(self, request: Mapping[str, Any]) -> dict[str, Any] | ContextOverflow:
-        url, answer = await self._post(RENDER, request)
-        if isinstance(answer, ContextOverflow):
-            return answer
-        rendered: dict[str, Any] = self._decode(url, answer, read_rendered)
-        return rendered
+        answered = await self._post(RENDER, request)
+        return self._upstream.read_as("rendered chat", *answered, read_rendered)
 
     async def _continued(
         self, request: Mapping[str, Any], rendered: Mapping[str, Any], previous: Previous
@@ -206,22 +204,20 @@ class Turns:
     async def _generate(
         self, request: Mapping[str, Any], generate: Mapping[str, Any]
     ) -> Turn | ContextOverflow:
-        url, answer = await self._post(GENERATE, {**generate, "return_token_ids": True})
-        if isinstance(answer, ContextOverflow):
-            return answer
-        made = self._decode(url, answer, decode_generated)
-        if not made.choices:
-            raise self._lacking(url, "no choice")
+        answered = await self._post(GENERATE, {**generate, "return_token_ids": True})
+        made = self._upstream.read(*answered, decode_generated)
+        if isinstance(made, ContextOverflow):
+            return made
         choice = made.choices[0]
         prompt: list[int] = generate["token_ids"]
         if made.prompt_token_ids != prompt:
-            raise self._lacking(url, "another prompt than it was given")
+            raise self._lacking(answered, "another prompt than it was given")
         entries = choice.logprobs.content if choice.logprobs is not None else []
         if [entry.token_id for entry in entries] != choice.token_ids:
-            raise self._lacking(url, "`token_ids` and the ids in its log probs that differ")
+            raise self._lacking(answered, "`token_ids` and the ids in its log probs that differ")
         tokens = TurnTokens(prompt, choice.token_ids, [entry.logprob for entry in entries])
         if problem := tokens.problem():
-            raise self._lacking(url, problem)
+            raise self._lacking(answered, problem)
         message = await self._parse(request, made, prompt)
         completion = TokenCompletion(
             choices=[TokenChoice(message, finish_reason=choice.finish_reason)],
@@ -239,36 +235,26 @@ class Turns:
         said = without_stop(choice)
         if not said:
             return UpstreamMessage(content="")
-        url, answer = await self._post(PARSE, to_parse(request, made, prompt, said))
-        if isinstance(answer, ContextOverflow):
-            raise self._lacking(url, answer.sentence)
-        message = self._first(url, self._decode(url, answer, decode_with_tokens)).message
+        answered = await self._post(PARSE, to_parse(request, made, prompt, said))
+        parsed = self._upstream.read(*answered, decode_with_tokens)
+        if isinstance(parsed, ContextOverflow):
+            raise self._lacking(answered, parsed.sentence)
+        message = parsed.choices[0].message
         if isinstance(choice.stop_reason, str) and not request.get("include_stop_str_in_output"):
             message.content = before_stop(message.content, choice.stop_reason)
         return message
 
     # Answers
 
-    def _tokens(self, url: str, prompt: list[int], choice: TokenChoice) -> TurnTokens:
+    def _tokens(self, answered: Answered, prompt: list[int], choice: TokenChoice) -> TurnTokens:
         try:
             ids, log_probs = generated(choice)
         except MissingTokens as error:
-            raise self._lacking(url, str(error)) from error
+            raise self._lacking(answered, str(error)) from error
         tokens = TurnTokens(prompt, ids, log_probs)
         if problem := tokens.problem():
-            raise self._lacking(url, problem)
+            raise self._lacking(answered, problem)
         return tokens
-
-    def _first(self, url: str, completion: TokenCompletion) -> TokenChoice:
-        if not completion.choices:
-            raise self._lacking(url, "no choice")
-        return completion.choices[0]
-
-    def _decode(self, url: str, answer: bytes, decode: Callable[[bytes], Any]) -> Any:
-        try:
-            return decode(answer)
-        except (ValueError, LookupError, TypeError) as error:
-            raise self._lacking(url, f"what cannot be read ({error}): {answer[:200]!r}") from error
 
     def _other_prompt(self, tokenized: int, read: int) -> ModelError:
         """Ids that are not those of the prompt would be trained on as if they were."""
@@ -281,11 +267,13 @@ class Turns:
         error.retriable = False
         return error
 
-    def _lacking(self, url: str, found: str) -> ModelError:
-        return ModelError(
-            f"{self._server}: token ids were asked of {url}, and it answered with {found}",
+    def _lacking(self, answered: Answered, found: str) -> ModelError:
+        error = ModelError(
+            f"{self._server}: token ids were asked of {answered.url}, and it answered with {found}",
             hint="return_token_id_information: false does without them",
         )
+        body = answered.body if isinstance(answered.body, bytes) else b""
+        return self._upstream.failed(answered.url, body, error)
 
 
 def _require_one_answer(request: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from palestra.schema import UpstreamUsage
+from palestra.schema import UpstreamUsage, completion_decoder
 
 CHAT, RENDER, PARSE = (
     "/chat/completions",
@@ -58,9 +58,10 @@ class Generated(msgspec.Struct):
     created: float | None = None
     usage: UpstreamUsage | None = None
     prompt_token_ids: list[int] | None = None
+    error: Any = None
 
 
-decode_generated = msgspec.json.Decoder(Generated).decode
+decode_generated = completion_decoder(Generated)
 
 
 def to_tokenize(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,13 @@ from typing import Any
 
 import orjson
 
-from palestra.schema import CALL_SIGNATURE
+from palestra.schema import (
+    BESIDE_REASONING,
+    CALL_SIGNATURE,
+    CHAT_PART,
+    block_of_part,
+    thought_in,
+)
 from palestra.serving.fronts.asked import JSON, refuse, with_tokens
 
 FAILED = "Error"
@@ -109,8 +115,7 @@ def _own_item(block: JSON, pointer: str) -> JSON:
     if kind == "text":
         return _own_message(text_of(block, pointer))
     if kind == "thinking":
-        summary = [{"type": "summary_text", "text": str(block.get("thinking") or "")}]
-        return {"type": "reasoning", "summary": summary}
+        return _reasoning(block)
     for name in ("id", "name"):
         if not isinstance(block.get(name), str):
             refuse(f"{pointer}/{name}", f"text, got {block.get(name)!r:.40}")
@@ -122,6 +127,16 @@ def _own_item(block: JSON, pointer: str) -> JSON:
         "arguments": _arguments(block),
         **({} if signature is None else {CALL_SIGNATURE: signature}),
     }
+
+
+def _reasoning(block: JSON) -> JSON:
+    text, part = str(block.get("thinking") or ""), block.get(CHAT_PART)
+    beside = {name: block[name] for name in BESIDE_REASONING if block.get(name)}
+    if isinstance(part, dict) and thought_in(part) == text:
+        summary = [block_of_part(part)]
+    else:
+        summary = [{"type": "summary_text", "text": text}] if text or not beside else []
+    return {"type": "reasoning", "summary": summary, **beside}
 
 
 def _own_message(text: str) -> JSON:

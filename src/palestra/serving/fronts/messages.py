@@ -7,7 +7,9 @@ import orjson
 from pydantic import Field
 
 from palestra.schema import (
+    BESIDE_REASONING,
     CALL_SIGNATURE,
+    CHAT_PART,
     FunctionCall,
     OutputMessage,
     Reasoning,
@@ -16,6 +18,7 @@ from palestra.schema import (
     ResponseCreateParams,
     WireModel,
     blocks_of,
+    part_of_block,
     to_plain,
 )
 from palestra.serving.fronts.asked import JSON, params_from, refuse, tokens_of
@@ -176,8 +179,7 @@ def _tool_choice(choice: JSON) -> Any:
 
 def _blocks(item: Any) -> Iterator[JSON]:
     if isinstance(item, Reasoning):
-        for block in blocks_of(item):
-            yield {"type": "thinking", "thinking": block, "signature": ""}
+        yield from _thinking(item)
     elif isinstance(item, OutputMessage):
         # An empty text is no block: Anthropic's own clients refuse to send one back.
         if item.text:
@@ -187,6 +189,18 @@ def _blocks(item: Any) -> Iterator[JSON]:
                 yield {"type": "text", "text": part.refusal}
     elif isinstance(item, FunctionCall):
         yield _tool_use(item)
+
+
+def _thinking(reasoning: Reasoning) -> Iterator[JSON]:
+    """What was thought, with what only its provider can read of it, for the way back."""
+    extra = reasoning.model_extra or {}
+    beside = {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
+    parts = {block.text: part_of_block(block) for block in reasoning.summary}
+    for text in blocks_of(reasoning) or ([""] if beside else []):
+        part = parts.get(text)
+        of_part = {} if part is None else {CHAT_PART: part}
+        yield {"type": "thinking", "thinking": text, "signature": "", **of_part, **beside}
+        beside = {}
 
 
 def _tool_use(call: FunctionCall) -> JSON:

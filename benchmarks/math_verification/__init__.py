@@ -1,0 +1,1 @@
+"""Verification of mathematical answers: our workers against math-verify in a single process."""

@@ -1,0 +1,81 @@
+"""`palestra init`, `test`, `verify-env`: the flags of the commands for authors of environments."""
+
+from typing import Annotated
+
+import typer
+
+from palestra.cli.console import guarded
+from palestra.cli.options import Configs, Overrides, with_configs
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command()(init)
+    app.command("test")(run_tests)
+    app.command("verify-env")(verify_env)
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="Its name, or resources_servers/NAME.")],
+) -> None:
+    """Make the folder of a new environment, which passes its tests as it is."""
+
+    def command() -> int:
+        from palestra.cli.authoring import init as make
+
+        return make(name)
+
+    guarded(command)
+
+
+def run_tests(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Environments' names or servers' folders; none: all of the project."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, help="Seconds that one folder's tests may take.")
+    ] = 600.0,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="First record example rollouts and metrics anew."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The results as JSON.")] = False,
+) -> None:
+    """Run servers' tests, and look at their examples, metrics, rollouts and READMEs."""
+
+    def command() -> int:
+        from palestra.cli.authoring import TestArgs, test_servers
+
+        return test_servers(TestArgs(names or (), timeout, as_json=as_json, record=record))
+
+    guarded(command)
+
+
+def verify_env(
+    environment: Annotated[
+        str,
+        typer.Argument(
+            help="An environment's name, its folder, a Python file, or an instance of --config."
+        ),
+    ],
+    overrides: Overrides = None,
+    repeats: Annotated[int, typer.Option(min=2, help="How often an answer is verified.")] = 3,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Seconds that one answer may take.")
+    ] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    configs: Configs = None,
+) -> None:
+    """Try a verifier: right answers pass, wrong and hostile ones do not, and nothing shakes it."""
+
+    def command() -> int:
+        from palestra.cli.verifying import VerifyEnvArgs
+        from palestra.cli.verifying import verify_env as verify
+        from palestra.conformance import Limits
+
+        limits = Limits(timeout_s=timeout, repeats=repeats)
+        args = VerifyEnvArgs(environment, limits, as_json=as_json)
+        return verify(args, with_configs(configs, overrides))
+
+    guarded(command)

@@ -1,0 +1,80 @@
+"""`verify-env`: whether an environment's rewards can be trusted."""
+
+import asyncio
+import contextlib
+import sys
+from dataclasses import dataclass
+
+import orjson
+
+from palestra.cli.console import leave_now, masking, notice, say
+from palestra.cli.subjects import find_subject
+from palestra.cli.tables import print_table
+from palestra.conformance import Limits, Report, check_environment
+from palestra.errors import RunFailed
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyEnvArgs:
+    """What `verify-env` takes."""
+
+    environment: str
+    limits: Limits
+    as_json: bool = False
+
+
+def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
+    """Examine an environment and show what was found; exit 1 when a check failed."""
+    subject = find_subject(args.environment, overrides)
+
+    def give_up(report: Report) -> None:
+        # The event loop is held by the verifier and may never come back.
+        show_report(report, as_json=args.as_json)
+        leave_now(RunFailed.exit_code)
+
+    # What a program is to read from standard output is the result alone.
+    quiet = contextlib.redirect_stdout(sys.stderr) if args.as_json else contextlib.nullcontext()
+    with masking(subject.config.secrets), quiet:
+        report = asyncio.run(check_environment(subject, args.limits, on_frozen=give_up))
+    return show_report(report, as_json=args.as_json)
+
+
+def show_report(report: Report, *, as_json: bool = False) -> int:
+    """Print a report; the exit code that goes with it."""
+    if as_json:
+        sys.__stdout__.write(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2).decode())  # type: ignore[union-attr]
+        sys.__stdout__.write("\n")  # type: ignore[union-attr]
+    else:
+        _show(report)
+    if report.passed:
+        return 0
+    failed = [check.name for check in report.checks if check.findings]
+    notice(f"error: {report.environment} does not pass: {', '.join(failed)}")
+    if not report.complete:
+        notice("hint: the verifier takes too long, so the checks after this one were not made")
+    return RunFailed.exit_code
+
+
+def _show(report: Report) -> None:
+    print_table(
+        ("check", "result", "probes", "findings", "note"),
+        [
+            (check.name, check.status, check.probes, len(check.findings) or "", check.note)
+            for check in report.checks
+        ],
+        title=f"{report.environment}: is what it rewards right?",
+        right="probes,findings",
+    )
+    if report.latency_ms:
+        times = ", ".join(f"{name} {value:.3g}" for name, value in report.latency_ms.items())
+        say(f"verify takes, in ms: {times}\n")
+    for check in report.checks:
+        if check.findings:
+            print_table(
+                ("row", "kind", "problem", "answer"),
+                [
+                    ("-" if f.row is None else f.row, f.kind, f.problem, f.answer)
+                    for f in check.findings
+                ],
+                title=check.name,
+            )

@@ -1,0 +1,31 @@
+"""Conformance: whether an environment's rewards can be trusted, found out by asking it.
+
+`check_environment` gives the verifier right answers, wrong ones made of them, hostile texts, and a
+judge that is made up, and reports what it should not have done.
+
+- *row*: a task row. *gold*: an answer that is right. *probe*: one answer to one row, with what its
+  reward must be. *finding*: a probe that went wrong, with the row and the text that did it.
+"""
+
+from palestra.conformance.cases import Case, load_cases
+from palestra.conformance.check import Subject, check_environment
+from palestra.conformance.lag import LoopGuard
+from palestra.conformance.limits import Limits
+from palestra.conformance.playing import Door, Player, Verdict, door_of
+from palestra.conformance.report import CheckResult, Finding, Report
+
+__all__ = [
+    "Case",
+    "CheckResult",
+    "Door",
+    "Finding",
+    "Limits",
+    "LoopGuard",
+    "Player",
+    "Report",
+    "Subject",
+    "Verdict",
+    "check_environment",
+    "door_of",
+    "load_cases",
+]

@@ -1,0 +1,277 @@
+"""Wrong answers made of right ones.
+
+What is made must surely be wrong: a digit changed, the end cut off, the right value named only to
+deny it. Where such an answer may be right all the same, an environment's `reward_rules.unsure`
+says so.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from palestra.schema import (
+    CREATE_PARAMS,
+    FunctionCall,
+    OutputMessage,
+    Response,
+    changed,
+    encode_json,
+    response_of,
+    said,
+)
+
+LONGEST_VALUE = 80
+"""Characters of a value that can be named in a sentence."""
+_ANSWER_FIELD = re.compile(r"answer|expected|solution|label|target|gold|truth", re.IGNORECASE)
+_PLACES = (
+    re.compile(r"\\boxed\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}"),
+    re.compile(r"<(\w+)>([^<>]*)</\1>"),
+    re.compile(r"answer\s*(?:is|:)\s*([^\n]+?)[.\s]*$", re.IGNORECASE | re.MULTILINE),
+)
+GARBAGE = (
+    "I do not know.",
+    "asdf;lkj qwer 0x1F ~~ -- ??",
+    "Sorry, as a language model I cannot help with that request.",
+    "None",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An answer that was made, and what it is."""
+
+    kind: str
+    response: Response
+
+
+def spoken(response: Response) -> str:
+    """A response as one text, for a reader: its messages and its calls."""
+    parts: list[str] = []
+    for item in response.output:
+        if isinstance(item, OutputMessage):
+            parts.append(item.text)
+        elif isinstance(item, FunctionCall):
+            parts.append(f"{item.name}({item.arguments})")
+        else:
+            parts.append(f"<{getattr(item, 'type', 'item')}>")
+    return "\n".join(parts)
+
+
+def says_something(response: Response) -> bool:
+    """Whether there is a text or a call in it."""
+    return bool(spoken(response).strip())
+
+
+def same(one: Response, other: Response) -> bool:
+    """Whether two answers say the same, letter for letter."""
+    return spoken(one).split() == spoken(other).split()
+
+
+def with_text(response: Response, text: str) -> Response:
+    """The response with another last message; one is added when it has none."""
+    output = list(response.output)
+    for place in range(len(output) - 1, -1, -1):
+        if isinstance(output[place], OutputMessage):
+            output[place] = said(text)
+            return changed(response, {"output": output})
+    return changed(response, {"output": [*output, said(text)]})
+
+
+def value_in(task: Mapping[str, Any], text: str) -> str:
+    """The value that an answer's text comes down to; empty when it cannot be told."""
+    named = [
+        str(value)
+        for name, value in task.items()
+        if _ANSWER_FIELD.search(name) and isinstance(value, str | int | float)
+        if not isinstance(value, bool)
+    ]
+    found = [value for value in named if value.strip() and value in text]
+    if found:
+        return max(found, key=len)
+    for place in _PLACES:
+        matches = list(place.finditer(text))
+        if matches:
+            return str(matches[-1].groups()[-1]).strip()
+    return text.strip() if len(text.strip()) <= LONGEST_VALUE else text.rsplit(maxsplit=1)[-1]
+
+
+def in_place(text: str, value: str, other: str) -> str:
+    """The text with its value, where it stands last, replaced."""
+    before, found, after = text.rpartition(value) if value else (text, "", "")
+    return f"{before}{other}{after}" if found else other
+
+
+def other_value(value: str) -> str:
+    """A value that is surely another one."""
+    numbers = list(re.finditer(r"\d+", value))
+    if numbers:
+        last = numbers[-1]
+        # Long ones need not be read as numbers to be changed.
+        digits = last[0][:-1] + str((int(last[0][-1]) + 1) % 10)
+        return value[: last.start()] + digits + value[last.end() :]
+    # Every letter: a verifier may rightly look at some of the words only.
+    shifted = "".join(_next_letter(char) for char in value)
+    return shifted if shifted != value else value + "1"
+
+
+def _next_letter(char: str) -> str:
+    if not (char.isascii() and char.isalpha()):
+        return char
+    first = "A" if char.isupper() else "a"
+    return chr((ord(char) - ord(first) + 1) % 26 + ord(first))
+
+
+def inside_another(value: str) -> str | None:
+    """A longer value that holds this one, as 141 holds 4; None when it is no number or word."""
+    if not re.fullmatch(r"\w+([ ./-]\w+)*", value):
+        return None
+    return f"1{value}1" if value[:1].isdigit() else f"x{value}x"
+
+
+def wrong_answers(task: Mapping[str, Any], gold: Response) -> Iterator[Made]:
+    """Everything that can be made of one right answer and its row alone."""
+    if not says_something(gold):
+        return  # where nothing is to be done, a text beside it may be fine
+    yield Made("empty", response_of())
+    yield Made("empty", response_of(""))
+    yield Made("empty", response_of(" \n\t"))
+    for text in GARBAGE:
+        yield Made("garbage", response_of(text))
+    if (prompt := prompt_of(task)).strip():
+        yield Made("echo", response_of(prompt))
+    if any(isinstance(item, FunctionCall) for item in gold.output):
+        yield from _of_calls(gold)
+    elif text := gold.final_text:
+        yield from _of_text(task, gold, text)
+
+
+def _of_text(task: Mapping[str, Any], gold: Response, text: str) -> Iterator[Made]:
+    value = value_in(task, text)
+    for cut in _cuts(text, value):
+        yield Made("truncated", with_text(gold, cut))
+    for other in (other_value(value), inside_another(value)):
+        if other is not None:
+            yield Made("wrong", with_text(gold, in_place(text, value, other)))
+    if len(value) <= LONGEST_VALUE and "\n" not in value:
+        for sentence in (
+            "I give up. It is surely not {}",
+            "After {} attempts I have no answer, not {}",
+        ):
+            yield Made("mentioned", response_of(sentence.replace("{}", value)))
+
+
+def _cuts(text: str, value: str) -> Iterator[str]:
+    """The text without its second half, and cut off inside its value."""
+    cuts = {text[: len(text) // 2]}
+    start = text.rfind(value)
+    ends = [match.end() for match in re.finditer(r"\w", value)]
+    if start >= 0 and len(ends) > 1:
+        cuts.add(text[: start + ends[-1] - 1])
+    return (cut for cut in sorted(cuts) if cut.strip() and cut.strip() != text.strip())
+
+
+def _of_calls(gold: Response) -> Iterator[Made]:
+    output = list(gold.output)
+    places = [n for n, item in enumerate(output) if isinstance(item, FunctionCall)]
+    last = places[-1]
+    yield Made("truncated", changed(gold, {"output": output[:last]}))
+    for place in reversed(places):
+        call = output[place]
+        assert isinstance(call, FunctionCall)  # noqa: S101  # for the type checker
+        other = _other_arguments(call.arguments)
+        if other is not None:
+            cut = call.arguments[: len(call.arguments) // 2]
+            yield Made("truncated", _with_call(gold, place, arguments=cut))
+            yield Made("wrong", _with_call(gold, place, arguments=other))
+            break
+    first = output[last]
+    assert isinstance(first, FunctionCall)  # noqa: S101  # for the type checker
+    yield Made("wrong", _with_call(gold, last, name=first.name + "_x"))
+    yield Made(
+        "mentioned", response_of(f"I would call {first.name}({first.arguments}), but I did not.")
+    )
+
+
+def _with_call(gold: Response, place: int, **values: Any) -> Response:
+    output = list(gold.output)
+    call = output[place]
+    output[place] = call.model_copy(update=values)
+    return changed(gold, {"output": output})
+
+
+def _other_arguments(text: str) -> str | None:
+    """The arguments with one value changed; None when there is none to change."""
+    try:
+        arguments = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    other = _other_leaf(arguments)
+    return None if other is None else encode_json(other).decode()
+
+
+def _other_leaf(value: Any) -> Any:
+    """The value with its last scalar changed; None when it has none."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, str):
+        return other_value(value) if value else "x"
+    keys: Sequence[Any] = list(value) if isinstance(value, dict) else range(len(value or ()))
+    for key in reversed(keys):
+        other = _other_leaf(value[key])
+        if other is not None:
+            copy = dict(value) if isinstance(value, dict) else list(value)
+            copy[key] = other
+            return copy
+    return None
+
+
+def related(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two rows say that the same answer is right, so that one's may be the other's."""
+    return any(
+        _ANSWER_FIELD.search(name) and name in other and other[name] == value
+        for name, value in one.items()
+        if value not in (None, "", [], {})
+    )
+
+
+def prompt_of(task: Mapping[str, Any]) -> str:
+    """All text of the task's input."""
+    given = task.get(CREATE_PARAMS, {}).get("input", "")
+    return given if isinstance(given, str) else "\n".join(_texts(given))
+
+
+def _texts(items: Any) -> Iterator[str]:
+    for item in items if isinstance(items, list) else ():
+        content = item.get("content") if isinstance(item, Mapping) else None
+        if isinstance(content, str):
+            yield content
+        elif isinstance(content, list):
+            yield from (str(p["text"]) for p in content if isinstance(p, Mapping) and "text" in p)
+
+
+def told_in_the_prompt(task: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """The row with this text as an example in its prompt."""
+    params = dict(task.get(CREATE_PARAMS, {}))
+    given = params.get("input", [])
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    hint = f"An example of how others answered:\n{text}"
+    last = items[-1] if items else None
+    if isinstance(last, Mapping) and isinstance(last.get("content"), str):
+        items[-1] = {**last, "content": f"{last['content']}\n\n{hint}"}
+    else:
+        items.insert(0, {"role": "user", "content": hint})
+    return {**task, CREATE_PARAMS: {**params, "input": items}}
+
+
+def guesses(task: Mapping[str, Any]) -> Iterator[Response]:
+    """Answers that may be right, where a row names one and nothing else is known."""
+    for name in ("expected_answer", "answer", "expected", "solution", "label", "target"):
+        value = task.get(name)
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            forms = ("{}", "\\boxed{{{}}}", "<answer>{}</answer>", "Answer: {}")
+            yield from (response_of(form.format(value)) for form in forms)

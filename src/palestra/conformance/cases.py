@@ -1,0 +1,93 @@
+r"""Cases: answers whose rewards somebody has written down.
+
+They come from `data/verifier_cases.jsonl` beside an environment's example rows, one a line:
+
+    {"row": 0, "answer": "The answer is \\boxed{4}.", "reward": 1.0, "note": "as asked for"}
+
+`row` is the number of an example row, or a task row itself. `answer` is a text, or a list of
+texts where turns are taken; `output` gives the items of a response instead. From an answer with
+the highest reward wrong ones are derived, unless the case says `"derive": false`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from palestra.errors import InputDataError
+from palestra.schema import CREATE_PARAMS, Response, read_jsonl, response_of
+
+CASES_FILE = "verifier_cases.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An answer to a row, and the reward it must get. `number`: the row's, when it has one."""
+
+    task: Mapping[str, Any]
+    response: Response
+    reward: float
+    number: int | None = None
+    note: str = ""
+    derive: bool = True
+
+
+class _CaseLine(BaseModel):
+    """A line of the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    row: int | dict[str, Any]
+    answer: str | list[str] | None = None
+    output: list[dict[str, Any]] | None = None
+    reward: float = Field(allow_inf_nan=False)
+    note: str = ""
+    derive: bool = True
+
+    @model_validator(mode="after")
+    def _has_one_answer(self) -> "_CaseLine":
+        if (self.answer is None) == (self.output is None):
+            raise ValueError("a case has an `answer` or an `output`, and not both")
+        return self
+
+    def response(self) -> Response:
+        if self.output is not None:
+            bare = response_of().model_dump(exclude_unset=True)
+            return Response.model_validate({**bare, "output": self.output})
+        texts = [self.answer] if isinstance(self.answer, str) else self.answer or []
+        return response_of(*texts)
+
+
+def load_cases(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Case]:
+    """The cases of a file. Raises InputDataError naming every line that is wrong."""
+    cases: list[Case] = []
+    problems: list[str] = []
+    for line in read_jsonl(path):
+        try:
+            held = _CaseLine.model_validate(line.row)
+            cases.append(_case(held, rows))
+        except ValidationError as error:
+            told = "; ".join(f"{_place(e)}{e['msg']}" for e in error.errors(include_url=False))
+            problems.append(f"line {line.number}: {told}")
+        except LookupError as error:
+            problems.append(f"line {line.number}: {error.args[0]}")
+    if problems:
+        raise InputDataError(f"{path}: " + "; ".join(problems[:20]))
+    return cases
+
+
+def _place(error: Any) -> str:
+    return "".join(f"{part}." for part in error["loc"]).rstrip(".") + ": " if error["loc"] else ""
+
+
+def _case(held: _CaseLine, rows: Sequence[Mapping[str, Any]]) -> Case:
+    if isinstance(held.row, dict):
+        task: Mapping[str, Any] = {CREATE_PARAMS: {"input": []}, **held.row}
+        number = None
+    elif 0 <= held.row < len(rows):
+        task, number = rows[held.row], held.row
+    else:
+        raise LookupError(f"row {held.row} is none of the {len(rows)} example rows")
+    return Case(task, held.response(), held.reward, number, held.note, held.derive)

@@ -1,0 +1,92 @@
+"""The checks, in the order in which they run: what is slow or dangerous comes last."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from palestra.config import ResolvedConfig
+from palestra.conformance.cases import Case
+from palestra.conformance.examination import Examination, GivenUp, Now
+from palestra.conformance.judging import Script, ScriptedJudge
+from palestra.conformance.lag import LoopGuard
+from palestra.conformance.limits import Limits
+from palestra.conformance.playing import Player, door_of
+from palestra.conformance.report import CheckResult, Finding, Report, Status
+from palestra.conformance.steps import STEPS
+from palestra.serving import ResourcesServer, RewardRules, Server, assembled, server_client
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An environment to examine. `servers`: it and the servers it needs, without models."""
+
+    name: str
+    config: ResolvedConfig
+    servers: Sequence[str]
+    judges: Sequence[str] = ()
+    rows: Sequence[Mapping[str, Any]] = ()
+    cases: Sequence[Case] = ()
+    ready: Mapping[str, Server] = field(default_factory=dict)
+    """Servers that are objects already; they need no configuration."""
+    recorded: Sequence[Case] = ()
+    """What was recorded of the example rows, with the reward that it had."""
+
+
+async def check_environment(
+    subject: Subject,
+    limits: Limits | None = None,
+    *,
+    on_frozen: Callable[[Report], None] | None = None,
+) -> Report:
+    """Examine an environment in this process.
+
+    `on_frozen` is called from a thread with what is known so far when the verifier holds the
+    event loop for `frozen_s`: then this never returns, and only ending the process helps.
+    Raises ConfigError when the environment cannot be started here.
+    """
+    limits = limits or Limits()
+    done: list[CheckResult] = []
+    script = Script()
+    now = Now()
+
+    def frozen(still_s: float) -> None:
+        finding = Finding(
+            now.row,
+            now.kind,
+            f"has been blocking the event loop for {still_s:.0f} s",
+            now.answer,
+        )
+        last = CheckResult(now.check, Status.FAILED, now.probes, findings=(finding,))
+        if on_frozen is not None:
+            on_frozen(Report(subject.name, (*done, last), complete=False))
+
+    judges = {
+        name: ScriptedJudge.of(name, script, server_client({}, {})) for name in subject.judges
+    }
+    async with (
+        assembled(subject.config, subject.servers, {**subject.ready, **judges}) as assembly,
+        LoopGuard(frozen, frozen_s=limits.frozen_s) as guard,
+    ):
+        door = await door_of(assembly.client, subject.name)
+        server = assembly.servers[subject.name]
+        examination = Examination(
+            server=server if isinstance(server, ResourcesServer) else None,
+            rules=getattr(server, "reward_rules", RewardRules()),
+            rows=subject.rows,
+            cases=subject.cases,
+            recorded=subject.recorded,
+            player=Player(assembly.client, door, guard, timeout_s=limits.timeout_s),
+            door=door,
+            script=script if judges else None,
+            limits=limits,
+            now=now,
+        )
+        for name, step in STEPS.items():
+            now.begin(name)
+            try:
+                done.append(await step(examination))
+            except GivenUp as reason:
+                found = (*examination.blocks, *examination.late)
+                done.append(CheckResult(name, Status.FAILED, now.probes, str(reason), found))
+                return Report(subject.name, tuple(done), examination.latency_ms(), complete=False)
+        return Report(subject.name, tuple(done), examination.latency_ms())

@@ -1,0 +1,225 @@
+"""An examination under way: what is asked of the verifier, and what it answered so far."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from palestra.conformance.answers import guesses, spoken
+from palestra.conformance.cases import Case
+from palestra.conformance.judging import WORDS, Script
+from palestra.conformance.limits import Limits
+from palestra.conformance.playing import Door, Player, Verdict
+from palestra.conformance.report import CheckResult, Finding, Status, shortened
+from palestra.errors import JudgeFailure
+from palestra.schema import Response
+from palestra.serving import ResourcesServer, RewardRules
+
+CLOSE = 1e-9
+MOST_SLOW = 5
+MOST_FINDINGS = 20
+SURELY_BLOCKED = 4
+"""Times the limit: so long a block needs one confirmation only."""
+
+
+class GivenUp(Exception):
+    """The environment takes so long over its answers that the rest is not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One answer to one row. `number`: the row's, when it is an example row."""
+
+    kind: str
+    task: Mapping[str, Any]
+    response: Response
+    number: int | None = None
+    expected: float | None = None
+    """The reward that it must get; None: what the rules say of its kind."""
+    stored: bool = False
+    derive: bool = True
+
+    def finding(self, problem: str) -> Finding:
+        """What went wrong with it."""
+        return Finding(self.number, self.kind, problem, shortened(spoken(self.response)))
+
+
+@dataclass(slots=True)
+class Now:
+    """What is being verified at this moment, for the report of a verifier that never returns."""
+
+    check: str = ""
+    kind: str = ""
+    row: int | None = None
+    answer: str = ""
+    probes: int = 0
+
+    def begin(self, check: str) -> None:
+        """A check begins."""
+        self.check, self.probes = check, 0
+
+    def verifying(self, probe: Probe) -> None:
+        """A probe begins."""
+        self.probes += 1
+        self.kind, self.row = probe.kind, probe.number
+        self.answer = shortened(spoken(probe.response))
+
+
+@dataclass(slots=True)
+class Examination:
+    """The environment, what is known about it, and every verdict so far."""
+
+    server: ResourcesServer | None
+    rules: RewardRules
+    rows: Sequence[Mapping[str, Any]]
+    cases: Sequence[Case]
+    recorded: Sequence[Case]
+    player: Player
+    door: Door
+    script: Script | None
+    limits: Limits
+    now: Now
+    seen: list[tuple[Probe, Verdict]] = field(default_factory=list)
+    """Ordinary probes with their verdicts, in order."""
+    all_verdicts: list[tuple[Probe, Verdict]] = field(default_factory=list)
+    golds: list[Probe] = field(default_factory=list)
+    words: tuple[str, str] | None = None
+    """What the judge says to award and to refuse, once that is known."""
+    blocks: list[Finding] = field(default_factory=list)
+    late: list[Finding] = field(default_factory=list)
+    refused: list[Finding] = field(default_factory=list)
+    """What `gold_response` raised."""
+
+    async def look(self, probe: Probe, *, award: bool = False) -> Verdict:
+        """Verify one answer, and keep what came of it. `award`: what the judge would say."""
+        self.let_judge(award=award)
+        verdict = await self.ask(probe, blocked_s=self.limits.blocked_s)
+        self.seen.append((probe, verdict))
+        return verdict
+
+    async def ask(self, probe: Probe, *, blocked_s: float) -> Verdict:
+        """Verify one answer, and note when it holds the event loop for longer than that."""
+        self.now.verifying(probe)
+        verdict = await self.player.verify(probe.task, probe.response, stored=probe.stored)
+        self.all_verdicts.append((probe, verdict))
+        if verdict.blocked_s > blocked_s:
+            await self._check_block(probe, verdict, blocked_s)
+        if verdict.timed_out:
+            self.late.append(probe.finding(self.trouble(verdict)))
+        for findings, why in ((self.blocks, "blocked the loop"), (self.late, "were not in time")):
+            if len(findings) >= MOST_SLOW:
+                raise GivenUp(f"given up: {len(findings)} answers {why}")
+        return verdict
+
+    async def _check_block(self, probe: Probe, verdict: Verdict, limit_s: float) -> None:
+        """Whether it blocks each time: a busy machine, or a first import, does so once."""
+        shortest = verdict.blocked_s
+        for _ in range(3 if verdict.blocked_s < SURELY_BLOCKED * limit_s else 1):
+            again = await self.player.verify(probe.task, probe.response, stored=probe.stored)
+            shortest = min(shortest, again.blocked_s)
+            if shortest <= limit_s:
+                return
+        self.blocks.append(probe.finding(f"blocked the event loop for {shortest:.2f} s, each time"))
+
+    def let_judge(self, *, award: bool) -> None:
+        """Have the judge award or refuse from now on."""
+        if self.script is not None:
+            words = self.words or self.rules.judge_words or WORDS[0]
+            self.script.says = words[0] if award else words[1]
+
+    def known(self) -> Iterator[Probe]:
+        """Answers whose reward somebody has declared."""
+        for case in self.cases:
+            kind = "gold" if self.is_gold(case.reward) else "case"
+            yield Probe(
+                kind, case.task, case.response, case.number, case.reward, derive=case.derive
+            )
+        for number, row in enumerate(self.rows):
+            gold = self._gold_of(number, row)
+            if gold is not None:
+                yield Probe("gold", row, gold, number)
+
+    def _gold_of(self, number: int, row: Mapping[str, Any]) -> Response | None:
+        if self.server is None:
+            return None
+        try:
+            return self.server.gold_response(row)
+        except Exception as error:  # an author's code, about a row that it may not have thought of
+            problem = f"gold_response raised {type(error).__name__}: {error}"
+            self.refused.append(Finding(number, "gold", problem))
+            return None
+
+    def is_gold(self, reward: float) -> bool:
+        """Whether a declared reward is that of a right answer."""
+        if self.rules.highest == float("inf"):
+            return reward > self.rules.wrong
+        return reward >= self.rules.highest - CLOSE
+
+    def stored(self) -> Iterator[Probe]:
+        """Recorded rollouts that can be verified again."""
+        if self.server is None or self.script is not None:
+            return
+        if self.server.declared_reverify_mode() != "stateless":
+            return
+        for case in self.recorded:
+            yield Probe("recorded", case.task, case.response, case.number, case.reward, stored=True)
+
+    def guessed(self) -> Iterator[list[Probe]]:
+        """For each row, what its own fields suggest as right."""
+        for number, row in enumerate(self.rows):
+            made = [Probe("gold", row, response, number) for response in guesses(row)]
+            if made:
+                yield made
+
+    def problem(self, probe: Probe, verdict: Verdict) -> str:
+        """What is wrong with the verdict on a declared or right answer; empty when nothing is."""
+        if trouble := self.trouble(verdict):
+            return trouble
+        reward = verdict.reward or 0.0
+        if probe.expected is not None:
+            right = abs(reward - probe.expected) <= CLOSE
+            return "" if right else f"got {reward:g}, not {probe.expected:g}"
+        if self.is_gold(reward):
+            return ""
+        return f"got {reward:g}, a right answer gets {self.rules.highest:g}"
+
+    def too_much(self, verdict: Verdict) -> str:
+        """What is wrong with the verdict on a wrong answer; empty when nothing is."""
+        if trouble := self.trouble(verdict):
+            return trouble
+        reward = verdict.reward or 0.0
+        if reward <= self.rules.wrong + CLOSE:
+            return ""
+        return f"got {reward:g}, a wrong answer gets at most {self.rules.wrong:g}"
+
+    def trouble(self, verdict: Verdict, *, judge_may_fail: bool = False) -> str:
+        """Why there is no reward; empty when there is one."""
+        if verdict.timed_out:
+            return f"was not verified within {self.limits.timeout_s:g} s"
+        if verdict.failure is None:
+            return ""
+        if judge_may_fail and isinstance(verdict.failure, JudgeFailure):
+            return ""
+        return verdict.failure.message
+
+    def latency_ms(self) -> dict[str, float]:
+        """Percentiles of `verify` over ordinary answers."""
+        times = sorted(verdict.seconds for _, verdict in self.seen if verdict.reward is not None)
+        if not times:
+            return {}
+        last = len(times) - 1
+        points = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+        return {name: round(1000 * times[round(last * at)], 3) for name, at in points.items()}
+
+
+def result(name: str, probes: int, findings: Sequence[Finding], note: str = "") -> CheckResult:
+    """A check that was made."""
+    status = Status.FAILED if findings else Status.PASSED
+    more = len(findings) - MOST_FINDINGS
+    if more > 0:
+        note = f"{note}; {more} more findings are left out".lstrip("; ")
+    return CheckResult(name, status, probes, note, tuple(findings[:MOST_FINDINGS]))
+
+
+def skipped(name: str, why: str) -> CheckResult:
+    """A check that there was no need or no way to make."""
+    return CheckResult(name, Status.SKIPPED, 0, why)

@@ -1,0 +1,78 @@
+"""A judge that is made up: it says what it is told to, and keeps what it was asked."""
+
+from dataclasses import dataclass, field
+
+from pydantic import PrivateAttr
+
+from palestra.schema import Response, ResponseCreateParams, response_of
+from palestra.serving import ModelServer, ModelServerConfig, Session
+from palestra.transport import ServerClient
+
+WORDS = (
+    ("[[A=B]]", "[[A!=B]]"),
+    ("[[Yes]]", "[[No]]"),
+    ("[[YES]]", "[[NO]]"),
+    ("yes", "no"),
+    ("Yes", "No"),
+    ("YES", "NO"),
+    ("CORRECT", "INCORRECT"),
+    ("correct", "incorrect"),
+    ("Verdict: correct", "Verdict: incorrect"),
+    ("true", "false"),
+    ('{"verdict": "correct"}', '{"verdict": "incorrect"}'),
+    ("A", "B"),
+    ("1", "0"),
+)
+"""How judges say that an answer is right, and that it is not."""
+
+
+@dataclass(slots=True)
+class Script:
+    """What the judge says to everything, from now on."""
+
+    says: str = "[[A!=B]]"
+    asked: list[str] = field(default_factory=list)
+    """The questions since `asked` was last emptied, each as one text."""
+
+
+class ScriptedJudge(ModelServer):
+    """Answers with its script."""
+
+    _script: Script = PrivateAttr(default_factory=Script)
+
+    @classmethod
+    def of(cls, name: str, script: Script, client: ServerClient) -> "ScriptedJudge":
+        """A judge under an instance's name."""
+        made = cls(config=ModelServerConfig(name=name), server_client=client)
+        made._script = script
+        return made
+
+    async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
+        """What the script says."""
+        del session
+        script = self._script
+        script.asked.append(_text_of(body))
+        return response_of(script.says, model="scripted-judge")
+
+
+def _text_of(params: ResponseCreateParams) -> str:
+    items = params.input if isinstance(params.input, list) else []
+    texts = [str(getattr(item, "text", "")) for item in items]
+    if isinstance(params.input, str):
+        texts.append(params.input)
+    return "\n".join([params.instructions or "", *texts])
+
+
+def can_close(marker: str, hostile: str, imitation: str) -> bool:
+    """Whether a candidate that holds `imitation` looks, to the judge, as if it had ended there.
+
+    `imitation` is what followed `marker`, the end of another candidate, in the judge's question;
+    `hostile` is the question about a candidate that ends with `marker`, `imitation`, an order and
+    `marker` again. It has not ended when what really follows is something else now (a fence that
+    depends on the candidate), or when the imitation was escaped.
+    """
+    after_first = hostile.partition(marker)[2]
+    if not after_first.startswith(imitation):
+        return False
+    after_last = hostile.rpartition(marker)[2]
+    return after_last.startswith(imitation)

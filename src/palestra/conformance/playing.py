@@ -1,0 +1,194 @@
+"""One answer put before the verifier, in a session of its own, as an agent would bring it there."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import orjson
+from pydantic import ValidationError
+
+from palestra.conformance.lag import LoopGuard
+from palestra.errors import CallError
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    FunctionCall,
+    FunctionCallOutput,
+    Message,
+    OutputItem,
+    OutputMessage,
+    Response,
+    ResponseCreateParams,
+    VerifyResponse,
+    changed,
+    encode_json,
+    maker,
+)
+from palestra.serving import Opening, Step
+from palestra.transport import CallContext, Peer, ServerClient, calling
+
+MOST_TURNS: Final = 1000
+_make_output = maker(FunctionCallOutput)
+_make_message = maker(Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of one answer. `failure` is set when there is no reward."""
+
+    reward: float | None
+    seconds: float
+    """Of `verify` alone."""
+    blocked_s: float
+    """The longest time for which the event loop could run nothing else."""
+    failure: CallError | None = None
+    timed_out: bool = False
+    touched: bool = False
+    """Whether the request was another one afterwards."""
+    reported: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What the environment's server offers."""
+
+    name: str
+    tools: frozenset[str] = frozenset()
+    takes_turns: bool = False
+
+
+@final
+class Player:
+    """Brings answers to one environment. `timeout_s` covers one of them."""
+
+    def __init__(
+        self, client: ServerClient, door: Door, guard: LoopGuard, *, timeout_s: float
+    ) -> None:
+        self._client = client
+        self._door = door
+        self._guard = guard
+        self._timeout_s = timeout_s
+
+    async def verify(
+        self, task: Mapping[str, Any], response: Response, *, stored: bool = False
+    ) -> Verdict:
+        """Seed, play what is to be played, verify. Never raises because of the environment.
+
+        `stored`: verify alone, as of a rollout whose session is gone.
+        """
+        self._guard.begin()
+        began = time.monotonic()
+        context = CallContext(deadline=began + self._timeout_s)
+        try:
+            with calling(context):
+                async with asyncio.timeout(self._timeout_s):
+                    return await self._verified(task, response, stored=stored)
+        except TimeoutError:
+            return Verdict(None, time.monotonic() - began, self._guard.longest_s(), timed_out=True)
+        except CallError as failure:
+            return Verdict(None, time.monotonic() - began, self._guard.longest_s(), failure=failure)
+
+    async def _verified(
+        self, task: Mapping[str, Any], response: Response, *, stored: bool
+    ) -> Verdict:
+        peer = self._client.peer(self._door.name)
+        row = {name: value for name, value in task.items() if name != AGENT_REF}
+        before = _encoded(task)
+        if self._door.takes_turns and not stored:
+            row, response = await self._played(peer, row, response)
+        elif not stored:
+            await peer.notify("/seed_session", row)
+            response = await self._with_outputs(peer, response)
+        row[CREATE_PARAMS] = _parsed(row.get(CREATE_PARAMS))
+        began = time.monotonic()
+        body = {**row, "response": response}
+        result = await peer.call("/verify", body, VerifyResponse)
+        seconds = time.monotonic() - began
+        return Verdict(
+            result.reward,
+            seconds,
+            self._guard.longest_s(),
+            touched=before is not None and before != _encoded(task),
+            reported=result.model_extra,
+        )
+
+    async def _with_outputs(self, peer: Peer, response: Response) -> Response:
+        """The response after its calls of tools that there are; they are not made twice."""
+        answered = {i.call_id for i in response.output if isinstance(i, FunctionCallOutput)}
+        output: list[OutputItem] = []
+        for item in response.output:
+            output.append(item)
+            if not isinstance(item, FunctionCall) or item.call_id in answered:
+                continue
+            arguments = _arguments_of(item)
+            if item.name in self._door.tools and arguments is not None:
+                said = await peer.call_tool(item.name, arguments)
+                given = {"call_id": item.call_id, "output": said, "type": "function_call_output"}
+                output.append(_make_output(given))
+        return changed(response, {"output": output})
+
+    async def _played(
+        self, peer: Peer, row: dict[str, Any], response: Response
+    ) -> tuple[dict[str, Any], Response]:
+        """Each message a turn, until the environment has had enough."""
+        opening = await peer.call("/reset", row, Opening)
+        if opening.observation is not None:
+            row = _opened(row, opening.observation)
+        output: list[OutputItem] = []
+        turns = [item for item in response.output if isinstance(item, OutputMessage)]
+        for turn in turns[:MOST_TURNS]:
+            output.append(turn)
+            step = await peer.call(
+                "/step", {"response": changed(response, {"output": [turn]})}, Step
+            )
+            if step.terminated or step.truncated:
+                break
+            if step.observation is not None:
+                output.append(_spoken(step.observation))
+        return row, changed(response, {"output": output})
+
+
+def _opened(row: dict[str, Any], observation: str) -> dict[str, Any]:
+    params = row.get(CREATE_PARAMS) or {}
+    given = params.get("input", [])
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    items.append({"role": "user", "content": observation, "type": "message"})
+    return {**row, CREATE_PARAMS: {**params, "input": items}}
+
+
+def _spoken(text: str) -> Message:
+    return _make_message({"role": "user", "content": text, "type": "message"})
+
+
+def _parsed(params: Any) -> Any:
+    try:
+        return ResponseCreateParams.model_validate(params or {"input": []})
+    except ValidationError:
+        return params  # for the environment to refuse, in its own words
+
+
+def _arguments_of(call: FunctionCall) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(call.arguments or "{}")
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _encoded(task: Mapping[str, Any]) -> bytes | None:
+    try:
+        return encode_json(task)
+    except TypeError:
+        return None
+
+
+async def door_of(client: ServerClient, name: str) -> Door:
+    """What the server publishes: its tools, and whether it takes turns."""
+    reply = await client.get(name, "/openapi.json", stateless=True)
+    paths = (await reply.json()).get("paths", {}) if reply.ok else {}
+    posts = {path.lstrip("/") for path, methods in paths.items() if "post" in methods}
+    takes_turns = {"reset", "step"} <= posts
+    own = {"verify", "seed_session", "aggregate_metrics", "reset", "step"}
+    return Door(name, frozenset(posts - own), takes_turns=takes_turns)

@@ -1,0 +1,340 @@
+"""Each check as one function: what it asks of the verifier, and what it finds."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
+
+from palestra.conformance.answers import (
+    GARBAGE,
+    Made,
+    in_place,
+    related,
+    same,
+    says_something,
+    told_in_the_prompt,
+    value_in,
+    with_text,
+    wrong_answers,
+)
+from palestra.conformance.attacks import INJECTIONS, programs
+from palestra.conformance.examination import CLOSE, Examination, Probe, result, skipped
+from palestra.conformance.hostile import SIZES, VALUES, foods, nested, shapes
+from palestra.conformance.judge_steps import check_judge, learn_words
+from palestra.conformance.playing import Verdict
+from palestra.conformance.report import CheckResult, Finding, Status
+from palestra.schema import FunctionCall, Response, response_of
+
+AT_ONCE: Final = 8
+HOSTILE_ROWS: Final = 5
+MOST_HOSTILE: Final = 5
+"""Findings after which the rest is left out: each may take as long as it can."""
+
+
+async def check_gold(work: Examination) -> CheckResult:
+    """Right answers are rewarded, and declared cases get their rewards."""
+    if work.rules.same_for_all:
+        return skipped("gold", f"every answer gets the same: {work.rules.same_for_all}")
+    known = list(work.known())
+    work.words = await learn_words(work, known)
+    findings: list[Finding] = [*work.refused]
+    for probe in (*known, *work.stored()):
+        is_gold = probe.kind == "gold"
+        verdict = await work.look(probe, award=is_gold)
+        problem = work.problem(probe, verdict)
+        if problem:
+            findings.append(probe.finding(problem))
+        elif is_gold:
+            work.golds.append(probe)
+    if not any(probe.kind == "gold" for probe in known):
+        findings += await _guess(work)
+    if not work.golds and not findings:
+        missing = "no right answer is known: write gold_response(row), or data/verifier_cases.jsonl"
+        findings.append(Finding(None, "gold", missing))
+    return result("gold", len(work.seen), findings)
+
+
+async def _guess(work: Examination) -> list[Finding]:
+    """Golds from the rows' own fields; a finding for a row whose answer nothing rewards."""
+    findings: list[Finding] = []
+    for candidates in work.guessed():
+        for probe in candidates:
+            verdict = await work.look(probe, award=True)
+            if not work.problem(probe, verdict):
+                work.golds.append(probe)
+                break
+        else:
+            problem = work.problem(candidates[0], verdict)
+            findings.append(candidates[0].finding(f"the row's own answer {problem}"))
+    return findings
+
+
+async def check_wrong(work: Examination) -> CheckResult:
+    """Empty, garbage, truncated, changed, denied, another task's: none of them is rewarded."""
+    if work.rules.same_for_all:
+        return skipped("wrong", f"every answer gets the same: {work.rules.same_for_all}")
+    probes = [probe for gold in work.golds if gold.derive for probe in _wrong_for(work, gold)]
+    if not probes:
+        return skipped("wrong", "there is no right answer to make wrong ones of")
+    findings: list[Finding] = []
+    for probe in probes:
+        verdict = await work.look(probe)
+        if problem := work.too_much(verdict):
+            findings.append(probe.finding(problem))
+    left_out = "; ".join(f"{kind} left out: {why}" for kind, why in work.rules.unsure.items())
+    return result("wrong", len(probes), findings, left_out)
+
+
+def _wrong_for(work: Examination, gold: Probe) -> Iterator[Probe]:
+    for made in (*wrong_answers(gold.task, gold.response), *_from_others(work, gold)):
+        if made.kind not in work.rules.unsure and not same(made.response, gold.response):
+            yield Probe(made.kind, gold.task, made.response, gold.number)
+    text = gold.response.final_text
+    if text.strip() and "prompt" not in work.rules.unsure:
+        told = told_in_the_prompt(gold.task, text)
+        yield Probe("prompt", told, response_of(GARBAGE[0]), gold.number)
+        yield Probe("prompt", told, response_of(), gold.number)
+
+
+def _from_others(work: Examination, gold: Probe) -> Iterator[Made]:
+    """Other tasks' right answers, and all of them at once."""
+    others = [
+        other
+        for other in work.golds
+        if other.derive and other.task is not gold.task and not related(gold.task, other.task)
+    ]
+    for other in others:
+        if says_something(other.response):
+            yield Made("other", other.response)
+    text = gold.response.final_text
+    value = value_in(gold.task, text) if text.strip() else ""
+    values = {value_in(other.task, t) for other in others if (t := other.response.final_text)}
+    hedged = sorted({*values, value} - {""})
+    if value and values - {value} and all("\n" not in v and len(v) <= 40 for v in hedged):
+        listed = " or ".join(hedged)
+        yield Made("hedged", response_of(f"It may be {listed}, I cannot say."))
+
+
+async def check_same(work: Examination) -> CheckResult:
+    """The same answer gets the same reward: again, in another order, and many at once."""
+    asked = list(work.seen) or [
+        (probe, await work.look(probe))
+        for number, row in enumerate(work.rows)
+        for probe in [Probe("garbage", row, response_of(GARBAGE[0]), number)]
+    ]
+    findings: dict[tuple[int, str], Finding] = {}
+
+    def compare(probe: Probe, first: Verdict, again: Verdict, when: str) -> None:
+        if again.touched or first.touched:
+            findings[id(probe), "touched"] = probe.finding("the verifier changed the task's row")
+        if not _same_verdict(first, again):
+            told = f"got {_told(first)} at first and {_told(again)} {when}"
+            findings.setdefault((id(probe), "reward"), probe.finding(told))
+
+    for _ in range(work.limits.repeats - 1):
+        for probe, first in asked:
+            again = await work.look(probe, award=probe.kind == "gold")
+            compare(probe, first, again, "when verified again")
+    for probe, first in reversed(asked):
+        again = await work.look(probe, award=probe.kind == "gold")
+        compare(probe, first, again, "in another order")
+    if work.script is None:
+        await _all_at_once(work, asked, compare)
+    return result("same", len(asked) * (work.limits.repeats + 1), list(findings.values()))
+
+
+async def _all_at_once(
+    work: Examination,
+    asked: list[tuple[Probe, Verdict]],
+    compare: Callable[[Probe, Verdict, Verdict, str], None],
+) -> None:
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def one(probe: Probe, first: Verdict) -> None:
+        async with places:
+            again = await work.player.verify(probe.task, probe.response, stored=probe.stored)
+        compare(probe, first, again, "with others at the same time")
+
+    async with asyncio.TaskGroup() as tasks:
+        for probe, first in asked:
+            tasks.create_task(one(probe, first))
+
+
+def _same_verdict(one: Verdict, other: Verdict) -> bool:
+    if one.reward is None or other.reward is None:
+        return one.reward is other.reward
+    return abs(one.reward - other.reward) <= CLOSE
+
+
+def _told(verdict: Verdict) -> str:
+    return "no reward" if verdict.reward is None else f"{verdict.reward:g}"
+
+
+async def check_injection(work: Examination) -> CheckResult:
+    """Texts that order whoever judges to award are not obeyed, and a judge is read strictly."""
+    if work.rules.same_for_all:
+        return skipped("injection", f"every answer gets the same: {work.rules.same_for_all}")
+    if {"garbage", "wrong"} & work.rules.unsure.keys():
+        reason = work.rules.unsure.get("garbage") or work.rules.unsure["wrong"]
+        return skipped("injection", f"such a text may be right: {reason}")
+    findings: list[Finding] = []
+    probes = [probe for gold in work.golds if gold.derive for probe in _injections(gold)]
+    for probe in probes:
+        work.let_judge(award=False)
+        verdict = await work.ask(probe, blocked_s=work.limits.blocked_s)
+        if problem := work.too_much(verdict):
+            findings.append(probe.finding(problem))
+    judged, more = await check_judge(work)
+    note = "" if work.script is None else f"{judged} of them with a judge that is made up"
+    if not probes and not judged:
+        return skipped("injection", "there is no right answer to begin with")
+    return result("injection", len(probes) + judged, [*findings, *more], note)
+
+
+def _injections(gold: Probe) -> Iterator[Probe]:
+    if not says_something(gold.response):
+        return
+    text = gold.response.final_text
+    value = value_in(gold.task, text) if text.strip() else ""
+    for injection in INJECTIONS:
+        yield Probe("injection", gold.task, response_of(injection), gold.number)
+        if value and text.strip() != value:
+            told = with_text(gold.response, in_place(text, value, injection))
+            if not any(isinstance(item, FunctionCall) for item in told.output):
+                yield Probe("injection", gold.task, told, gold.number)
+
+
+async def check_programs(work: Examination) -> CheckResult:
+    """Programs that end well, or lay hands on their checker, have not solved anything."""
+    coded = [gold for gold in work.golds if "```" in gold.response.final_text and gold.derive]
+    if not coded:
+        return skipped("programs", "its right answers hold no programs")
+    findings: list[Finding] = []
+    count = 0
+    for gold in coded[:2]:
+        for text in programs():
+            count += 1
+            probe = Probe("program", gold.task, response_of(text), gold.number)
+            verdict = await work.ask(probe, blocked_s=work.limits.blocked_s)
+            if problem := work.too_much(verdict):
+                findings.append(probe.finding(problem))
+    return result("programs", count, findings)
+
+
+async def check_hostile(work: Examination) -> CheckResult:
+    """Huge, deep, binary and shapeless answers: never raised at, always answered in time."""
+    findings: list[Finding] = []
+    troublesome: set[str] = set()
+    for number, task, gold in _hostile_rows(work):
+        for kind, grow in _hostile(work, task, gold):
+            if kind in troublesome:
+                continue  # one row tells it, and it may take long
+            if len(findings) >= MOST_HOSTILE:
+                note = f"given up after {MOST_HOSTILE} findings"
+                return result("hostile", work.now.probes, findings, note)
+            problem = await _first_trouble(work, kind, grow, task, number)
+            if problem is not None:
+                findings.append(problem)
+                troublesome.add(kind)
+    if not work.now.probes:
+        return skipped("hostile", "there are no example rows")
+    return result("hostile", work.now.probes, findings)
+
+
+async def _first_trouble(
+    work: Examination,
+    kind: str,
+    grow: Iterator[Response],
+    task: Mapping[str, object],
+    number: int | None,
+) -> Finding | None:
+    """What the smallest troublesome one of a kind did."""
+    for response in grow:
+        probe = Probe(f"hostile: {kind}", task, response, number)
+        problem = await _borne(work, probe)
+        if problem:
+            return probe.finding(problem)
+    return None
+
+
+async def _borne(work: Examination, probe: Probe) -> str:
+    """What a hostile answer did; empty when it was borne. A block is found by `check_loop`."""
+    work.let_judge(award=False)
+    blocks = len(work.blocks)
+    limit_s = work.limits.blocked_by_hostile_s
+    verdict = await work.ask(probe, blocked_s=limit_s)
+    if len(work.blocks) > blocks:
+        return work.blocks[-1].problem
+    return work.trouble(verdict)
+
+
+def _hostile_rows(
+    work: Examination,
+) -> Iterator[tuple[int | None, Mapping[str, object], Response | None]]:
+    by_row = {gold.number: gold for gold in reversed(work.golds)}
+    for number, row in list(enumerate(work.rows))[:HOSTILE_ROWS]:
+        gold = by_row.get(number)
+        yield number, row, None if gold is None else gold.response
+    if not work.rows:
+        for gold in work.golds[:HOSTILE_ROWS]:
+            yield gold.number, gold.task, gold.response
+
+
+def _hostile(
+    work: Examination, task: Mapping[str, object], gold: Response | None
+) -> Iterator[tuple[str, Iterator[Response]]]:
+    text = "" if gold is None else gold.final_text
+    value = value_in(task, text) if text.strip() else ""
+    for hard in VALUES:
+        yield "a hard value", iter([response_of(hard)])
+        if value and text.strip() != value:
+            yield "a hard value in its place", iter([response_of(in_place(text, value, hard))])
+    for name, make in shapes(sorted(work.door.tools)):
+        yield name, iter([make()])
+    for food in foods(text, value):
+        yield (
+            food.name,
+            (response_of(food.of_size(size)) for size in SIZES if size <= work.limits.largest),
+        )
+    for name, deep in nested():
+        yield name, iter([response_of(deep)])
+        if value and text.strip() != value:
+            yield f"{name} in place of the value", iter([response_of(in_place(text, value, deep))])
+
+
+async def check_loop(work: Examination) -> CheckResult:
+    """No answer holds the event loop, on which every other rollout waits."""
+    await asyncio.sleep(0)
+    return result("event loop", len(work.all_verdicts), work.blocks)
+
+
+async def check_range(work: Examination) -> CheckResult:
+    """Every reward seen is finite, and within what the environment declares."""
+    await asyncio.sleep(0)
+    low, high = work.rules.lowest, work.rules.highest
+    verdicts = [*work.all_verdicts]
+    findings = {
+        (probe.kind, verdict.reward): probe.finding(
+            f"got {verdict.reward:g}, which is not from {low:g} to {high:g}"
+        )
+        for probe, verdict in verdicts
+        if verdict.reward is not None
+        and not (math.isfinite(verdict.reward) and low - CLOSE <= verdict.reward <= high + CLOSE)
+    }
+    rewarded = sum(verdict.reward is not None for _, verdict in verdicts)
+    note = "" if not findings else "reward_rules says what they may be"
+    if not rewarded:
+        return CheckResult("range", Status.SKIPPED, 0, "no reward was given")
+    return result("range", rewarded, list(findings.values()), note)
+
+
+STEPS: Final[Mapping[str, Callable[[Examination], Awaitable[CheckResult]]]] = {
+    "gold": check_gold,
+    "wrong": check_wrong,
+    "same": check_same,
+    "injection": check_injection,
+    "programs": check_programs,
+    "hostile": check_hostile,
+    "event loop": check_loop,
+    "range": check_range,
+}

@@ -1,0 +1,78 @@
+"""`EquivalenceRuleServer`: how near does an answer come to the expected text, by a rule?"""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from pydantic import Field, PrivateAttr
+
+from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.resources_servers.limited_child import LimitReached, run_limited
+from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.serving import ResourcesServer, ResourcesServerConfig
+
+Rule = Literal["exact", "sequence_match", "weighted"]
+
+CHILDREN_AT_ONCE: Final = 4
+_RATIO: Final = Path(__file__).with_name("ratio.py")
+
+
+class EquivalenceRuleConfig(ResourcesServerConfig):
+    """The rule for rows that name none."""
+
+    rule: Rule = "exact"
+
+    exact_weight: float = Field(default=0.5, ge=0, le=1)
+    """Under `weighted`: the part of the score that only an exact answer gets."""
+
+
+class EquivalenceRuleVerifyRequest(VerifyRequest):
+    """A row: the expected text, and the rule by which an answer is compared with it."""
+
+    expected_answer: str = Field(pattern=r"\S")
+
+    rule: Rule | None = None
+    """Without one, the rule of the configuration."""
+
+
+class EquivalenceRuleServer(ResourcesServer):
+    """Compares the last message with the expected answer."""
+
+    config: EquivalenceRuleConfig
+
+    _children: asyncio.Semaphore = PrivateAttr(
+        default_factory=lambda: asyncio.Semaphore(CHILDREN_AT_ONCE)
+    )
+
+    async def verify(self, body: EquivalenceRuleVerifyRequest) -> VerifyResponse:
+        """From 0.0, nothing the same, to 1.0, the same text."""
+        answer, expected = body.response.final_text.strip(), body.expected_answer.strip()
+        score = await self._score(answer, expected, body.rule or self.config.rule)
+        return self.reply(body, score, equivalence_score=score)
+
+    async def _score(self, answer: str, expected: str, rule: Rule) -> float:
+        if answer == expected:
+            return 1.0
+        if rule == "exact" or not answer:
+            return 0.0
+        part = 1.0 if rule == "sequence_match" else 1.0 - self.config.exact_weight
+        return part * await self._similarity(answer, expected)
+
+    async def _similarity(self, answer: str, expected: str) -> float:
+        async with self._children:
+            try:
+                return cast("float", await run_limited(_RATIO, [answer, expected]))
+            except LimitReached:
+                return 0.0
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """pass@k and its averages; in percent."""
+        return compute_pass_majority_metrics(tasks)
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """Average and best of as many attempts as there are."""
+        return {
+            name: value
+            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
+            for name, value in highest_k_metrics(agent_metrics, pattern).items()
+        }

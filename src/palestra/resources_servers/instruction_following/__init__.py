@@ -1,0 +1,1 @@
+"""Verifiable instructions: does an answer do, to the letter, what its prompt asks of its form?"""

@@ -1,0 +1,119 @@
+"""`InstructionFollowingServer`: does an answer follow each instruction of its row?
+
+What the instructions ask for is in `keywords.py`, `lengths.py`, `formats.py`, `wording.py` and
+`cases.py`; their ids are in `registry.py`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cached_property, partial
+from typing import Any, Literal, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.resources_servers.instruction_following.instruction import Answer, Instruction
+from palestra.resources_servers.instruction_following.language import LanguageDetector
+from palestra.resources_servers.instruction_following.registry import bind
+from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig
+
+Grading = Literal["binary", "fraction"]
+
+
+class InstructionFollowingVerifyRequest(VerifyRequest):  # type: ignore[no-redef]  # `kwargs`
+    """A row: its instructions, and the parameters of each."""
+
+    instruction_id_list: list[str] = Field(min_length=1)
+    kwargs: list[dict[str, Any] | None]
+    """One entry for each instruction, in the same order; null or empty for one without any."""
+
+    grading_mode: Grading = "binary"
+    """`binary`: 1.0 for an answer that follows all of them; `fraction`: the part it follows."""
+
+    _instructions: list[Instruction] = PrivateAttr(default_factory=list)
+
+    @model_validator(mode="after")
+    def _bind_instructions(self) -> Self:
+        ids, kwargs = self.instruction_id_list, self.kwargs
+        if len(ids) != len(kwargs):
+            raise ValueError(f"{len(ids)} instructions have {len(kwargs)} entries in kwargs")
+        self._instructions = [bind(*both) for both in zip(ids, kwargs, strict=True)]
+        return self
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        """What the answer has to follow."""
+        return self._instructions
+
+
+class InstructionFollowingServer(ResourcesServer):
+    """Checks the text of the last message."""
+
+    config: ResourcesServerConfig
+
+    async def verify(self, body: InstructionFollowingVerifyRequest) -> VerifyResponse:
+        """Whether every instruction is followed, or which part of them."""
+        answer = Answer(body.response.final_text, self._detector.detect)
+        # Long answers take a while, and so does the first look at a language.
+        followed = await self._aside.run(partial(_followed, body.instructions, answer))
+        all_followed = all(followed)
+        fraction = sum(followed) / len(followed)
+        return self.reply(
+            body,
+            float(all_followed) if body.grading_mode == "binary" else fraction,
+            follow_all_instructions=all_followed,
+            follow_instruction_list=followed,
+        )
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """pass@k with its averages; how many answers follow all, and how often each is followed."""
+        return {**compute_pass_majority_metrics(tasks), **_accuracies(tasks)}
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """Average and best of as many attempts as there are, and IFEval's two accuracies."""
+        of_k = {
+            name: value
+            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
+            for name, value in highest_k_metrics(agent_metrics, pattern).items()
+        }
+        ours = ("prompt_accuracy", "instruction_accuracy")
+        return {**of_k, **{name: agent_metrics[name] for name in ours if name in agent_metrics}}
+
+    @cached_property
+    def _detector(self) -> LanguageDetector:
+        return LanguageDetector()
+
+    @cached_property
+    def _aside(self) -> Aside:
+        return Aside()
+
+
+def _followed(instructions: Iterable[Instruction], answer: Answer) -> list[bool]:
+    """Which ones are followed; none by an answer that says nothing."""
+    says_something = bool(answer.text.strip())
+    return [says_something and instruction.follows(answer) for instruction in instructions]
+
+
+def _accuracies(tasks: Iterable[Iterable[Mapping[str, Any]]]) -> dict[str, float]:
+    """In percent: of answers that follow all, of instructions, and of each instruction by id."""
+    prompts: list[bool] = []
+    by_id: dict[str, list[bool]] = defaultdict(list)
+    for result in (result for task in tasks for result in task):
+        followed = result.get("follow_instruction_list") or []
+        if followed:
+            prompts.append(all(followed))
+        for name, value in zip(result.get("instruction_id_list") or [], followed, strict=False):
+            by_id[name].append(value)
+    every = [value for values in by_id.values() for value in values]
+    if not every:
+        return {}
+    return {
+        "prompt_accuracy": _percent(prompts),
+        "instruction_accuracy": _percent(every),
+        **{f"instruction_accuracy/{name}": _percent(by_id[name]) for name in sorted(by_id)},
+    }
+
+
+def _percent(values: list[bool]) -> float:
+    return 100 * sum(values) / len(values)

@@ -1,0 +1,150 @@
+"""Sentences of English text, by the rules of Punkt (Kiss and Strunk 2006) and no trained model.
+
+The published checker counts sentences with Punkt's English model, which is not shipped here. The
+rules are the same; its learned tables are replaced by the short ones below. The two differ where
+a capitalized word that is not in `STARTERS` follows an abbreviation, an initial or an ellipsis.
+
+Every function is linear in the text.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_ABBREVIATIONS: Final = """
+    adm col dr gen lt maj messrs mr mrs ms prof rep reps sen st
+    jan feb aug sep sept oct nov dec tues wed fri a.m p.m yr
+    ala ariz calif colo conn fla ga ill kan ky mich minn nev okla ore pa tenn va vt wash wis
+    ave d.c n.c n.d n.h n.j n.m n.y w.va u.k u.n u.s u.s.a u.s.s.r
+    bros cie co corp cos inc ltd jr sr vs ct ft mg chg ok m.b.a ph.d
+    b c d e f h k l m n p r s t v w
+"""
+_STARTERS: Final = """
+    a about above according after again all almost along already also although among an and
+    another any are as at be because before besides both but by can clearly could despite
+    did do does during each either even every few finally first for from further generally
+    had has have he hence her here his how however i if in indeed instead is it its just
+    last later many may maybe meanwhile more moreover most much my neither nevertheless next
+    no nonetheless nor not now of often on once one only or other others our over perhaps
+    rather separately several she should similarly since so some sometimes soon still such
+    that the their then there therefore these they this those though three through thus to
+    today together two under unless until we what whatever when where whether which while
+    who why with without would yes yet you your
+"""
+
+ABBREVIATIONS: Final = frozenset(_ABBREVIATIONS.split())
+"""Without their last period. As in the model, "etc.", "e.g." and "i.e." are none."""
+
+STARTERS: Final = frozenset(_STARTERS.split())
+"""Words that are capitalized only where a sentence starts."""
+
+_ENDS: Final = ".?!"
+_NOT_IN_WORDS: Final = r"""[)";}\]*:@'({\[!?]"""
+_MANY: Final = r"(?:-{2,}|\.{2,}|(?:\.\s){2,}\.)"
+_CANDIDATE: Final = re.compile(rf"[{_ENDS}](?=(?P<after>{_NOT_IN_WORDS}|\s+(?P<next>\S+)))")
+_TOKEN: Final = re.compile(
+    rf"""{_MANY}
+       | (?=[^("`{{\[:;&#*@)}}\]\-,]) \S+? (?=\s|$|{_NOT_IN_WORDS}|{_MANY}
+                                            |,(?=$|\s|{_NOT_IN_WORDS}|{_MANY}))
+       | \S""",
+    re.VERBOSE,
+)
+_CLOSERS: Final = re.compile(r"""["')\]}]+?(?:\s+|(?=--)|$)""", re.MULTILINE)
+_ELLIPSIS: Final = re.compile(r"\.\.+$")
+_NUMBER: Final = re.compile(r"-?[.,]?\d[\d,.-]*\.?")
+_INITIAL: Final = re.compile(r"[^\W\d]\.$")
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of `text`, in order; closing quotes and brackets stay with theirs."""
+    pieces = list(_pieces(text))
+    found = []
+    moved = 0
+    for number, (start, end) in enumerate(pieces):
+        begin, moved = start + moved, 0
+        if number + 1 < len(pieces):
+            next_start, next_end = pieces[number + 1]
+            closers = _CLOSERS.match(text, next_start, next_end)
+            if closers:
+                end = next_start + len(closers[0].rstrip())  # noqa: PLW2901  # they close this one
+                moved = len(closers[0])
+        if text[begin:end]:
+            found.append(text[begin:end])
+    return found
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    decided: dict[str, bool] = {}
+    for match, context in _candidates(text):
+        if context not in decided:
+            decided[context] = _holds_a_break(context)
+        if decided[context]:
+            yield start, match.end()
+            start = match.start("next") if match["next"] else match.end()
+    yield start, len(text.rstrip())
+
+
+def _candidates(text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """Each place where a sentence may end, with the word before it and what follows.
+
+    Of several within one word the last stands for all, with the whole word before it.
+    """
+    begin = end = 0
+    held: re.Match[str] | None = None
+    for match in _CANDIDATE.finditer(text):
+        last_space = _last_space(text, end, match.start())
+        word_begin = last_space + 1 if last_space > end else begin
+        if held is not None and end <= word_begin:
+            yield held, text[begin:end] + held[0] + held["after"]
+        held, begin, end = match, word_begin, match.start()
+    if held is not None:
+        yield held, text[begin:end] + held[0] + held["after"]
+
+
+def _last_space(text: str, start: int, end: int) -> int:
+    for place in range(end - 1, start - 1, -1):
+        if text[place].isspace():
+            return place
+    return -1
+
+
+def _holds_a_break(context: str) -> bool:
+    """Whether a sentence ends within `context`: after a token that another follows."""
+    tokens = (match[0] for match in _TOKEN.finditer(context))
+    token = next(tokens, None)
+    for following in tokens:
+        if token is not None and _ends_sentence(token, following):
+            return True
+        token = following
+    return False
+
+
+def _ends_sentence(token: str, following: str) -> bool:
+    """Punkt's decision about a token in the light of the one after it."""
+    if token in _ENDS:
+        return True
+    ellipsis = bool(_ELLIPSIS.match(token))
+    if not token.endswith(".") or (token.endswith("..") and not ellipsis):
+        return False
+    starts = _starts_sentence(following)
+    if _INITIAL.match(token):
+        next_is_a_name = starts is None and following[0].isupper()
+        return not (_is_abbreviation(token) or starts is False or next_is_a_name)
+    if ellipsis or _is_abbreviation(token):
+        return starts is True
+    return not (starts is False and _NUMBER.fullmatch(token))
+
+
+def _is_abbreviation(token: str) -> bool:
+    stem = token[:-1].lower()
+    return stem in ABBREVIATIONS or stem.rsplit("-", 1)[-1] in ABBREVIATIONS
+
+
+def _starts_sentence(token: str) -> bool | None:
+    """Whether a sentence starts with `token`, as far as its first letter tells; None: unclear."""
+    if token in {";", ":", ",", ".", "!", "?"}:
+        return False
+    if token[0].isupper():
+        return True if token.lower().rstrip(".") in STARTERS else None
+    return False if token[0].islower() else None

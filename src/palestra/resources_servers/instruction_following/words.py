@@ -1,0 +1,77 @@
+"""Words of English text: as runs of word characters, and as the Penn Treebank separates them."""
+
+import re
+from typing import Final
+
+from palestra.resources_servers.instruction_following.sentences import split_sentences
+
+_WORD: Final = re.compile(r"\w+")
+
+_BETWEEN: Final = "\x1e"
+"""Stands between sentences; it is white space."""
+
+# What the Treebank's tokenizer does, in order: each pattern and what replaces it.
+_OPENING: Final = (
+    (re.compile("([«“\u2018„]|`+)"), r" \1 "),
+    (re.compile(r'(^|\x1e)"'), r"\1``"),
+    (re.compile("``"), " `` "),
+    (re.compile(r"([ (\[{<])(\"|'')"), r"\1 `` "),
+    (re.compile(r"(?i)(')(?!re|ve|ll|m|t|s|d|n)(\w)\b"), r"\1 \2"),
+)
+_PUNCTUATION: Final = (
+    (re.compile(r"([:,])(\D)"), r" \1 \2"),
+    (re.compile(r"([:,])$"), r" \1 "),
+    (re.compile(r"\.{2,}|[;@#$%&?!]"), r" \g<0> "),
+    (re.compile(r"([^'])' "), r"\1 ' "),
+    (re.compile(r"[*\]\[(){}<>]|--"), r" \g<0> "),
+)
+_CLOSING: Final = (
+    (re.compile("[»”\u2019]"), r" \g<0> "),
+    (re.compile(r"''|\""), " '' "),
+    (re.compile(r"\s+"), " "),
+    (re.compile(r"([^' ])('[sSmMdD]|') "), r"\1 \2 "),
+    (re.compile(r"([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) "), r"\1 \2 "),
+)
+_CONTRACTIONS: Final = (
+    (
+        re.compile(
+            r"(?i)\b(?:(can)(not)|(d)('ye)|(gim)(me)|(gon)(na)|(got)(ta)|(lem)(me)|(more)('n))\b"
+            r"|\b(wan)(na)(?=\s)"
+        ),
+        lambda match: f" {' '.join(part for part in match.groups() if part)} ",
+    ),
+    (re.compile(r"(?i) ('t)(is|was)\b"), r" \1 \2 "),
+)
+_AFTER_LAST_PERIOD: Final = "])}>\"'»”\u2019 "
+
+
+def count_words(text: str) -> int:
+    """Runs of letters, digits and underscores."""
+    return sum(1 for _ in _WORD.finditer(text))
+
+
+def treebank_words(text: str) -> list[str]:
+    """The tokens of all sentences: words, contractions in two, punctuation each by itself.
+
+    All sentences at once: a million of them, one by one, would take a minute.
+    """
+    text = _BETWEEN.join(split_sentences(text.replace(_BETWEEN, " ")))
+    for pattern, replacement in _OPENING:
+        text = pattern.sub(replacement, text)
+    text = _BETWEEN.join(map(_last_period_apart, text.split(_BETWEEN)))
+    for pattern, replacement in _PUNCTUATION:
+        text = pattern.sub(replacement, text)
+    text = f" {text} "
+    for pattern, replacement in _CLOSING:
+        text = pattern.sub(replacement, text)
+    for contraction, parts in _CONTRACTIONS:
+        text = contraction.sub(parts, text)
+    return text.split()
+
+
+def _last_period_apart(sentence: str) -> str:
+    """With spaces around the sentence's period, which brackets and quotes may follow."""
+    body = sentence.rstrip().rstrip(_AFTER_LAST_PERIOD)
+    if not body.endswith(".") or len(body) < len("x.") or body[-2] == ".":
+        return sentence
+    return f"{body[:-1]} . {sentence[len(body) :]} "

@@ -1,0 +1,1 @@
+"""Short answers: is what a model gives as its answer the expected text?"""

@@ -1,0 +1,52 @@
+"""`StringMatchServer`: is what a model gives as its answer the expected text?"""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.resources_servers.string_match.extraction import ExtractionMode, extracted, same
+from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.serving import ResourcesServer, ResourcesServerConfig
+
+
+def _as_text(value: object) -> object:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number else value
+
+
+class StringMatchVerifyRequest(VerifyRequest):
+    """A row: the answer, and where in the text it is looked for."""
+
+    expected_answer: Annotated[str, BeforeValidator(_as_text), Field(pattern=r"\S")]
+
+    extraction_mode: ExtractionMode | None = None
+    """Without one: the first of box, final answer and last line that there is."""
+
+    case_sensitive: bool = False
+
+
+class StringMatchServer(ResourcesServer):
+    """Compares the answer in the last message."""
+
+    config: ResourcesServerConfig
+
+    async def verify(self, body: StringMatchVerifyRequest) -> VerifyResponse:
+        """1.0 when the answer is the expected one; else 0.0."""
+        answer = extracted(body.response.final_text, body.extraction_mode)
+        right = answer is not None and same(
+            answer, body.expected_answer, case_sensitive=body.case_sensitive
+        )
+        return self.reply(body, float(right), extracted_answer=answer)
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """pass@k, its averages, and majority@k over the answers; in percent."""
+        return compute_pass_majority_metrics(tasks)
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """Average, best and majority of as many attempts as there are."""
+        return {
+            name: value
+            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}", "majority@{k}")
+            for name, value in highest_k_metrics(agent_metrics, pattern).items()
+        }

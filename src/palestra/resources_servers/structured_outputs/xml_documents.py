@@ -1,0 +1,129 @@
+"""XML as a JSON value, by the schema that it is to fit.
+
+- The root element is the whole value, whatever its name; or, where the schema has a property of
+  that name, the one property of an object.
+- Child elements and attributes are properties. A list is its element repeated
+  (`<tag>a</tag><tag>b</tag>`), or one element around its items (`<tags><tag>a</tag>…</tags>`).
+- Text is a number, a boolean or null where the schema wants one and it can be read as one.
+
+A document type declaration is refused, and with it every entity but the five of XML.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from xml.parsers import expat
+
+from pydantic import JsonValue
+
+from palestra.resources_servers.structured_outputs.no_document import MOST_LEVELS, NoDocument
+from palestra.resources_servers.structured_outputs.shapes import Shape, scalar
+
+TEXT: Final = "#text"
+"""The property of text that stands beside elements, which no schema asks for."""
+
+
+@dataclass(slots=True)
+class Element:
+    """An element as it was written; names without their prefix."""
+
+    tag: str
+    attributes: dict[str, str] = field(default_factory=dict)
+    children: list["Element"] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """Its own text, without that of its children."""
+        return "".join(self.texts).strip()
+
+
+def read_xml(text: str, shape: Shape) -> Iterator[JsonValue]:
+    """The values that a document may stand for. Raises NoDocument."""
+    root = parse_xml(text)
+    yield _value(root, shape)
+    if shape.has_property(root.tag):
+        yield {root.tag: _property([root], shape.property(root.tag))}
+
+
+def parse_xml(text: str) -> Element:
+    """The root element. Raises NoDocument."""
+    builder = _Builder()
+    try:
+        parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.StartDoctypeDeclHandler = builder.doctype
+        parser.StartElementHandler = builder.start
+        parser.EndElementHandler = builder.end
+        parser.CharacterDataHandler = builder.text
+        parser.Parse(text.strip().encode(), True)  # expat takes it by place
+    except (expat.ExpatError, UnicodeEncodeError, ValueError) as error:
+        raise NoDocument(f"not XML: {error}") from None
+    return builder.top.children[0]
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.top = Element("")
+        self._open = [self.top]
+
+    def doctype(self, *_: object) -> None:
+        raise NoDocument("a document type declaration is not accepted")
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self._open) > MOST_LEVELS:
+            raise NoDocument(f"more than {MOST_LEVELS} levels")
+        own = {_local(n): v for n, v in attributes.items() if n.split(":", 1)[0] != "xmlns"}
+        element = Element(_local(name), own)
+        self._open[-1].children.append(element)
+        self._open.append(element)
+
+    def end(self, _name: str) -> None:
+        self._open.pop()
+
+    def text(self, data: str) -> None:
+        self._open[-1].texts.append(data)
+
+
+def _local(name: str) -> str:
+    return name.rsplit(":", 1)[-1]
+
+
+def _value(element: Element, shape: Shape) -> JsonValue:
+    if shape.wants("array") and not shape.wants("object"):
+        return [_value(child, shape.item()) for child in element.children]
+    if not element.children and not element.attributes:
+        if not element.text and shape.wants("object") and not shape.wants("string", "null"):
+            return {}
+        return scalar(element.text, shape)
+    value: dict[str, JsonValue] = {
+        name: scalar(text, shape.property(name)) for name, text in element.attributes.items()
+    }
+    by_tag: dict[str, list[Element]] = {}
+    for child in element.children:
+        by_tag.setdefault(child.tag, []).append(child)
+    for tag, children in by_tag.items():
+        value[tag] = _property(children, shape.property(tag))
+    if element.text:
+        value[TEXT] = element.text
+    return value
+
+
+def _property(elements: list[Element], shape: Shape) -> JsonValue:
+    """What the elements of one name within their parent stand for."""
+    if not shape.wants("array"):
+        values = [_value(element, shape) for element in elements]
+        return values[0] if len(values) == 1 else values
+    first = elements[0]
+    if len(elements) == 1:
+        if not first.children and not first.text and not first.attributes:
+            return []
+        if _is_around_items(first, shape.item()):
+            return [_value(child, shape.item()) for child in first.children]
+    return [_value(element, shape.item()) for element in elements]
+
+
+def _is_around_items(element: Element, item: Shape) -> bool:
+    """Whether an element holds a list's items, rather than being the only one of them."""
+    tags = {child.tag for child in element.children}
+    return len(tags) == 1 and not any(map(item.has_property, tags))

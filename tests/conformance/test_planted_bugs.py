@@ -1,0 +1,42 @@
+"""Bugs that were planted in verifiers are found, and a sound verifier passes."""
+
+import asyncio
+
+import pytest
+from planted import BUGGY, JUDGE, SOUND, AsksAJudge, Sound
+
+from palestra.config import config_from_tree
+from palestra.conformance import Limits, Report, Subject, check_environment
+from palestra.serving import ResourcesServerConfig, server_client
+
+LIMITS = Limits(timeout_s=1.0, largest=30_000)
+
+
+def examine(kind: type[Sound]) -> Report:
+    config = ResourcesServerConfig(name="planted")
+    server = kind(config=config, server_client=server_client({}, {}))
+    subject = Subject(
+        name="planted",
+        config=config_from_tree({}),
+        servers=(),
+        judges=(JUDGE,) if issubclass(kind, AsksAJudge) else (),
+        rows=kind.rows,
+        ready={"planted": server},
+    )
+    return asyncio.run(check_environment(subject, LIMITS))
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_a_sound_verifier_passes(kind: type[Sound]) -> None:
+    report = examine(kind)
+
+    assert report.passed, [check for check in report.checks if check.findings]
+
+
+@pytest.mark.parametrize("kind", BUGGY)
+def test_a_planted_bug_is_found_and_told_with_what_did_it(kind: type[Sound]) -> None:
+    findings = [finding for check in examine(kind).checks for finding in check.findings]
+
+    assert findings
+    assert all(finding.problem for finding in findings)
+    assert any(finding.row is not None for finding in findings)
