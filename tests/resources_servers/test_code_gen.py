@@ -259,12 +259,12 @@ class Listener:
     async def ask(self, message: bytes, *, within_s: float) -> bytes:
         self.sent.append(message)
         head = b'{"error": null, "status": "ended", "cpu_s": 0.1}'
-        return head + b"\nthe answer" if message == b"the question" else head
+        return head + b"\nwhat is right: 4711" if message == b"the question" else head
 
 
 def test_expected_outputs_never_enter_the_sandbox() -> None:
     listener = Listener()
-    tests = RowTests(["the question"], ["the answer"])
+    tests = RowTests(["the question"], ["what is right: 4711"])
 
     verdict = asyncio.run(
         run_tests(Sandbox(backend=listener), "code", tests, LimitsOfTests(1, 1, 64, 64))
@@ -272,7 +272,7 @@ def test_expected_outputs_never_enter_the_sandbox() -> None:
 
     assert verdict.passed
     assert any(b"the question" in sent for sent in listener.sent)
-    assert not any(b"the answer" in sent for sent in listener.sent)
+    assert not any(b"what is right: 4711" in sent for sent in listener.sent)
 
 
 @pytest.mark.parametrize(
