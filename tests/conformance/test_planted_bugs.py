@@ -3,12 +3,23 @@
 import asyncio
 
 import pytest
-from planted import BUGGY, JUDGE, SOUND, AsksAJudge, Sound
+from planted import (
+    BUGGY,
+    JUDGE,
+    SOUND,
+    AsksAJudge,
+    BlocksTheLoop,
+    NeverAnswers,
+    ProgramThatExitsIsRight,
+    QuadraticPattern,
+    Sound,
+)
 
 from palestra.config import config_from_tree
 from palestra.conformance import Limits, Report, Subject, check_environment
 from palestra.serving import ResourcesServerConfig, server_client
 
+SLOW = {QuadraticPattern, ProgramThatExitsIsRight, NeverAnswers, BlocksTheLoop}
 LIMITS = Limits(timeout_s=1.0, largest=30_000)
 
 
@@ -33,7 +44,10 @@ def test_a_sound_verifier_passes(kind: type[Sound]) -> None:
     assert report.passed, [check for check in report.checks if check.findings]
 
 
-@pytest.mark.parametrize("kind", BUGGY)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in BUGGY],
+)
 def test_a_planted_bug_is_found_and_told_with_what_did_it(kind: type[Sound]) -> None:
     findings = [finding for check in examine(kind).checks for finding in check.findings]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Limits:
     """Bounds of the examination; times in seconds."""
 
-    timeout_s: float = 30.0
+    timeout_s: float = 60.0
     """For one answer."""
     repeats: int = 3
     """How often the same answer is verified."""

@@ -9,10 +9,11 @@ from typing import Any, Self, final
 
 import pytest
 
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType, load_config, resolve_path
+from palestra.config import ResolvedConfig, ServerType, load_config
 from palestra.errors import ConfigError
 from palestra.schema import RunRequest, VerifyResponse, to_plain
 from palestra.serving import Assembly, assembled
+from palestra.testing.places import config_of
 from palestra.testing.scripted import Answer, ScriptedModel
 
 
@@ -30,7 +31,10 @@ class ScriptedFleet:
         answers: Sequence[Answer] = (),
         model: ScriptedModel | None = None,
     ) -> None:
-        config = _config_of(environment).absolute()
+        path = config_of(environment)
+        if path is None:
+            raise ConfigError(f"{environment} is no environment: it has no config")
+        config = path.absolute()
         # The project is where its folder of servers is, wherever the tests run.
         self._config = load_config(
             config_paths=[str(config)],
@@ -79,18 +83,6 @@ class ScriptedFleet:
         answer = self._runner.run(peer.call("/run", RunRequest.model_validate(row), VerifyResponse))
         result: dict[str, Any] = to_plain(answer)
         return result
-
-
-def _config_of(environment: str | Path) -> Path:
-    given = Path(environment)
-    if given.suffix in {".yaml", ".yml"}:
-        return given
-    name = given.absolute().name
-    for place in (given, Path("resources_servers") / given):
-        folder = resolve_path(str(place), Path.cwd(), PACKAGE_ROOT)
-        if (config := folder / "configs" / f"{name}.yaml").exists():
-            return config
-    raise ConfigError(f"{environment} is no environment: it has no configs/{name}.yaml")
 
 
 def _agent_of(config: ResolvedConfig) -> str:

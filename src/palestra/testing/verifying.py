@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from palestra.config import PACKAGE_ROOT, config_from_tree, resolve_path
+from palestra.config import (
+    PACKAGE_ROOT,
+    ServerType,
+    config_from_tree,
+    load_config,
+    resolve_path,
+)
 from palestra.conformance import Door, LoopGuard, Player, Verdict, door_of
 from palestra.errors import ConfigError
 from palestra.schema import JUDGE_REPLAY, OutputItem, Response, read_jsonl, response_of
@@ -13,10 +19,12 @@ from palestra.serving import (
     Environment,
     ResourcesServer,
     assembled,
+    build_server,
     load_server_class,
     server_class_of,
     server_client,
 )
+from palestra.testing.places import config_of
 
 Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
 """A server, its class, an `@environment`, or the folder or name of an environment."""
@@ -28,11 +36,28 @@ def server_of(environment: Subject, **settings: Any) -> ResourcesServer:
     """A server to be tested; `settings` are those of its config."""
     if isinstance(environment, ResourcesServer):
         return environment
+    configured = _configured(environment) if isinstance(environment, str | Path) else None
+    if configured is not None and not settings:
+        return configured
     cls: Any = _class_of(environment)
     config_model = cls.model_fields["config"].annotation
     config = config_model.model_validate({"name": "under_test", **settings})
     made: ResourcesServer = cls(config=config, server_client=server_client({}, {}))
     return made
+
+
+def _configured(environment: str | Path) -> ResourcesServer | None:
+    """The server of a folder, with the settings of its own config; None when it has none."""
+    path = config_of(environment)
+    if path is None:
+        return None
+    root = path.absolute().parents[3]
+    config = load_config(config_paths=[str(path)], cwd=root, required=(), use_env_yaml=False)
+    for instance in config.instances_of(ServerType.RESOURCES):
+        made = build_server(instance, server_client({}, {}))
+        if isinstance(made, ResourcesServer):
+            return made
+    return None
 
 
 def _class_of(environment: Any) -> Any:

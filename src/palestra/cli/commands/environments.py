@@ -63,7 +63,7 @@ def verify_env(
     repeats: Annotated[int, typer.Option(min=2, help="How often an answer is verified.")] = 3,
     timeout: Annotated[
         float, typer.Option(min=0.001, help="Seconds that one answer may take.")
-    ] = 30.0,
+    ] = 60.0,
     hostile_seconds: Annotated[
         float, typer.Option(min=1.0, help="Seconds for all hostile answers together.")
     ] = 120.0,

@@ -81,7 +81,11 @@ class GymnasiumServer(TurnsServer):
 
     config: GymnasiumServerConfig
 
-    reward_rules: ClassVar[RewardRules] = RewardRules(lowest=-math.inf, highest=math.inf)
+    reward_rules: ClassVar[RewardRules] = RewardRules(
+        lowest=-math.inf,
+        highest=math.inf,
+        unsure={"other": "the same actions may lead to the goal from elsewhere"},
+    )
 
     async def start(self) -> None:
         """Find the library, and the environment that the settings name, before the first row."""

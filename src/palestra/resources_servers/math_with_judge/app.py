@@ -33,7 +33,7 @@ from palestra.sandbox import (
     open_workers,
 )
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
+from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, RewardRules, Ruling
 
 _GRADING: Final = "palestra.resources_servers.math_with_judge.grading"
 
@@ -85,6 +85,10 @@ class MathWithJudgeServer(ResourcesServer):
     async def stop(self) -> None:
         """End the worker processes."""
         await self._workers.close()
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(
+        unsure={"mentioned": "without a box, the last expression of the text counts"}
+    )
 
     def gold_response(self, row: Mapping[str, Any]) -> Response | None:
         """The expected answer in a box."""
