@@ -19,7 +19,8 @@ SETTINGS = {
     # Hostile expressions are stopped by this limit, each of them.
     "math_with_judge": ["++math_with_judge.resources_servers.math_with_judge.grading_limit_s=2"],
 }
-LIMITS = Limits(hostile_s=20.0, repeats=2)
+# A shared machine takes several times as long over a megabyte.
+LIMITS = Limits(hostile_s=20.0, repeats=2, blocked_s=0.25, blocked_by_hostile_s=2.0)
 
 every_environment = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 

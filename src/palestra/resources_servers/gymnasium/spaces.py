@@ -9,7 +9,7 @@ import orjson
 if TYPE_CHECKING:
     from gymnasium import Space
 
-_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
+_ACTION = re.compile(r"<action>((?:(?!<action>).)*?)</action>", re.DOTALL | re.IGNORECASE)
 LONGEST_ACTION = 10_000
 
 

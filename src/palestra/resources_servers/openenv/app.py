@@ -23,7 +23,7 @@ from palestra.serving import Episode, Opening, ResourcesServerConfig, Session, S
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-_ACTION: Final = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
+_ACTION: Final = re.compile(r"<action>((?:(?!<action>).)*?)</action>", re.DOTALL | re.IGNORECASE)
 _START_WITHIN_S: Final = 10.0
 
 
