@@ -21,7 +21,9 @@ from palestra.resources_servers.code_gen.grading import (
     same_value,
     wrong_output,
 )
-from palestra.resources_servers.code_gen.suite import TestLimits, Tests, run_tests
+from palestra.resources_servers.code_gen.suite import TestLimits as LimitsOfTests
+from palestra.resources_servers.code_gen.suite import Tests as RowTests
+from palestra.resources_servers.code_gen.suite import run_tests
 from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
 from palestra.transport import AiohttpTransport, ServerClient
 
@@ -256,20 +258,21 @@ class Listener:
 
     async def ask(self, message: bytes, *, within_s: float) -> bytes:
         self.sent.append(message)
-        return b'{"error": null, "status": "ended", "cpu_s": 0.1}\nthe answer'
+        head = b'{"error": null, "status": "ended", "cpu_s": 0.1}'
+        return head + b"\nwhat is right: 4711" if message == b"the question" else head
 
 
 def test_expected_outputs_never_enter_the_sandbox() -> None:
     listener = Listener()
-    tests = Tests(["the question"], ["the answer"])
+    tests = RowTests(["the question"], ["what is right: 4711"])
 
     verdict = asyncio.run(
-        run_tests(Sandbox(backend=listener), "code", tests, TestLimits(1, 1, 64, 64))
+        run_tests(Sandbox(backend=listener), "code", tests, LimitsOfTests(1, 1, 64, 64))
     )
 
     assert verdict.passed
     assert any(b"the question" in sent for sent in listener.sent)
-    assert not any(b"the answer" in sent for sent in listener.sent)
+    assert not any(b"what is right: 4711" in sent for sent in listener.sent)
 
 
 @pytest.mark.parametrize(
