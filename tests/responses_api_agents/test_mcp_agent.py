@@ -268,7 +268,10 @@ def test_a_command_that_ends_at_once_is_quoted() -> None:
 
 
 @pytest.mark.slow
-def test_sessions_hold_over_http_and_among_workers(tmp_path: Path) -> None:
+def test_sessions_hold_over_http_and_among_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "resources_servers" / "total"
     folder.mkdir(parents=True)
     (folder / "app.py").write_text(STATEFUL)
