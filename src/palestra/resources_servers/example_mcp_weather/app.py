@@ -4,13 +4,19 @@ The reward is 1.0 when the tool was called for the row's city, the sentence came
 model's last message holds it.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from palestra.resources_servers.arguments import Called
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
+    Response,
     VerifyRequest,
     VerifyResponse,
     WireModel,
+    called,
+    response_of,
 )
 from palestra.serving import ResourcesServer, tool
 
@@ -37,6 +43,11 @@ class McpWeatherServer(ResourcesServer):
         city: The city to get the weather for.
         """
         return sentence(city)
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The call, and its sentence."""
+        city = row["verifier_metadata"]["expected_city"]
+        return response_of(called("get_weather", {"city": city}), sentence(city))
 
     async def verify(self, body: McpWeatherVerifyRequest) -> VerifyResponse:
         """Whether the tool was asked about the city, and its sentence repeated."""
