@@ -36,6 +36,11 @@ class McpWeatherVerifyRequest(VerifyRequest):
 class McpWeatherServer(ResourcesServer):
     """It is 72 F everywhere."""
 
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The tool called, and what it says repeated."""
+        city = row["verifier_metadata"]["expected_city"]
+        return response_of(called("get_weather", {"city": city}), sentence(city))
+
     @tool
     async def get_weather(self, city: str) -> str:
         """Get the current weather for a city.
