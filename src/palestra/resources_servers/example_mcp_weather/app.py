@@ -49,11 +49,6 @@ class McpWeatherServer(ResourcesServer):
         """
         return sentence(city)
 
-    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
-        """The call, and its sentence."""
-        city = row["verifier_metadata"]["expected_city"]
-        return response_of(called("get_weather", {"city": city}), sentence(city))
-
     async def verify(self, body: McpWeatherVerifyRequest) -> VerifyResponse:
         """Whether the tool was asked about the city, and its sentence repeated."""
         city = body.verifier_metadata.expected_city
