@@ -46,7 +46,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "init", "test", "prepare", "render-prompts",
+    "view", "prepare", "render-prompts",
     "dataset", "benchmark", "doctor", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)

@@ -159,7 +159,7 @@ def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextO
     if status in _MAY_BE_FULL and is_context_overflow(sentence, code):
         return ContextOverflow(sentence, hop)
     kind, hint = _failure(status, sentence, code, reply)
-    if hint == _NO_MODEL and url.endswith("/responses") and not lacks_model(sentence, code):
+    if hint == _NO_MODEL and url.endswith("/responses") and model not in sentence:
         hint = _NO_RESPONSES
     about = f" for model {model!r}" if issubclass(kind, ModelNotServed | WrongSetting) else ""
     return kind(
