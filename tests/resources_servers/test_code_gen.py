@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from verifying import example_rows, post_verify, recorded, said, verify
+from verifying import ENVIRONMENTS, example_rows, post_verify, recorded, said, verify
 
 from palestra.resources_servers.code_gen.app import CodeGenConfig, CodeGenServer
 from palestra.resources_servers.code_gen.grading import (
@@ -21,10 +21,9 @@ from palestra.resources_servers.code_gen.grading import (
     same_value,
     wrong_output,
 )
-from palestra.resources_servers.code_gen.suite import TestLimits as LimitsOfTests
-from palestra.resources_servers.code_gen.suite import Tests as RowTests
-from palestra.resources_servers.code_gen.suite import run_tests
+from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, run_tests
 from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
+from palestra.schema import read_jsonl
 from palestra.transport import AiohttpTransport, ServerClient
 
 
@@ -258,21 +257,22 @@ class Listener:
 
     async def ask(self, message: bytes, *, within_s: float) -> bytes:
         self.sent.append(message)
-        head = b'{"error": null, "status": "ended", "cpu_s": 0.1}'
-        return head + b"\nwhat is right: 4711" if message == b"the question" else head
+        if b"fn_name" in message:
+            return b'{"error": null}'
+        return b'{"error": null, "status": "ended", "cpu_s": 0.1}\n4f1c-answer'
 
 
 def test_expected_outputs_never_enter_the_sandbox() -> None:
     listener = Listener()
-    tests = RowTests(["the question"], ["what is right: 4711"])
+    tests = Suite(["4f1c-question"], ["4f1c-answer"])
 
     verdict = asyncio.run(
-        run_tests(Sandbox(backend=listener), "code", tests, LimitsOfTests(1, 1, 64, 64))
+        run_tests(Sandbox(backend=listener), "code", tests, SuiteLimits(1, 1, 64, 64))
     )
 
     assert verdict.passed
-    assert any(b"the question" in sent for sent in listener.sent)
-    assert not any(b"what is right: 4711" in sent for sent in listener.sent)
+    assert any(b"4f1c-question" in sent for sent in listener.sent)
+    assert not any(b"4f1c-answer" in sent for sent in listener.sent)
 
 
 @pytest.mark.parametrize(
@@ -292,38 +292,14 @@ def test_a_row_that_nobody_could_win_is_the_rows_fault(tests: dict[str, Any]) ->
     assert body["error"]["type"] == "data_error"
 
 
-SOLUTIONS = [
-    (
-        "n = int(input())\na = input().split()\nbest = run = 0\nlast = None\nfor x in a:\n"
-        "    run = run + 1 if x == last else 1\n    last = x\n    best = max(best, run)\nprint(best)"
-    ),
-    (
-        "for _ in range(int(input())):\n    m = list(map(int, input().split()))\n"
-        "    print(f'{sum(m) / len(m):.2f}')"
-    ),
-    (
-        "a, b = map(int, input().split())\nn = 0\nwhile b > a:\n    b = b + 1 if b % 2 else b // 2\n"
-        "    n += 1\nprint(n + a - b)"
-    ),
-    (
-        "class Solution:\n    def merge(self, intervals):\n        out = []\n"
-        "        for a, b in sorted(intervals):\n            if out and a <= out[-1][1]:\n"
-        "                out[-1][1] = max(out[-1][1], b)\n            else:\n"
-        "                out.append([a, b])\n        return out"
-    ),
-    (
-        "class Solution:\n    def firstUnique(self, text):\n"
-        "        return next((i for i, c in enumerate(text) if text.count(c) == 1), -1)"
-    ),
-]
-
-
 @pytest.mark.parametrize("number", range(5))
-def test_the_example_rows_can_be_won_and_another_rows_program_does_not(number: int) -> None:
+def test_another_rows_program_does_not_win_an_example_row(number: int) -> None:
+    cases = read_jsonl(ENVIRONMENTS / "code_gen" / "data" / "verifier_cases.jsonl")
+    answers = {case.row["row"]: case.row["answer"] for case in cases if case.row["reward"] == 1.0}
     task = example_rows("code_gen")[number]
 
-    assert graded(SOLUTIONS[number], task)["reward"] == 1.0
-    assert graded(SOLUTIONS[number - 1], task)["reward"] == 0.0
+    assert verify(server(), task, said(answers[number]))["reward"] == 1.0
+    assert verify(server(), task, said(answers[(number + 1) % 5]))["reward"] == 0.0
 
 
 def test_recorded_rollouts_get_the_reward_they_had() -> None:

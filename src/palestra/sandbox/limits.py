@@ -21,7 +21,8 @@ class Limits(BaseModel):
     """CPU seconds of all its processes and threads."""
 
     wall_s: float = Field(default=100.0, gt=0, le=86_400)
-    """Seconds from its start to its end."""
+    """Seconds from its start to its end, without those in which it was ready to run and a busy
+    machine had no core for it, up to ten times as many."""
 
     memory_mib: int = Field(default=1024, ge=16, le=1 << 20)
     """Memory of all its processes; pages that they share count once."""

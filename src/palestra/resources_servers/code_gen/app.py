@@ -7,7 +7,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
 from palestra.resources_servers.code_gen.grading import last_code_block
-from palestra.resources_servers.code_gen.suite import TestLimits, Tests, Verdict, run_tests
+from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdict, run_tests
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
 from palestra.serving import ResourcesServer, ResourcesServerConfig
@@ -113,10 +113,10 @@ class CodeGenServer(ResourcesServer):
 
     async def _tested(self, code: str, given: UnitTests) -> Verdict:
         config = self.config
-        limits = TestLimits(
+        limits = SuiteLimits(
             config.test_cpu_s, config.test_wall_s, config.memory_mib, config.output_kib
         )
-        tests = Tests(given.inputs, given.outputs, given.fn_name)
+        tests = Suite(given.inputs, given.outputs, given.fn_name)
         return await run_tests(self._sandbox, code, tests, limits)
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:

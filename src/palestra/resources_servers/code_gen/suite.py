@@ -24,7 +24,7 @@ _HARNESS: Final = Path(__file__).with_name("harness.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Tests:
+class Suite:
     """Inputs and the outputs that they must give, in the same order."""
 
     inputs: Sequence[str]
@@ -33,7 +33,7 @@ class Tests:
 
 
 @dataclass(frozen=True, slots=True)
-class TestLimits:
+class SuiteLimits:
     """Limits of one test."""
 
     cpu_s: float
@@ -51,7 +51,7 @@ class Verdict:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-async def run_tests(sandbox: Sandbox, code: str, tests: Tests, limits: TestLimits) -> Verdict:
+async def run_tests(sandbox: Sandbox, code: str, tests: Suite, limits: SuiteLimits) -> Verdict:
     """Run the tests. Raises `InfraError` when the sandbox failed."""
     count = len(tests.inputs)
     whole = Limits(
@@ -69,7 +69,7 @@ async def run_tests(sandbox: Sandbox, code: str, tests: Tests, limits: TestLimit
 
 
 class _Running:
-    def __init__(self, conversation: Conversation, tests: Tests, limits: TestLimits) -> None:
+    def __init__(self, conversation: Conversation, tests: Suite, limits: SuiteLimits) -> None:
         self._conversation = conversation
         self._tests = tests
         self._limits = limits

@@ -32,6 +32,8 @@ SET_UP_WITHIN_S = 60.0
 REPORT_WITHIN_S = 60.0
 PR_SET_CHILD_SUBREAPER = 36
 READ_BYTES = 1 << 16
+MOST_STARVED = 10
+"""A program is stopped at so many times its limit, however busy the machine is."""
 
 
 def directory_prefix(keeper: int) -> str:
@@ -239,12 +241,18 @@ class _Run:
             self._stopped_by = "memory"
         elif self._cpu_s > bounds.cpu_s:
             self._stopped_by = "cpu"
-        elif elapsed_s > bounds.wall_s:
+        elif elapsed_s > bounds.wall_s and self._took(elapsed_s) > bounds.wall_s:
             self._stopped_by = "wall"
         elif not self._order.isolated and use.processes > bounds.processes:
             self._stopped_by = "processes"  # isolated, the kernel refuses one more
         elif self._files_in_tmp() > bounds.tmp_files:
             self._stopped_by = "files"
+
+    def _took(self, elapsed_s: float) -> float:
+        """The time that a program took, without that for which a busy machine let it wait."""
+        if elapsed_s > MOST_STARVED * self._bounds.wall_s:
+            return elapsed_s
+        return elapsed_s - tree.starved_s(tree.descendants(os.getpid()))
 
     def _measure(self) -> tree.Use:
         living = tree.descendants(os.getpid())

@@ -69,6 +69,18 @@ def _proportional_bytes(pid: int) -> int:
     return 0
 
 
+def starved_s(pids: list[int]) -> float:
+    """How long the one that waited most for a processor has waited, ready to run.
+
+    0 where the kernel does not count that. Of a process with threads, its first.
+    """
+    waited_ns = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            waited_ns = max(waited_ns, int(_read(f"/proc/{pid}/schedstat").split()[1]))
+    return waited_ns / 1e9
+
+
 def kill_all(pid: int) -> bool:
     """Kill every descendant of `pid`, which must be this process, and reap them.
 
