@@ -44,6 +44,8 @@ def test_a_sound_verifier_passes(kind: type[Sound]) -> None:
     assert report.passed, [check for check in report.checks if check.findings]
 
 
+# Some of the bugs take all the time that they are given.
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in BUGGY],

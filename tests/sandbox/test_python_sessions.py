@@ -23,7 +23,7 @@ from palestra.sandbox import (
 )
 
 SETTINGS = SandboxSettings(backend="auto", allow_process=True)
-QUICK = CellLimits(cpu_s=1.0, wall_s=5.0, output_chars=100)
+QUICK = CellLimits(cpu_s=1.0, wall_s=30.0, output_chars=100)
 
 
 def cells(*codes: str, limits: CellLimits = QUICK) -> list[CellResult]:
