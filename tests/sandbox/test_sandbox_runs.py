@@ -263,12 +263,6 @@ def test_two_hundred_programs_at_once_all_end_right(backend: str) -> None:
 
 
 def test_time_without_a_core_does_not_pass_for_a_program() -> None:
-<<<<<<< HEAD
-    crowd = (
-        "import os, time\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "for _ in range(5): os.fork()\nwhile time.process_time() < 0.1: pass"
-    )
-=======
     crowd = """
         import os, time
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -282,7 +276,6 @@ def test_time_without_a_core_does_not_pass_for_a_program() -> None:
             except ChildProcessError:
                 break
     """
->>>>>>> w-sandbox
 
     result = run("process", marked(textwrap.dedent(crowd)), wall_s=0.5, cpu_s=60)
 
