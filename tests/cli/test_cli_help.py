@@ -36,6 +36,7 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "scores",
         "select",
         "status",
+        "verify-env",
         "version",
     ]
 

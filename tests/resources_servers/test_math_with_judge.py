@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from math_verify.parser import parse_latex_cached
 from verifying import example_rows, post_verify, recorded, said, verify
 
-from palestra.errors import ConfigError
 from palestra.resources_servers.math_with_judge.app import MathWithJudgeConfig, MathWithJudgeServer
 from palestra.resources_servers.math_with_judge.boxes import find_answers
 from palestra.resources_servers.math_with_judge.grading import grade
@@ -260,11 +259,6 @@ def test_the_example_rows_own_answers_are_right(server: MathWithJudgeServer) -> 
         result = verify(server, row, said(rf"\boxed{{{row['expected_answer']}}}"))
 
         assert result["reward"] == 1.0
-
-
-def test_the_judge_cannot_be_asked_for_yet() -> None:
-    with pytest.raises(ConfigError, match="should_use_judge"):
-        asyncio.run(server_with(should_use_judge=True).start())
 
 
 def test_metrics_count_majorities_of_extracted_answers() -> None:

@@ -391,6 +391,20 @@ def test_a_model_without_tools_ends_the_run_and_the_hint_names_them(
     assert "rows with tools need a model that takes them" in found.hint
 
 
+@pytest.mark.parametrize(
+    ("sentence", "hint"),
+    [("Not Found", "vllm_model"), ("The model `smollm2` does not exist.", "GET <base_url>/models")],
+)
+def test_an_endpoint_without_the_responses_api_is_told_from_one_without_the_model(
+    sentence: str, hint: str
+) -> None:
+    answer = reply(404, {"error": {"message": sentence}})
+    found = classify(answer, server="policy_model", url="http://fake/v1/responses", model="smollm2")
+
+    assert isinstance(found, ModelNotServed)
+    assert hint in found.hint
+
+
 def test_a_router_without_a_provider_says_what_may_be_changed() -> None:
     sentence = "No endpoints found that support image input"
 

@@ -105,6 +105,25 @@ def test_a_refusal_is_final(code: int) -> None:
     assert len(endpoint.tries) == 1
 
 
+def test_a_busy_answers_words_are_in_the_error_when_the_time_is_up() -> None:
+    async def busy(_left: float | None) -> HttpReply:
+        return HttpReply(429, b"quota used up")
+
+    async def ask() -> HttpReply:
+        with calling(CallContext(deadline=time.monotonic() + 0.05)):
+            return await with_retries(
+                busy,
+                what="x",
+                stateless=True,
+                policy=QUICK,
+                count=RetryCount(),
+                words=bytes.decode,
+            )
+
+    with pytest.raises(DeadlineExceeded, match=r"x answered 429 \(quota used up\); the deadline"):
+        asyncio.run(ask())
+
+
 def test_server_errors_are_tolerated_a_few_times() -> None:
     endpoint = Endpoint([status(500)])
 

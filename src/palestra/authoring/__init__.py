@@ -1,0 +1,6 @@
+"""An environment's folder: made anew (`init`), and looked at (`test`)."""
+
+from palestra.authoring.folders import Check, FolderReport, check_folder
+from palestra.authoring.scaffold import scaffold
+
+__all__ = ["Check", "FolderReport", "check_folder", "scaffold"]

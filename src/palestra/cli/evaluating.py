@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import importlib.util
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,19 +11,17 @@ from typing import Any
 
 import orjson
 
+from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
-from palestra.cli.console import masking, notice, say, warn_all
+from palestra.cli.console import masking, say, warn_all
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
-from palestra.errors import ConfigError, InputDataError, PalestraError
+from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import CollectSettings
 from palestra.serving import load_environment
-
-LOCAL = "local"
-OPENAI_URL = "https://api.openai.com/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,92 +179,9 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
 
 
 def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
-    paths, extra = model_config(args.model, overrides)
+    paths, extra = model_config(args.model, overrides, target.configs)
     merged = {**target.extra, **extra, **args.collecting, "config_paths": [*target.configs, *paths]}
     return load(overrides, ng=False, extra=merged)
-
-
-def model_config(model: str | None, overrides: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Config files and settings for `--model`.
-
-    `local`; `openai:NAME`; `vllm:URL[#NAME]`; the name of a model instance in the configs. Without
-    one, and without an endpoint in the overrides or env.yaml: the local model, which is said.
-    """
-    if model is None:
-        if _names_endpoint(overrides):
-            return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], {}
-        notice("no model was named: using the small local one (--model says which)")
-        model = LOCAL
-    if model == LOCAL:
-        return ["responses_api_models/local_model/configs/local_model.yaml"], {}
-    kind, _, rest = model.partition(":")
-    if kind == "openai" and rest:
-        key = os.environ.get("OPENAI_API_KEY")
-        extra = {"policy_model_name": rest}
-        if not any("policy_base_url" in item for item in overrides):
-            extra["policy_base_url"] = OPENAI_URL
-        if key:
-            extra["policy_api_key"] = key
-        return ["responses_api_models/openai_model/configs/openai_model.yaml"], extra
-    if kind == "vllm" and rest:
-        url, _, name = rest.partition("#")
-        extra = {"policy_base_url": url, "policy_model_name": name or _only_model(url)}
-        if not any("policy_api_key" in item for item in overrides):
-            extra["policy_api_key"] = os.environ.get("VLLM_API_KEY", "EMPTY")
-        return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], extra
-    if kind in {"openai", "vllm"}:
-        raise ConfigError(
-            f"--model {model!r} names no model",
-            hint="local, openai:NAME, vllm:URL[#NAME], or a model instance of your configs",
-        )
-    return [], _configured(model, overrides)
-
-
-def _configured(model: str, overrides: list[str]) -> dict[str, Any]:
-    """Settings that make the instance `model` of the user's configs the policy."""
-    if not any("config_paths" in item for item in overrides):
-        raise ConfigError(
-            f"--model {model!r} is neither a kind of model nor an instance of your configs",
-            hint="local, openai:NAME, vllm:URL[#NAME], or an instance of +config_paths=[…]",
-        )
-    return {"policy_model": {"_copy": model}}
-
-
-def _names_endpoint(overrides: list[str]) -> bool:
-    asked = any("policy_base_url" in item or "config_paths" in item for item in overrides)
-    env = Path("env.yaml")
-    return asked or (env.exists() and "policy_base_url" in env.read_text())
-
-
-def _only_model(url: str) -> str:
-    """The model that the endpoint serves. Raises ConfigError unless there is exactly one."""
-    import asyncio
-
-    from palestra.transport import AutoTransport, HttpRequest
-
-    async def ask() -> list[str]:
-        http = AutoTransport()
-        try:
-            request = HttpRequest("GET", url.rstrip("/") + "/models", timeout_s=10)
-            reply = await http.send(request)
-            return [str(item["id"]) for item in orjson.loads(reply.body)["data"]]
-        finally:
-            await http.aclose()
-
-    try:
-        names = asyncio.run(ask())
-    except (PalestraError, ValueError, KeyError, TypeError) as error:
-        reason = error.message if isinstance(error, PalestraError) else repr(error)
-        raise ConfigError(
-            f"{url}/models does not say which models it serves: {reason}",
-            hint="name it: --model 'vllm:URL#NAME'",
-        ) from None
-    if len(names) != 1:
-        raise ConfigError(
-            f"{url} serves {len(names)} models: {', '.join(names)}",
-            hint="name one: --model 'vllm:URL#NAME'",
-        )
-    return names[0]
 
 
 def _new_run(name: str) -> Path:

@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from palestra.cli.commands import decisions, environments, files, fleet, models, rollouts
+from palestra.cli.commands import (
+    decisions,
+    environments,
+    files,
+    fleet,
+    models,
+    rollouts,
+    sandbox,
+)
 from palestra.cli.console import guarded
 from palestra.cli.options import Overrides
 
@@ -16,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _group in (fleet, rollouts, files, decisions, environments, models):
+for _group in (fleet, rollouts, files, decisions, environments, models, sandbox):
     _group.register(app)
 
 
@@ -38,7 +46,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "init", "test", "prepare", "render-prompts",
+    "view", "prepare", "render-prompts",
     "dataset", "benchmark", "doctor", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)

@@ -129,6 +129,59 @@ def version() -> NoReturn:
     _command("ng_version", "what is installed, and where (+json=true)", call)
 
 
+def init_resources_server() -> NoReturn:
+    """`ng_init_resources_server`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.authoring import ng_init
+
+        return ng_init(overrides)
+
+    _command(
+        "ng_init_resources_server",
+        "make the folder of a new environment (+entrypoint=resources_servers/my_env)",
+        call,
+    )
+
+
+def test() -> NoReturn:
+    """`ng_test`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.authoring import ng_test
+
+        return ng_test(overrides)
+
+    _command(
+        "ng_test",
+        "run one server's tests (+entrypoint=resources_servers/my_env, "
+        "+should_validate_data=true looks at its example data too)",
+        call,
+    )
+
+
+def test_all() -> NoReturn:
+    """`ng_test_all`."""
+
+    def call(_overrides: list[str]) -> int:
+        from palestra.cli.authoring import ng_test_all
+
+        return ng_test_all()
+
+    _command("ng_test_all", "run every server's tests, and look at their example data", call)
+
+
+def dev_test() -> NoReturn:
+    """`ng_dev_test`."""
+
+    def call(_overrides: list[str]) -> int:
+        from palestra.cli.authoring import ng_dev_test
+
+        return ng_dev_test()
+
+    _command("ng_dev_test", "run palestra's own quick tests, in a checkout of it", call)
+
+
 def help_() -> NoReturn:
     """`ng_help`."""
 

@@ -175,6 +175,7 @@ COMMAND_SETTINGS = frozenset(
         *CollectArgs.model_fields,
         *ProfileArgs.model_fields,
         *AggregateArgs.model_fields,
+        "should_validate_data",
         "wait",
     }
 )

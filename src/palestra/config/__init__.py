@@ -17,7 +17,7 @@ the standard library are imported by the functions that need them.
 
 from palestra.config.dump import dump_yaml
 from palestra.config.keys import RESERVED_KEYS
-from palestra.config.load import config_from_tree, load_config
+from palestra.config.load import config_from_tree, load_config, names_in_files
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
 from palestra.config.paths import PACKAGE_ROOT, resolve_path
 from palestra.config.ports import allocate_ports
@@ -45,6 +45,7 @@ __all__ = [
     "find_secrets",
     "is_secret_name",
     "load_config",
+    "names_in_files",
     "nearest",
     "parse_overrides",
     "redact",

@@ -88,6 +88,14 @@ def load_config(
     )
 
 
+def names_in_files(overrides: Sequence[str] = (), config_paths: Sequence[str] = ()) -> set[str]:
+    """The top-level names in the files that `load_config` would read, `env.yaml` included."""
+    places = _places(None, None)
+    wanted = (*config_paths, *_paths_of(parse_overrides(overrides), strict_add=False))
+    merged = _merge_sources(read_environment(places), {}, wanted, places)
+    return {str(name) for name in merged.tree}
+
+
 def _ignored(overrides: Sequence[Override]) -> tuple[str, ...]:
     return tuple(
         f"override {o.key!r} has no effect: Hydra does not run here"

@@ -9,16 +9,23 @@ judge that is made up, and reports what it should not have done.
 
 from palestra.conformance.cases import Case, load_cases
 from palestra.conformance.check import Subject, check_environment
+from palestra.conformance.lag import LoopGuard
 from palestra.conformance.limits import Limits
+from palestra.conformance.playing import Door, Player, Verdict, door_of
 from palestra.conformance.report import CheckResult, Finding, Report
 
 __all__ = [
     "Case",
     "CheckResult",
+    "Door",
     "Finding",
     "Limits",
+    "LoopGuard",
+    "Player",
     "Report",
     "Subject",
+    "Verdict",
     "check_environment",
+    "door_of",
     "load_cases",
 ]

@@ -8,8 +8,8 @@ from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentCon
 from palestra.serving.aside import Aside
 from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
-from palestra.serving.authoring import Environment, FunctionServer, environment
-from palestra.serving.build import http_transport, server_client
+from palestra.serving.authoring import Environment, FunctionServer, environment, server_class_of
+from palestra.serving.build import build_server, http_transport, server_client
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
@@ -27,6 +27,7 @@ from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
+from palestra.serving.venvs import cache_root, interpreter_for
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
@@ -79,16 +80,20 @@ __all__ = [
     "Watchdog",
     "assembled",
     "attach",
+    "build_server",
+    "cache_root",
     "check_head_port",
     "environment",
     "head_server",
     "http_transport",
+    "interpreter_for",
     "load_environment",
     "load_module",
     "load_server_class",
     "probe",
     "raise_descriptor_limit",
     "rare_collections",
+    "server_class_of",
     "server_client",
     "summary_line",
     "tool",

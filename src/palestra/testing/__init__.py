@@ -1,0 +1,38 @@
+"""What tests of environments are made of: scripted models, rows, fleets, and one assertion.
+
+pytest_plugins = ["palestra.testing"]        # in conftest.py: the fixture `fleet`
+
+def test_the_right_answer_is_rewarded() -> None:
+row = task_row("2 + 2 = ?", expected_answer="4")
+assert_verifies(MyServer, row, "The answer is 4.", 1.0)
+
+def test_the_tool_is_called(fleet) -> None:
+running = fleet("resources_servers/my_env", answers=[called("add", {"a": 2, "b": 2}), "4"])
+assert running.run(row)["reward"] == 1.0
+"""
+
+from palestra.schema import called, response_of, said
+from palestra.testing.fleets import ScriptedFleet, fleet
+from palestra.testing.rows import task_row, task_rows
+from palestra.testing.scripted import ScriptedModel
+from palestra.testing.verifying import (
+    assert_recorded_rewards,
+    assert_verifies,
+    server_of,
+    verify,
+)
+
+__all__ = [
+    "ScriptedFleet",
+    "ScriptedModel",
+    "assert_recorded_rewards",
+    "assert_verifies",
+    "called",
+    "fleet",
+    "response_of",
+    "said",
+    "server_of",
+    "task_row",
+    "task_rows",
+    "verify",
+]

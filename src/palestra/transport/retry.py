@@ -58,10 +58,12 @@ async def with_retries(
     stateless: bool,
     policy: RetryPolicy,
     count: RetryCount,
+    words: Callable[[bytes], str] = lambda _: "",
 ) -> HttpReply:
     """Send until an answer comes that is worth having, and return it.
 
-    `send` gets the seconds left. Raises what the last try raised, or `DeadlineExceeded` naming
+    `send` gets the seconds left. `words` is what the body of a busy answer says, to be shown:
+    a quota that is used up is a 429 as well, and waiting does not fill it. Raises what the last try raised, or `DeadlineExceeded` naming
     the reason of the retries.
     """
     context = current_call()
@@ -87,7 +89,8 @@ async def with_retries(
             if not again:
                 return reply
             failure = None
-            reason = f"{what} answered {reply.status}"
+            said = words(reply.body)
+            reason = f"{what} answered {reply.status}" + (f" ({said})" if said else "")
             asked_wait = retry_after_s(reply)
         # Never sooner than asked, and never at once: "Retry-After: 0" is no leave to hammer.
         pause = max(asked_wait or 0.0, random.uniform(0.5, 1.0) * wait_s)

@@ -73,6 +73,11 @@ def test_the_tool_parser_is_told_by_the_chat_template(
     assert tool_parser(VLLMServer(str(tmp_path))) == parser
 
 
+def test_a_model_that_is_no_folder_here_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere"):
+        tool_parser(VLLMServer(str(tmp_path / "nowhere")))
+
+
 def test_a_template_that_writes_no_calls_needs_a_word_from_the_user(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
 

@@ -1,4 +1,4 @@
-"""`palestra verify-env`: the flags of the commands for authors of environments."""
+"""`palestra init`, `test`, `verify-env`: the flags of the commands for authors of environments."""
 
 from typing import Annotated
 
@@ -10,7 +10,46 @@ from palestra.cli.options import Configs, Overrides, with_configs
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
+    app.command()(init)
+    app.command("test")(run_tests)
     app.command("verify-env")(verify_env)
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="Its name, or resources_servers/NAME.")],
+) -> None:
+    """Make the folder of a new environment, which passes its tests as it is."""
+
+    def command() -> int:
+        from palestra.cli.authoring import init as make
+
+        return make(name)
+
+    guarded(command)
+
+
+def run_tests(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Environments' names or servers' folders; none: all of the project."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1.0, help="Seconds that one folder's tests may take.")
+    ] = 600.0,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="First record example rollouts and metrics anew."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The results as JSON.")] = False,
+) -> None:
+    """Run servers' tests, and look at their examples, metrics, rollouts and READMEs."""
+
+    def command() -> int:
+        from palestra.cli.authoring import TestArgs, test_servers
+
+        return test_servers(TestArgs(names or (), timeout, as_json=as_json, record=record))
+
+    guarded(command)
 
 
 def verify_env(

@@ -19,6 +19,7 @@ from palestra.responses_api_models.chat.server import (
     ChatModelConfig,
     base_urls,
     check_endpoint,
+    overflow_completion,
 )
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import split_thinking, wrap_thinking
@@ -36,6 +37,7 @@ __all__ = [
     "check_whole",
     "is_context_overflow",
     "json_setting",
+    "overflow_completion",
     "overflow_response",
     "provider_sentence",
     "split_thinking",

@@ -82,6 +82,11 @@ _NO_PROVIDER = (
 
 _NO_MODEL = "is the model listed by GET <base_url>/models, and does base_url end in /v1?"
 
+_NO_RESPONSES = (
+    "does openai_base_url end in /v1, and does this endpoint speak the Responses API? "
+    "One that speaks Chat Completions only is vllm_model's"
+)
+
 _BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 _BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
@@ -154,6 +159,8 @@ def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextO
     if status in _MAY_BE_FULL and is_context_overflow(sentence, code):
         return ContextOverflow(sentence, hop)
     kind, hint = _failure(status, sentence, code, reply)
+    if hint == _NO_MODEL and url.endswith("/responses") and model not in sentence:
+        hint = _NO_RESPONSES
     about = f" for model {model!r}" if issubclass(kind, ModelNotServed | WrongSetting) else ""
     return kind(
         f"{server}: {url} answered {status}{about}: {sentence}",

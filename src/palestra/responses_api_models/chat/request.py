@@ -107,6 +107,9 @@ def template_kwargs(
     fields. Raises `RowError`.
     """
     merged: dict[str, Any] = {}
+    configured = settings.extra_body or settings.chat_template_kwargs
+    if not metadata and not asked and not configured:
+        return merged  # as nearly always: this is on the hottest path
     for pointer, given in (
         ("", settings.extra_body.get("chat_template_kwargs")),
         ("", settings.chat_template_kwargs),

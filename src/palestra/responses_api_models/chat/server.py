@@ -177,7 +177,7 @@ class ChatCompletionsServer(ModelServer):
         )
         model = self.config.model
         found = self._upstream.read(url, answer, partial(_as_it_came, model=model))
-        return _overflow_completion(model) if isinstance(found, ContextOverflow) else found
+        return overflow_completion(model) if isinstance(found, ContextOverflow) else found
 
     def _chat_request(self, body: ChatCreateParams) -> dict[str, Any]:
         asked = to_plain(body)
@@ -281,7 +281,8 @@ def _as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
     return ChatCompletion.model_validate(plain)
 
 
-def _overflow_completion(model: str) -> ChatCompletion:
+def overflow_completion(model: str) -> ChatCompletion:
+    """The empty, truncated completion of a model whose context cannot hold the conversation."""
     message = ChatMessage(role="assistant", content="")
     return ChatCompletion(
         id=new_id("chatcmpl-"),

@@ -26,6 +26,7 @@ from palestra.responses_api_models.chat.provider_errors import (
     check_whole,
     classify,
     failure_status,
+    provider_sentence,
 )
 from palestra.schema import encode_json, why_unreadable
 from palestra.transport import (
@@ -56,6 +57,10 @@ STRIKES = 3
 
 _SHORTEST_KEY_MASKED = 8
 """A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
+
+
+_LONGEST_REASON = 200
+"""Characters of a busy answer that a line of the log has room for."""
 
 
 class Choice(Protocol):
@@ -180,18 +185,23 @@ class Upstream:
                 stateless=True,
                 policy=self._policy,
                 count=self._count,
+                words=self._words,
             )
         except CallError as error:
             url = url_now()
             self._log("POST", url, encoded, error.message)
-            mask_error(error, self._mask)
-            add_hop(error, self._hop(self._mask(url), last))
+            mask_error(error, self.mask)
+            add_hop(error, self._hop(self.mask(url), last))
             raise
         if reply.status < 300:
             return reply.body
         url = url_now()
         self._log("POST", url, encoded, excerpt(reply.body), reply.status)
         return self._refused(url, reply)
+
+    def _words(self, body: bytes) -> str:
+        """The provider's words in one short line: that of a proxy may be a page."""
+        return self.mask(" ".join(provider_sentence(body).split()))[:_LONGEST_REASON]
 
     async def _send_once(self, url: str, encoded: bytes, remaining_s: float | None) -> HttpReply:
         longest = self._request_timeout_s
@@ -229,12 +239,30 @@ class Upstream:
             endpoint.strikes += 1
             if endpoint.strikes < STRIKES:
                 return
-            endpoints.lost(endpoint, self._mask(error.message))
+            endpoints.lost(endpoint, self.mask(error.message))
             for wait in tuple(endpoint.waits):
                 wait.reschedule(0.0)
         else:
             # It may still be busy or on trial: only that it lives is known.
             endpoint.strikes = 0
+
+    async def ask(
+        self, method: str, url: str, body: bytes | None = None, *, timeout_s: float
+    ) -> HttpReply:
+        """One question about an endpoint, whatever it answers. One try, no retries.
+
+        Raises `CallError` when no answer comes.
+        """
+        request = HttpRequest(
+            method, url, self._headers, body, timeout_s=timeout_s, repeatable=True
+        )
+        try:
+            return await self._http.send(request)
+        except CallError as error:
+            self._log(method, url, body or b"", error.message)
+            mask_error(error, self.mask)
+            add_hop(error, Hop(self._server, self.mask(url)))
+            raise
 
     async def models(self, base_url: str) -> list[str]:
         """Names of the models that `GET <base_url>/models` lists. One try, no retries.
@@ -244,14 +272,7 @@ class Upstream:
         url = f"{base_url}/models"
         left = current_call().remaining_s()
         timeout_s = PROBE_TIMEOUT_S if left is None else min(left, PROBE_TIMEOUT_S)
-        try:
-            request = HttpRequest("GET", url, self._headers, timeout_s=timeout_s)
-            reply = await self._http.send(request)
-        except CallError as error:
-            self._log("GET", url, b"", error.message)
-            mask_error(error, self._mask)
-            add_hop(error, Hop(self._server, self._mask(url)))
-            raise
+        reply = await self.ask("GET", url, timeout_s=timeout_s)
         if reply.status >= 300:
             self._log("GET", url, b"", excerpt(reply.body), reply.status)
             self._refused(url, reply)
@@ -303,8 +324,8 @@ class Upstream:
 
     def failed(self, url: str, body: bytes, error: ModelError) -> ModelError:
         """`error`, which a success was found to tell of, with where and what was answered."""
-        mask_error(error, self._mask)
-        add_hop(error, Hop(self._server, url, 200, self._mask(excerpt(body))))
+        mask_error(error, self.mask)
+        add_hop(error, Hop(self._server, url, 200, self.mask(excerpt(body))))
         return error
 
     def no_answer(self, url: str, body: bytes, wanted: str, error: Exception) -> ContextOverflow:
@@ -319,16 +340,16 @@ class Upstream:
 
     def unreadable(self, url: str, body: bytes, wanted: str, error: Exception) -> ModelError:
         """A success whose body is not what was asked for."""
-        text = self._mask(excerpt(body))
+        text = self.mask(excerpt(body))
         return ModelError(
             f"{self._server}: {url} answered 200 with what is no {wanted} "
-            f"({self._mask(why_unreadable(body, error))}): {text[:500]}",
+            f"({self.mask(why_unreadable(body, error))}): {text[:500]}",
             hint="does the base_url point to an OpenAI-compatible endpoint, /v1 included?",
             evidence=Evidence(hops=(Hop(self._server, url, 200, text),)),
         )
 
     def _refused(self, url: str, reply: HttpReply) -> ContextOverflow:
-        reply = replace(reply, body=self._mask(reply.body.decode("utf-8", "replace")).encode())
+        reply = replace(reply, body=self.mask(reply.body.decode("utf-8", "replace")).encode())
         found = classify(reply, server=self._server, url=url, model=self._model)
         if isinstance(found, ContextOverflow):
             return found
@@ -344,9 +365,10 @@ class Upstream:
         """A call of the endpoint, with what it answered, if it did."""
         if reply is None:
             return Hop(self._server, url)
-        return Hop(self._server, url, reply.status, self._mask(excerpt(reply.body)))
+        return Hop(self._server, url, reply.status, self.mask(excerpt(reply.body)))
 
-    def _mask(self, text: str) -> str:
+    def mask(self, text: str) -> str:
+        """`text` without the key, and without the secrets of the configuration."""
         masked = text.replace(self._secret, "****") if self._secret else text
         return masked if self._client is None else self._client.mask(masked)
 
@@ -355,5 +377,5 @@ class Upstream:
     ) -> None:
         if self._client is not None:
             self._client.log_failure(
-                method, url, body, self._mask(answer), headers=self._headers, status=status
+                method, url, body, self.mask(answer), headers=self._headers, status=status
             )

@@ -106,8 +106,15 @@ def tool_parser(server: VLLMServer) -> str:
     for mark, parser in _PARSERS:
         if mark in template:
             return parser
+    where = (
+        ""
+        if Path(server.model).is_dir() or server.chat_template
+        else (
+            f": there is no folder {server.model}, and of a model on a hub only vLLM reads the template"
+        )
+    )
     raise ConfigError(
-        f"no tool parser can be told from the chat template of {server.model}",
+        f"no tool parser can be told from the chat template of {server.model}{where}",
         hint="name one with --tool-parser (vLLM's --tool-call-parser), or --tool-parser none "
         "for a model that calls no tools",
     )

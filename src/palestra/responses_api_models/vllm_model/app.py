@@ -10,8 +10,12 @@ from typing import Any, ClassVar, Self
 import orjson
 from pydantic import model_validator
 
-from palestra.errors import CallError, ConfigError, mask_error
-from palestra.responses_api_models.chat import ChatCompletionsServer, ChatModelConfig
+from palestra.errors import CallError, ConfigError
+from palestra.responses_api_models.chat import (
+    ChatCompletionsServer,
+    ChatModelConfig,
+    overflow_completion,
+)
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     failure_status,
@@ -27,7 +31,7 @@ from palestra.responses_api_models.vllm_model.capabilities import (
     Question,
     TokenIds,
 )
-from palestra.responses_api_models.vllm_model.completions import chat_answer, overflow_answer
+from palestra.responses_api_models.vllm_model.completions import chat_answer
 from palestra.responses_api_models.vllm_model.history import (
     items_of,
     previous_of_items,
@@ -54,13 +58,11 @@ from palestra.schema import (
     encode_json,
 )
 from palestra.serving import Session
-from palestra.transport import HttpRequest
 
 logger = logging.getLogger("palestra.vllm_model")
 
 UNNEEDED_S = 3.0
 """How long what no setting needs is asked for."""
-SHORTEST_KEY_MASKED = 8
 PROBE_TIMEOUT_S = 30.0
 """For each request that asks an endpoint what it can do; some have it generate a token."""
 
@@ -130,7 +132,7 @@ class VLLMModel(ChatCompletionsServer):
         turns = await self._turns(session, later=previous is not None)
         turn = await turns.ask(request, previous, why_not)
         if isinstance(turn, ContextOverflow):
-            return overflow_answer(self.config.model)
+            return overflow_completion(self.config.model)
         answer = chat_answer(
             turn, model=self.config.model, with_log_probs=bool(request.get("logprobs"))
         )
@@ -207,21 +209,9 @@ class VLLMModel(ChatCompletionsServer):
         return await self._known.certain(home, later=later)
 
     async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> Answer:
-        key = self.config.api_key.get_secret_value()
-        headers = {"content-type": "application/json"}
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        headers.update({name.lower(): value for name, value in self.config.default_headers.items()})
         sent = None if body is None else encode_json(body)
-        request = HttpRequest(
-            method, url, headers, sent, timeout_s=PROBE_TIMEOUT_S, repeatable=True
-        )
-        try:
-            reply = await self.server_client.http.send(request)
-        except CallError as error:
-            mask_error(error, self._masked)
-            raise
-        said = self._masked(provider_sentence(reply.body))
+        reply = await self._upstream.ask(method, url, sent, timeout_s=PROBE_TIMEOUT_S)
+        said = self._upstream.mask(provider_sentence(reply.body))
         if reply.status >= 300:
             return Answer(reply.status, said=said)
         if (failed := failure_status(reply.body)) is not None:
@@ -230,12 +220,6 @@ class VLLMModel(ChatCompletionsServer):
             return Answer(reply.status, orjson.loads(reply.body), said)
         except orjson.JSONDecodeError:
             return Answer(reply.status, said=said)
-
-    def _masked(self, text: str) -> str:
-        key = self.config.api_key.get_secret_value()
-        # A shorter one (`EMPTY`) is no secret, and is part of ordinary words.
-        hidden = text.replace(key, "****") if len(key) >= SHORTEST_KEY_MASKED else text
-        return self.server_client.mask(hidden)
 
     # Continuity
 

@@ -38,13 +38,6 @@ def chat_answer(turn: Turn, *, model: str, with_log_probs: bool) -> ChatCompleti
     )
 
 
-def overflow_answer(model: str) -> ChatCompletion:
-    """The empty, truncated completion of a model whose context cannot hold the conversation."""
-    message = ChatMessage(role="assistant", content="")
-    choice = ChatChoice(index=0, message=message, finish_reason="length")
-    return ChatCompletion(id=new_id("chatcmpl-"), created=0, model=model, choices=[choice])
-
-
 def _message(made: UpstreamMessage) -> ChatMessage:
     calls: list[dict[str, Any]] = [
         {

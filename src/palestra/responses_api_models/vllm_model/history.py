@@ -22,6 +22,7 @@ from palestra.schema import (
     FunctionCall,
     InputItem,
     Message,
+    OutputItem,
     Reasoning,
     ResponseCreateParams,
     changed,
@@ -47,7 +48,7 @@ def previous_of_items(
     items = items_of(params)
     last = last_with_tokens(items)
     if last is None:
-        wrote = any(_models_own(item) for item in items)
+        wrote = any(is_models_own(item) for item in items)
         return None, Reason.NO_IDS if wrote else None
     history = items[: last + 1]
     tokens = _tokens(items[last])
@@ -106,7 +107,8 @@ def _tokens(carrier: Any) -> TurnTokens:
     return tokens
 
 
-def _models_own(item: InputItem) -> bool:
+def is_models_own(item: InputItem | OutputItem) -> bool:
+    """Whether the model made the item, and does not only read it."""
     if isinstance(item, Message):
         return item.role == "assistant"
     return isinstance(item, FunctionCall | Reasoning)

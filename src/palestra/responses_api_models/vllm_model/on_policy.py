@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from palestra.errors import InputDataError
 from palestra.responses_api_models.vllm_model.checked import Checked, Problem
-from palestra.responses_api_models.vllm_model.history import items_of
+from palestra.responses_api_models.vllm_model.history import is_models_own, items_of
 from palestra.responses_api_models.vllm_model.token_ids import (
     TOKEN_FIELDS,
     State,
@@ -39,11 +39,9 @@ from palestra.responses_api_models.vllm_model.token_ids import (
     tokens_on,
 )
 from palestra.schema import (
-    FunctionCall,
     InputItem,
     Message,
     OutputItem,
-    Reasoning,
     Response,
     ResponseCreateParams,
 )
@@ -173,17 +171,11 @@ def _turn_ends(output: Sequence[OutputItem]) -> list[int]:
     """The index of each turn's last item: the model's own items up to what it reads next."""
     ends = []
     for index, item in enumerate(output):
-        last = index + 1 == len(output) or not _models_own(output[index + 1])
+        last = index + 1 == len(output) or not is_models_own(output[index + 1])
         carries = all(getattr(item, name, None) is not None for name in TOKEN_FIELDS)
-        if _models_own(item) and (last or carries):
+        if is_models_own(item) and (last or carries):
             ends.append(index)
     return ends
-
-
-def _models_own(item: OutputItem) -> bool:
-    if isinstance(item, Message):
-        return item.role == "assistant"
-    return isinstance(item, FunctionCall | Reasoning)
 
 
 def _present(item: OutputItem) -> str:

@@ -68,7 +68,8 @@ class Held:
 
     def alive(self) -> bool:
         """Whether it has not ended while nobody called."""
-        return not select.select([self._line], [], [], 0)[0]
+        # Its own end of the calls is closed with it; the nursery tells of it a moment later.
+        return not select.select([self._line, self._calls], [], [], 0)[0]
 
     def kill(self) -> None:
         """Let go of it: the nursery kills it, whatever it is doing."""

@@ -1,0 +1,193 @@
+"""`test`: whether a server's folder has what its users need, and whether its tests pass."""
+
+import asyncio
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from pydantic import ValidationError
+
+from palestra.datasets import differences, metrics_of
+from palestra.errors import InputDataError
+from palestra.schema import CREATE_PARAMS, ResponseCreateParams, finite_reward, read_jsonl
+from palestra.serving import cache_root, interpreter_for
+
+EXAMPLES: Final = 5
+COMPAT: Final = "palestra.compat.nemo_gym"
+NO_TESTS: Final = 5
+"""pytest's exit code when it found none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. `note` says what is wrong, or in short what was found."""
+
+    name: str
+    passed: bool
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderReport:
+    """All checks of one folder."""
+
+    folder: Path
+    checks: tuple[Check, ...]
+    seconds: float
+    output: str = ""
+    """What pytest printed, when its tests failed."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+
+async def check_folder(
+    folder: Path, *, timeout_s: float = 600.0, data: bool = True
+) -> FolderReport:
+    """Run the folder's tests in its environment and look at its files.
+
+    `data`: whether it must have example rows and what belongs to them, as an environment must.
+    """
+    began = time.monotonic()
+    tests, output = await _tests(folder, timeout_s)
+    checks = [tests, _readme(folder)]
+    if data:
+        looks: Sequence[tuple[str, Callable[[Path], str]]] = (
+            ("example.jsonl", _examples),
+            ("example_metrics.json", _metrics),
+            ("example_rollouts.jsonl", _rollouts),
+            ("no conflicts", _conflicts),
+        )
+        checks += [_looked(name, look, folder / "data") for name, look in looks]
+    return FolderReport(folder, tuple(checks), time.monotonic() - began, output)
+
+
+async def _tests(folder: Path, timeout_s: float) -> tuple[Check, str]:
+    if not await asyncio.to_thread(_has_tests, folder):
+        return Check("tests", passed=False, note="there are none: write tests/test_app.py"), ""
+    python = await interpreter_for(folder, cache=cache_root())
+    plugins = ["-p", COMPAT] if _has(COMPAT) else []
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, "."]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env=_environment(folder),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            printed, _ = await process.communicate()
+    except TimeoutError:
+        return Check("tests", passed=False, note=f"not done within {timeout_s:g} s"), ""
+    finally:
+        # Whatever the tests have started goes with them.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        await process.wait()
+    text = printed.decode("utf-8", "replace")
+    code = process.returncode
+    if code == 0:
+        return Check("tests", passed=True, note=_summary(text)), ""
+    note = "there are none" if code == NO_TESTS else _summary(text) or f"pytest ended with {code}"
+    return Check("tests", passed=False, note=note), text
+
+
+def _has_tests(folder: Path) -> bool:
+    return any((folder / "tests").glob("**/test_*.py")) or any(folder.glob("test_*.py"))
+
+
+def _has(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """With the project's root importable, as it is when the server runs."""
+    own = Path(sys.modules["palestra"].__path__[0]).parent
+    paths = [str(folder.parents[1]), str(own), os.environ.get("PYTHONPATH", "")]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    return {**kept, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
+def _summary(text: str) -> str:
+    """Pytest's last line: `3 passed in 0.12s`."""
+    found = re.findall(r"^=*\s*((?:\d+ \w+,? ?)+ in [\d.]+s)", text, re.MULTILINE)
+    return str(found[-1]) if found else ""
+
+
+def _readme(folder: Path) -> Check:
+    path = folder / "README.md"
+    there = path.exists() and bool(path.read_text(encoding="utf-8").strip())
+    return Check("README.md", passed=there, note="" if there else "is missing or empty")
+
+
+def _looked(name: str, look: Callable[[Path], str], data: Path) -> Check:
+    try:
+        problem = look(data)
+    except FileNotFoundError:
+        problem = "is missing"
+    except (InputDataError, orjson.JSONDecodeError, OSError) as error:
+        problem = str(error)
+    return Check(name, passed=not problem, note=problem)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        raise FileNotFoundError(path)
+    return [line.row for line in read_jsonl(path)]
+
+
+def _examples(data: Path) -> str:
+    rows = _rows(data / "example.jsonl")
+    if len(rows) != EXAMPLES:
+        return f"has {len(rows)} rows, and must have {EXAMPLES}"
+    problems = [
+        f"row {number}: {problem}" for number, row in enumerate(rows) if (problem := _invalid(row))
+    ]
+    return "; ".join(problems)
+
+
+def _invalid(row: dict[str, Any]) -> str:
+    if CREATE_PARAMS not in row:
+        return f"has no {CREATE_PARAMS}"
+    try:
+        ResponseCreateParams.model_validate(row[CREATE_PARAMS])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return ""
+
+
+def _metrics(data: Path) -> str:
+    path = data / "example_metrics.json"
+    stored = orjson.loads(path.read_bytes())
+    if not isinstance(stored, dict):
+        return "is no JSON object"
+    return "; ".join(differences(stored, metrics_of(_rows(data / "example.jsonl")))[:5])
+
+
+def _rollouts(data: Path) -> str:
+    rows = _rows(data / "example_rollouts.jsonl")
+    if len(rows) != EXAMPLES:
+        return f"has {len(rows)} rollouts, and must have {EXAMPLES}"
+    bad = [n for n, row in enumerate(rows) if finite_reward(row.get("reward")) is None]
+    return f"rows without a reward: {', '.join(map(str, bad))}" if bad else ""
+
+
+def _conflicts(data: Path) -> str:
+    return ", ".join(sorted(path.name for path in data.glob("*conflict*")))

@@ -1,0 +1,89 @@
+"""`init`: the folder of a new environment, whole and passing its own tests."""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from palestra.errors import ConfigError
+
+TEMPLATE: Final = Path(__file__).with_name("template")
+SERVERS: Final = "resources_servers"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_SUFFIX = ".template"
+"""Of files in the template that would mean something where they are."""
+
+
+def scaffold(given: str, cwd: Path) -> Path:
+    """Make the folder of a new environment; `given` is its name or `resources_servers/<name>`.
+
+    Raises ConfigError when the name is none, or when something is there already; then nothing
+    was written.
+    """
+    folder = _folder_of(given, cwd)
+    if folder.exists():
+        raise ConfigError(
+            f"{folder} exists already", hint="choose another name, or move it away first"
+        )
+    texts = render(folder.name)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Written beside, and moved when it is whole.
+    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        for path, text in texts.items():
+            target = made / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        made.chmod(0o777 & ~_umask())
+        made.rename(folder)
+    except OSError as error:
+        shutil.rmtree(made, ignore_errors=True)
+        raise ConfigError(f"{folder}: {error.strerror}") from error
+    return folder
+
+
+def _folder_of(given: str, cwd: Path) -> Path:
+    path = Path(given)
+    name = path.name
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} is no name for an environment",
+            hint="lower-case letters, digits and underscores, a letter first: my_env",
+        )
+    if path == Path(name):
+        return cwd / SERVERS / name
+    folder = cwd / path
+    if folder.parent.name != SERVERS:
+        raise ConfigError(
+            f"{given} is not in a folder named {SERVERS}, where servers are looked for",
+            hint=f"{SERVERS}/{name}",
+        )
+    return folder
+
+
+def render(name: str) -> Mapping[Path, str]:
+    """Every file of the folder, by its path in it."""
+    words = {
+        "@NAME@": name,
+        "@CLASS@": "".join(part.capitalize() for part in name.split("_")),
+        "@TITLE@": name.replace("_", " "),
+    }
+    texts: dict[Path, str] = {}
+    for path in sorted(TEMPLATE.rglob("*")):
+        if not path.is_file() or "__pycache__" in path.parts:
+            continue
+        text = path.read_text(encoding="utf-8")
+        for place, word in words.items():
+            text = text.replace(place, word)
+        relative = str(path.relative_to(TEMPLATE)).removesuffix(_SUFFIX).replace("@NAME@", name)
+        texts[Path(relative)] = text
+    return texts
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

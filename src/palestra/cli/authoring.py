@@ -1,0 +1,189 @@
+"""`init` and `test`: an environment's folder made, and looked at."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from palestra.authoring import FolderReport, check_folder, scaffold
+from palestra.cli.console import notice, say, shown
+from palestra.cli.settings import args_from, load
+from palestra.cli.tables import print_table
+from palestra.config import PACKAGE_ROOT, nearest
+from palestra.errors import ConfigError, RunFailed
+
+RESOURCES = "resources_servers"
+TREES = (RESOURCES, "responses_api_agents", "responses_api_models")
+
+
+class EntrypointArgs(BaseModel):
+    """What `ng_init_resources_server` and `ng_test` take."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    entrypoint: str
+    should_validate_data: bool = False
+
+
+def init(given: str) -> int:
+    """Make the folder of a new environment, and say what to do next."""
+    folder = scaffold(given, Path.cwd())
+    say(f"made {shown(folder)}:")
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        say(f"  {path.relative_to(folder)}")
+    say("next: edit app.py and data/example.jsonl, then")
+    say(f"  palestra test {folder.name}")
+    say(f"  palestra verify-env {folder.name}")
+    say(f"  palestra eval {folder.name} --model local")
+    return 0
+
+
+def ng_init(overrides: list[str]) -> int:
+    """`ng_init_resources_server +entrypoint=resources_servers/my_env`."""
+    return init(_entrypoint(overrides).entrypoint)
+
+
+def _entrypoint(overrides: list[str]) -> EntrypointArgs:
+    config = load(overrides, ng=True, require_all=False)
+    return args_from(EntrypointArgs, config.tree, hint="+entrypoint=resources_servers/my_env")
+
+
+@dataclass(frozen=True, slots=True)
+class TestArgs:
+    """What `test` takes. `names`: folders or names; none: all of the project, else ours."""
+
+    names: Sequence[str] = ()
+    timeout_s: float = 600.0
+    data: bool = True
+    as_json: bool = False
+    record: bool = False
+    """Record the example rollouts and count the example rows anew, before anything else."""
+
+
+def test_servers(args: TestArgs) -> int:
+    """Test every folder and print the table; exit 1 when anything is wrong with any."""
+    folders = [_folder(name) for name in args.names] if args.names else _all((RESOURCES,))
+    if args.record:
+        from palestra.cli.examples import record
+
+        for folder in folders:
+            notice(f"{folder.name}: recorded {', '.join(record(str(folder)))}")
+    return _tested(folders, args)
+
+
+def ng_test(overrides: list[str]) -> int:
+    """`ng_test +entrypoint=resources_servers/my_env`."""
+    given = _entrypoint(overrides)
+    return test_servers(TestArgs((given.entrypoint,), data=given.should_validate_data))
+
+
+def ng_test_all() -> int:
+    """`ng_test_all`: every server of the three trees that has a README."""
+    folders = [folder for folder in _all(TREES) if (folder / "README.md").exists()]
+    return _tested(folders, TestArgs())
+
+
+def ng_dev_test() -> int:
+    """`ng_dev_test`: palestra's own tests, in a checkout of it."""
+    import subprocess
+    import sys
+
+    tests = PACKAGE_ROOT.parents[1] / "tests"
+    if not tests.is_dir():
+        raise ConfigError(
+            "palestra's own tests are not installed", hint="run it in a checkout of palestra"
+        )
+    command = [sys.executable, "-m", "pytest", "-m", "not slow", str(tests)]
+    return subprocess.run(command, cwd=tests.parent, check=False).returncode  # noqa: S603  # ours
+
+
+def _folder(given: str) -> Path:
+    """The folder that a name or a path means, in the project before the package."""
+    places = (Path.cwd() / given, Path.cwd() / RESOURCES / given, PACKAGE_ROOT / RESOURCES / given)
+    for place in (*places, PACKAGE_ROOT / given):
+        if (place / "app.py").exists() or (place / "configs").is_dir():
+            return place
+    near = nearest(given, [folder.name for folder in _all((RESOURCES,))])
+    raise ConfigError(
+        f"{given} is no server's folder" + (f"; did you mean {near!r}?" if near else ""),
+        hint="a folder like resources_servers/my_env, with app.py in it",
+    )
+
+
+def _all(trees: Sequence[str]) -> list[Path]:
+    """Every server's folder of the project; where there is no project, of the package."""
+    here = [Path.cwd() / tree for tree in trees if (Path.cwd() / tree).is_dir()]
+    roots = here or [PACKAGE_ROOT / tree for tree in trees]
+    found = [path.parents[1] for root in roots for path in sorted(root.glob("*/configs/*.yaml"))]
+    folders = list(dict.fromkeys(found))
+    if not folders:
+        raise ConfigError(
+            f"there are no servers in {', '.join(map(shown, roots))}",
+            hint="palestra init my_env makes one",
+        )
+    return folders
+
+
+def _tested(folders: Sequence[Path], args: TestArgs) -> int:
+    reports = asyncio.run(_reports(folders, args))
+    if args.as_json:
+        say(orjson.dumps([_as_json(r) for r in reports], option=orjson.OPT_INDENT_2).decode())
+    else:
+        _show(reports)
+    failed = [report for report in reports if not report.passed]
+    if not failed:
+        return 0
+    names = ", ".join(report.folder.name for report in failed)
+    notice(f"error: {len(failed)} of {len(reports)} do not pass: {names}")
+    return RunFailed.exit_code
+
+
+async def _reports(folders: Sequence[Path], args: TestArgs) -> list[FolderReport]:
+    reports = []
+    for folder in folders:
+        is_environment = folder.parent.name == RESOURCES
+        report = await check_folder(
+            folder, timeout_s=args.timeout_s, data=args.data and is_environment
+        )
+        reports.append(report)
+        if len(folders) > 1:
+            notice(f"{folder.name}: {'passed' if report.passed else 'failed'}")
+    return reports
+
+
+def _show(reports: Sequence[FolderReport]) -> None:
+    for report in reports:
+        if report.output:
+            say(report.output)
+    print_table(
+        ("server", "check", "result", "note"),
+        [
+            (
+                report.folder.name if number == 0 else "",
+                check.name,
+                "passed" if check.passed else "failed",
+                check.note,
+            )
+            for report in reports
+            for number, check in enumerate(report.checks)
+        ],
+    )
+    seconds = sum(report.seconds for report in reports)
+    passed = sum(report.passed for report in reports)
+    say(f"{passed} of {len(reports)} pass, in {seconds:.1f} s")
+
+
+def _as_json(report: FolderReport) -> dict[str, Any]:
+    return {
+        "folder": str(report.folder),
+        "passed": report.passed,
+        "seconds": round(report.seconds, 3),
+        "checks": [
+            {"check": check.name, "passed": check.passed, "note": check.note}
+            for check in report.checks
+        ],
+    }

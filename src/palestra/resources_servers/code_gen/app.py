@@ -1,0 +1,132 @@
+"""`CodeGenServer`: the program in the last code block, run on every test of the task."""
+
+import json
+from typing import Any
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.resources_servers.code_gen.grading import last_code_block
+from palestra.resources_servers.code_gen.suite import TestLimits, Tests, Verdict, run_tests
+from palestra.sandbox import Sandbox, SandboxSettings
+from palestra.schema import VerifyRequest, VerifyResponse, WireModel
+from palestra.serving import ResourcesServer, ResourcesServerConfig
+
+
+class CodeGenConfig(ResourcesServerConfig):
+    """Settings of `code_gen`."""
+
+    test_cpu_s: float = Field(default=10.0, gt=0)
+    """CPU seconds that a program may use for one test."""
+
+    test_wall_s: float = Field(default=100.0, gt=0)
+    """Seconds that it may take for one test, however little it computes."""
+
+    memory_mib: int = Field(default=4096, ge=64)
+    """Memory that it may use; what the interpreter needs (some 15 MiB) is part of it."""
+
+    output_kib: int = Field(default=16_384, ge=1)
+    """What it may write for one test."""
+
+    sandbox: SandboxSettings = SandboxSettings()
+    """Where programs run."""
+
+
+class UnitTests(WireModel):
+    """The tests of a task."""
+
+    inputs: list[str] = Field(min_length=1)
+    """Standard input, one text per test; with `fn_name` the arguments, one JSON value a line."""
+
+    outputs: list[str]
+    """Standard output that must come, one text per test; with `fn_name` JSON of the result."""
+
+    fn_name: str | None = None
+    """The function, or the method of class `Solution`, to call."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> "UnitTests":
+        if len(self.inputs) != len(self.outputs):
+            raise ValueError(f"{len(self.inputs)} inputs, but {len(self.outputs)} outputs")
+        if self.fn_name:
+            for number, (given, expected) in enumerate(zip(self.inputs, self.outputs, strict=True)):
+                _check_json(f"inputs[{number}]", *given.split("\n"))
+                _check_json(f"outputs[{number}]", expected)
+        return self
+
+
+def _check_json(where: str, *texts: str) -> None:
+    for text in texts:
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{where} is no JSON, which a function's tests are: {error}") from None
+
+
+class VerifierMetadata(WireModel):
+    """What the row says for the verifier alone."""
+
+    unit_tests: UnitTests
+
+
+class CodeGenVerifyRequest(VerifyRequest):
+    """What a row must say for its program to be tested."""
+
+    verifier_metadata: VerifierMetadata
+
+
+class CodeGenServer(ResourcesServer):
+    """Runs programs in the sandbox."""
+
+    config: CodeGenConfig
+
+    _sandbox: Sandbox = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """The sandbox starts with the first program, or with the server."""
+        super().model_post_init(context)
+        self._sandbox = Sandbox(self.config.sandbox)
+
+    async def start(self) -> None:
+        """Try the sandbox. Raises ConfigError when there is none."""
+        await self._sandbox.start()
+
+    async def stop(self) -> None:
+        """Stop what still runs."""
+        await self._sandbox.aclose()
+
+    async def verify(self, body: CodeGenVerifyRequest) -> VerifyResponse:
+        """1.0 when the program passes every test; else 0.0."""
+        text = body.response.final_text
+        code = last_code_block(text)
+        reported = {"extracted_model_output": text, "extracted_model_code": code}
+        if code is None:
+            return self.reply(body, 0.0, **reported, result=None, metadata=None)
+        verdict = await self._tested(code, body.verifier_metadata.unit_tests)
+        return self.reply(
+            body,
+            float(verdict.passed),
+            **reported,
+            result=verdict.result,
+            metadata=dict(verdict.metadata),
+        )
+
+    async def _tested(self, code: str, given: UnitTests) -> Verdict:
+        config = self.config
+        limits = TestLimits(
+            config.test_cpu_s, config.test_wall_s, config.memory_mib, config.output_kib
+        )
+        tests = Tests(given.inputs, given.outputs, given.fn_name)
+        return await run_tests(self._sandbox, code, tests, limits)
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """pass@k and its averages, in percent."""
+        return compute_pass_majority_metrics(tasks)
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """Average and best of as many attempts as there are."""
+        return {
+            name: value
+            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
+            for name, value in highest_k_metrics(agent_metrics, pattern).items()
+        }

@@ -1,0 +1,1 @@
+"""Runs environments written for the `verifiers` library, with our models behind them."""

@@ -1,0 +1,57 @@
+"""The library's model client over a model server of the fleet.
+
+So a rollout's model calls carry its identity and deadline, and a failure keeps its cause: the
+library makes of every exception an error of its own, and a reward of zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+from openai.types.chat import ChatCompletion as NativeCompletion
+from verifiers.clients.openai_chat_completions_client import (  # type: ignore[import-not-found]
+    OpenAIChatCompletionsClient,
+)
+
+from palestra.errors import CallError
+from palestra.schema import ChatCompletion, encode_json
+from palestra.transport import Peer
+
+
+@final
+class PeerClient(OpenAIChatCompletionsClient):  # type: ignore[misc]  # the library has no types
+    """One rollout's client. `failure`: why a call got no answer, when one did not."""
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__(peer)
+        self.failure: CallError | None = None
+        self.model = peer.name
+        """The model that answered last, as it calls itself."""
+
+    async def get_native_response(
+        self,
+        prompt: Sequence[Mapping[str, Any]],
+        model: str,
+        sampling_args: Mapping[str, Any],
+        tools: Sequence[Any] | None = None,
+        **_options: Any,
+    ) -> NativeCompletion:
+        """Ask the model server. Raises what the library makes a failed rollout of."""
+        messages = [
+            {name: value for name, value in message.items() if value is not None}
+            for message in prompt
+        ]
+        asked = {name: value for name, value in sampling_args.items() if value is not None}
+        body: dict[str, Any] = {"model": model, "messages": messages, **asked}
+        if tools:
+            body["tools"] = list(tools)
+        peer: Peer = self.client
+        try:
+            answer = await peer.call("/v1/chat/completions", body, ChatCompletion)
+        except CallError as error:
+            self.failure = error
+            raise
+        self.model = answer.model
+        return NativeCompletion.model_validate_json(encode_json(answer))
+
+    async def close(self) -> None:
+        """Nothing to close: the fleet owns the connections."""

@@ -1,0 +1,118 @@
+"""Between our rows and responses and what the `verifiers` library reads and writes: chats."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from palestra.schema import Response, ResponseCreateParams, fields_of
+from palestra.transport import new_id
+
+_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens"}
+
+
+def input_of(params: ResponseCreateParams, task: Mapping[str, Any]) -> dict[str, Any]:
+    """The library's input for a row: its prompt as chat messages, and the task's fields."""
+    given = params.input
+    prompt = [{"role": "user", "content": given}] if isinstance(given, str) else _chat(given)
+    if params.instructions is not None:
+        prompt.insert(0, {"role": "system", "content": params.instructions})
+    return {**task, "prompt": prompt}
+
+
+def sampling_of(params: ResponseCreateParams) -> dict[str, Any]:
+    """The row's sampling settings under their names in Chat Completions."""
+    found = {theirs: getattr(params, ours) for ours, theirs in _SAMPLING.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def response_of(output: Mapping[str, Any], *, model: str) -> Response:
+    """The rollout's completion as one response; what the environment said is a user's message."""
+    usage = output.get("token_usage") or {}
+    read, written = (int(usage.get(f"{kind}_tokens") or 0) for kind in ("input", "output"))
+    made: dict[str, Any] = {
+        "id": f"resp_{new_id()}",
+        "created_at": int(time.time()),
+        "model": model,
+        "object": "response",
+        "output": list(_items(output.get("completion") or [])),
+        "usage": {
+            "input_tokens": read,
+            "output_tokens": written,
+            "total_tokens": read + written,
+        },
+    }
+    if output.get("is_truncated"):
+        made["incomplete_details"] = {"reason": "max_output_tokens"}
+    return Response.model_validate(made)
+
+
+def _chat(items: list[Any]) -> list[dict[str, Any]]:
+    """Messages of a row as chat messages; parts of a content under their names there."""
+    chat = []
+    for item in items:
+        fields = orjson.loads(orjson.dumps(fields_of(item), default=fields_of))
+        content = fields.get("content")
+        if isinstance(content, list):
+            content = [_part(part) for part in content]
+        role = fields.get("role", "user")
+        chat.append({"role": "system" if role == "developer" else role, "content": content})
+    return chat
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    if part.get("type") == "input_image":
+        return {"type": "image_url", "image_url": {"url": part.get("image_url")}}
+    return {"type": "text", "text": part.get("text", "")}
+
+
+def _items(messages: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for message in messages:
+        role, content = message.get("role"), _text(message.get("content"))
+        if role == "tool":
+            yield {
+                "type": "function_call_output",
+                "call_id": message.get("tool_call_id") or "",
+                "output": content,
+            }
+        elif role == "assistant":
+            yield from _said(message, content)
+        else:
+            yield {"type": "message", "role": role or "user", "content": content}
+
+
+def _said(message: Mapping[str, Any], content: str) -> Iterator[dict[str, Any]]:
+    """One turn of the model: what it thought, said, and called."""
+    if thought := message.get("reasoning_content"):
+        summary = [{"type": "summary_text", "text": thought}]
+        yield {"type": "reasoning", "id": f"rs_{new_id()}", "summary": summary}
+    calls = [_call(call) for call in message.get("tool_calls") or []]
+    if content or not calls:
+        part = {"type": "output_text", "text": content, "annotations": []}
+        yield {
+            "type": "message",
+            "id": f"msg_{new_id()}",
+            "role": "assistant",
+            "status": "completed",
+            "content": [part],
+        }
+    yield from calls
+
+
+def _call(call: Any) -> dict[str, Any]:
+    """A tool call, which some releases write as JSON text."""
+    found: Mapping[str, Any] = orjson.loads(call) if isinstance(call, str) else call
+    function = found.get("function") or found
+    return {
+        "type": "function_call",
+        "call_id": found.get("id") or "",
+        "name": function.get("name") or "",
+        "arguments": function.get("arguments") or "{}",
+    }
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return "" if content is None else str(content)

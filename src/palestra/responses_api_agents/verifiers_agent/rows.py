@@ -1,0 +1,59 @@
+"""Writes the rows of a `verifiers` environment: one per example of its dataset.
+
+    python -m palestra.responses_api_agents.verifiers_agent.rows my-env out.jsonl --count 100
+
+With `--split eval` its evaluation set; `--args '{"difficulty": 3}'` are those of its
+`load_environment`. Run it where the library and the environment's package are installed.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from palestra.schema import encode_json
+
+ROW_FIELD: Final = "verifiers"
+"""The row's field with what the environment needs besides the prompt."""
+
+_KEPT = ("example_id", "answer", "info")
+
+
+def row_of(example: Mapping[str, Any]) -> dict[str, Any]:
+    """One example of an environment's dataset as a row."""
+    task = {name: example[name] for name in _KEPT if example.get(name) is not None}
+    messages = [
+        {name: value for name, value in message.items() if value is not None}
+        for message in example["prompt"]
+    ]
+    return {"responses_create_params": {"input": messages}, ROW_FIELD: task}
+
+
+def rows_of(environment: Any, *, split: str = "train", count: int = -1) -> Iterator[dict[str, Any]]:
+    """Rows of a loaded environment, in its order; all of them where `count` is negative."""
+    take = environment.get_eval_dataset if split == "eval" else environment.get_dataset
+    for example in take(n=count):
+        yield row_of(example)
+
+
+def main(arguments: list[str]) -> None:
+    """The command."""
+    import verifiers  # type: ignore[import-not-found]  # not installed beside our tools
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("env_id")
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--count", type=int, default=-1)
+    parser.add_argument("--split", choices=["train", "eval"], default="train")
+    parser.add_argument("--args", type=orjson.loads, default={})
+    given = parser.parse_args(arguments)
+    environment = verifiers.load_environment(given.env_id, **given.args)
+    rows = rows_of(environment, split=given.split, count=given.count)
+    given.output.write_bytes(b"".join(encode_json(row) + b"\n" for row in rows))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,189 @@
+"""The bubblewrap command line of a program, and which ways of isolating this machine permits.
+
+Inside, a program sees an empty root with the system's libraries and Python, all read-only; a
+/tmp of its own, in memory; the few harmless devices; no /proc; no network but a loopback
+interface of its own; no process but its own; and no capability. Its user is one that owns
+nothing outside.
+"""
+
+import os
+import random
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from palestra.sandbox.keeping.order import BLOCK_FD, FILES_FD, SECCOMP_FD, STATUS_FD
+from palestra.sandbox.limits import MIB
+from palestra.sandbox.program import ENVIRONMENT, PYTHON, Program
+
+HOME: Final = "/tmp"  # noqa: S108 - the program's own, in memory
+SHARED_MEMORY_BYTES: Final = 16 * MIB
+_LIBRARIES: Final = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
+_EXTRAS: Final = ("/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache")
+
+
+class Way(StrEnum):
+    """How the program comes to be a user that owns nothing outside."""
+
+    ROOT = "root"
+    """We are root: bubblewrap uses that, and `setpriv` gives it up before the program starts."""
+
+    USER_NAMESPACE = "user namespace"
+    """We are an ordinary user: a user namespace, in which bubblewrap may do what it must."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What isolating takes: the executables, and what of the file system a program may read."""
+
+    bwrap: str
+    setpriv: str
+    way: Way
+    python: str
+    readable: tuple[str, ...]
+
+
+def find_tools(
+    python: str, read_only: Iterable[str], *, as_root: bool | None = None
+) -> Tools | str:
+    """The tools of this machine, or what is missing, in words."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return "bubblewrap is not installed (no bwrap on the PATH)"
+    root = is_root() if as_root is None else as_root
+    setpriv = shutil.which("setpriv") or ""
+    if root and not setpriv:
+        return "setpriv is not installed, and programs must not run as root"
+    return Tools(
+        bwrap=bwrap,
+        setpriv=setpriv,
+        way=Way.ROOT if root else Way.USER_NAMESPACE,
+        python=python,
+        readable=(*python_paths(python), *read_only),
+    )
+
+
+def is_root() -> bool:
+    """Whether we are the machine's root, and not just a container's that some user started."""
+    try:
+        own_range = Path("/proc/self/uid_map").read_text().split()
+    except OSError:
+        own_range = []
+    return os.geteuid() == 0 and own_range[:2] in ([], ["0", "0"])
+
+
+def python_paths(python: str) -> tuple[str, ...]:
+    """What an interpreter reads: itself, its library, and that of its virtual environment."""
+    prefixes = {Path(python).parent.parent, Path(python).resolve().parent.parent}
+    if python == sys.executable:
+        prefixes |= {Path(sys.prefix), Path(sys.base_prefix)}
+    wanted = [Path(python), Path(python).resolve()]
+    for prefix in sorted(prefixes):
+        wanted += [prefix / "pyvenv.cfg", prefix / "lib", prefix / "lib64"]
+    return tuple(str(path) for path in wanted if path.exists() and not _is_link_to_sibling(path))
+
+
+def _is_link_to_sibling(path: Path) -> bool:
+    return path.name == "lib64" and path.is_symlink()
+
+
+def command_line(
+    tools: Tools,
+    program: Program,
+    *,
+    tmp_mib: int,
+    seccomp: bool,
+    user: int | None = None,
+) -> tuple[str, ...]:
+    """The bubblewrap command for a program.
+
+    Descriptors are those of `palestra.sandbox.keeping.order`. `user`: the number of the user that
+    the program becomes when we are root; one that nobody has, by default.
+    """
+    inner: list[str] = list(program.argv)
+    if inner[0] == PYTHON:
+        inner[0] = tools.python
+    if tools.way is Way.ROOT:
+        # Far above the users of any machine, and another one each time: limits that the kernel
+        # counts by user are then the program's own.
+        number = str((0x70000000 | random.getrandbits(27)) if user is None else user)
+        keep_none = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
+        inner = [tools.setpriv, "--reuid", number, "--regid", number, *keep_none, "--", *inner]
+    return (tools.bwrap, *_options(tools, program, tmp_mib, seccomp=seccomp), "--", *inner)
+
+
+def _options(tools: Tools, program: Program, tmp_mib: int, *, seccomp: bool) -> Iterator[str]:
+    yield from ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
+    yield from ("--unshare-cgroup-try", "--hostname", "sandbox", "--new-session")
+    yield from ("--die-with-parent", "--cap-drop", "ALL")
+    if tools.way is Way.ROOT:
+        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+            yield from ("--cap-add", capability)
+    else:
+        yield from ("--unshare-user", "--uid", "1000", "--gid", "1000")
+    yield from ("--json-status-fd", str(STATUS_FD), "--block-fd", str(BLOCK_FD))
+    if seccomp:
+        yield from ("--seccomp", str(SECCOMP_FD))
+    yield from _root(tools)
+    yield from ("--dev", "/dev", *_memory("/dev/shm", SHARED_MEMORY_BYTES))  # noqa: S108
+    yield from ("--remount-ro", "/dev", *_memory(HOME, tmp_mib * MIB))
+    yield from _files(program)
+    yield from ("--remount-ro", "/", "--chdir", HOME, "--clearenv")
+    for name, value in {**ENVIRONMENT, "HOME": HOME, **program.env}.items():
+        yield from ("--setenv", name, value)
+
+
+def _root(tools: Tools) -> Iterator[str]:
+    """The read-only part of what the program sees."""
+    own = [tools.setpriv] if tools.way is Way.ROOT else []
+    extras = [path for path in _EXTRAS if Path(path).exists()]
+    links = {path: str(Path(path).readlink()) for path in _LIBRARIES if Path(path).is_symlink()}
+    kept = [path for path in _LIBRARIES if Path(path).is_dir() and path not in links]
+    bound = sorted({*kept, *extras, *own, *tools.readable})
+    for directory in sorted({str(parent) for path in bound for parent in Path(path).parents}):
+        # Made by us: those that bubblewrap makes by itself only their owner may enter.
+        if directory != "/" and not _inside_any(directory, bound):
+            yield from ("--perms", "0755", "--dir", directory)
+    for path in bound:
+        yield from ("--ro-bind", path, path)
+    for path, target in sorted(links.items()):
+        yield from ("--symlink", target, path)
+
+
+def _inside_any(directory: str, bound: list[str]) -> bool:
+    return any(Path(directory).is_relative_to(path) for path in bound)
+
+
+def _memory(path: str, size_bytes: int) -> tuple[str, ...]:
+    return ("--perms", "1777", "--size", str(size_bytes), "--tmpfs", path)
+
+
+def _files(program: Program) -> Iterator[str]:
+    """The program's files. They come through descriptors: nothing of them is on a disk."""
+    made: set[str] = set()
+    for number, name in enumerate(program.files):
+        for parent in reversed(Path(name).parents):
+            if str(parent) != "." and str(parent) not in made:
+                made.add(str(parent))
+                yield from ("--perms", "1777", "--dir", f"{HOME}/{parent}")
+        yield from ("--perms", "0644", "--file", str(FILES_FD + number), f"{HOME}/{name}")
+
+
+def forbidden_by(sysctls: Path = Path("/proc/sys")) -> str:
+    """Which setting of the kernel keeps ordinary users from making user namespaces, if one does."""
+    for name, forbids in (
+        ("user/max_user_namespaces", "0"),
+        ("kernel/unprivileged_userns_clone", "0"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1"),
+    ):
+        try:
+            value = (sysctls / name).read_text().strip()
+        except OSError:
+            continue
+        if value == forbids:
+            return f"{name.replace('/', '.')} = {value}"
+    return ""

@@ -1,0 +1,112 @@
+"""The launcher: forks a keeper for every control socket that it is handed, until we are gone.
+
+Should a keeper be killed, the launcher inherits what it kept, and kills that.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from palestra.sandbox.keeping import tree
+from palestra.sandbox.keeping.keep import PR_SET_CHILD_SUBREAPER, directory_prefix, keep
+
+
+class Launcher:
+    """Forks keepers, and knows which of its children are some."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+        self._keepers: set[int] = set()
+
+    def serve(self) -> None:
+        """Fork keepers until nobody can ask for one any more."""
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ended, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        # Only a word that some child has ended: what follows is done between requests, never
+        # in the middle of a fork.
+        signal.signal(signal.SIGCHLD, _no_more_than_a_word)
+        signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+        while True:
+            ready, _, _ = select.select([self._requests.fileno(), ended], [], [])
+            if ended in ready:
+                os.read(ended, 4096)
+                self._look_after_children()
+            if self._requests.fileno() not in ready:
+                continue
+            data, fds, _, _ = socket.recv_fds(self._requests, 1, 4, socket.MSG_CMSG_CLOEXEC)
+            if not data:
+                return
+            self._fork(fds)
+            for received in fds:
+                os.close(received)
+
+    def _fork(self, fds: list[int]) -> None:
+        """Fork a keeper for a control socket, and a conversation's other end when there is one.
+
+        When no process can be made the sockets are closed, which says so.
+        """
+        try:
+            child = os.fork()
+        except OSError:
+            return
+        if child == 0:
+            self._become_keeper(fds)
+        self._keepers.add(child)
+
+    def _become_keeper(self, fds: list[int]) -> NoReturn:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._requests.close()
+            with socket.socket(fileno=fds[0]) as control:
+                keep(control, fds[1] if len(fds) > 1 else None)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _look_after_children(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while ended := os.waitpid(-1, os.WNOHANG)[0]:
+                if ended in self._keepers:
+                    self._keepers.discard(ended)
+                    self._clear_after(ended)
+        for child in tree.children(os.getpid()):
+            if child not in self._keepers:
+                # What it has started comes to us in turn.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(child, signal.SIGKILL)
+
+    @staticmethod
+    def _clear_after(keeper: int) -> None:
+        """Remove what a keeper has not, because it was killed."""
+        for left in Path(tempfile.gettempdir()).glob(directory_prefix(keeper) + "*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _no_more_than_a_word(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
+def main(fd: int) -> None:
+    """Serve the socket at `fd`. Its parent does not wait for it: it ends when the socket closes."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    Launcher(socket.socket(fileno=fd)).serve()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

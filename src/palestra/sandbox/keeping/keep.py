@@ -1,0 +1,321 @@
+"""One run, from its order to its outcome: started, watched, and nothing of it left behind."""
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from palestra.sandbox.keeping import tree, wire
+from palestra.sandbox.keeping.order import (
+    BLOCK_FD,
+    FILES_FD,
+    SECCOMP_FD,
+    STATUS_FD,
+    Order,
+    Outcome,
+    decoded,
+)
+from palestra.sandbox.keeping.spawn import NotStarted, readable, spawn
+
+LOOK_EVERY_S = 0.05
+SET_UP_WITHIN_S = 60.0
+REPORT_WITHIN_S = 60.0
+PR_SET_CHILD_SUBREAPER = 36
+READ_BYTES = 1 << 16
+
+
+def directory_prefix(keeper: int) -> str:
+    """How the names of directories begin that a keeper makes for programs without isolation."""
+    return f"palestra-sandbox-{keeper}-"
+
+
+class NoVerdict(Exception):
+    """The run says nothing about the program: what it needed was missing."""
+
+
+def keep(control: socket.socket, channel: int | None) -> None:
+    """Receive an order over `control`, carry it out, and answer with its outcome and output.
+
+    `channel`: what becomes the program's standard input and output, in a conversation.
+    """
+    try:
+        order = decoded(wire.receive(control))
+        stdin, refused_calls = wire.receive(control), wire.receive(control)
+        contents = [wire.receive(control) for _ in order.files]
+    except (wire.Closed, OSError):
+        return
+    out = err = b""
+    try:
+        with _Run(order, control, channel) as run:
+            outcome = run.carry_out(stdin, refused_calls, contents)
+            out, err = bytes(run.out), bytes(run.err)
+    except (NoVerdict, NotStarted, OSError) as error:
+        outcome = Outcome(failure=str(error) or type(error).__name__)
+    control.settimeout(REPORT_WITHIN_S)
+    with contextlib.suppress(OSError):
+        wire.send(control, outcome.encoded(), out, err)
+
+
+class _Run:
+    def __init__(self, order: Order, control: socket.socket, channel: int | None) -> None:
+        self._order = order
+        self._bounds = order.bounds
+        self._control = control
+        self._channel = channel
+        self._open: list[int] = []
+        self._directory: str | None = None
+        self._innermost: int | None = None
+        """First process of the program's own process namespace: with it, all others end."""
+        self._stopped_by = ""
+        self._child: int | None = None
+        self._peak_bytes = 0
+        self._cpu_s = 0.0
+        self._outputs: dict[int, bytearray] = {}
+        self.out = bytearray()
+        self.err = bytearray()
+
+    def __enter__(self) -> Self:
+        # Processes that leave their parent become ours, not the init process's.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end_tree()
+        for fd in self._open:
+            os.close(fd)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def carry_out(self, stdin: bytes, refused_calls: bytes, contents: list[bytes]) -> Outcome:
+        """Start the program, watch it to its end, and say how it ended.
+
+        `refused_calls`: a filter of system calls, for a program that is isolated. Raises `NoVerdict` and `NotStarted`, and OSError where the machine refuses.
+        """
+        wiring = self._wiring(stdin, contents)
+        if refused_calls:
+            wiring[SECCOMP_FD] = self._hold(readable(refused_calls))
+        status, release = self._barrier(wiring) if self._order.isolated else (-1, -1)
+        if not self._order.isolated:
+            self._make_directory(contents)
+        child = self._child = spawn(self._order, wiring, self._directory)
+        self._close(wiring.values())
+        if self._order.isolated:
+            self._let_go(status, release)
+        began = time.monotonic()
+        code = self._watch(child, began)
+        wall_s = time.monotonic() - began
+        self._end_tree()
+        self._drain()
+        if self._order.isolated and not self._stopped_by:
+            code = self._told_exit_code(status)
+        cpu_s = max(self._cpu_s, tree.reaped_cpu_s())
+        if not self._stopped_by and cpu_s > self._bounds.cpu_s:
+            self._stopped_by = "cpu"
+        return Outcome(
+            exit_code=code,
+            stopped_by=self._stopped_by,
+            cpu_s=cpu_s,
+            wall_s=wall_s,
+            peak_memory_bytes=max(self._peak_bytes, tree.reaped_peak_bytes()),
+        )
+
+    # Before the program runs
+
+    def _wiring(self, stdin: bytes, contents: list[bytes]) -> dict[int, int]:
+        err, err_in = self._pipe()
+        self._outputs = {err: self.err}
+        if self._channel is None:
+            out, out_in = self._pipe()
+            self._outputs[out] = self.out
+            wiring = {0: self._hold(readable(stdin)), 1: out_in, 2: err_in}
+        else:
+            wiring = {0: self._hold(self._channel), 1: self._channel, 2: err_in}
+        if self._order.isolated:
+            for number, content in enumerate(contents):
+                wiring[FILES_FD + number] = self._hold(readable(content))
+        return wiring
+
+    def _barrier(self, wiring: dict[int, int]) -> tuple[int, int]:
+        """Ends of the pipes on which the isolating command tells, and waits."""
+        status, wiring[STATUS_FD] = self._pipe()
+        wiring[BLOCK_FD], release = self._pipe()
+        return status, release
+
+    def _make_directory(self, contents: list[bytes]) -> None:
+        self._directory = tempfile.mkdtemp(prefix=directory_prefix(os.getpid()))
+        for name, content in zip(self._order.files, contents, strict=True):
+            path = Path(self._directory, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def _let_go(self, status: int, release: int) -> None:
+        """Let the isolated program run, once its number of processes is limited."""
+        line = self._status_line(status)
+        try:
+            self._innermost = int(json.loads(line)["child-pid"])
+            # One more than the program's own: the first process of its namespace.
+            processes = self._bounds.processes + 1
+            limits = (processes, processes)
+            resource.prlimit(self._innermost, resource.RLIMIT_NPROC, limits)
+        except (ValueError, KeyError, ProcessLookupError):
+            raise NoVerdict(f"no program was started: {self._complaint()}") from None
+        os.write(release, b"\n")
+
+    def _status_line(self, status: int) -> bytes:
+        deadline = time.monotonic() + SET_UP_WITHIN_S
+        line = b""
+        while not line.endswith(b"\n"):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not select.select([status], [], [], left_s)[0]:
+                raise NoVerdict(f"no program was started within {SET_UP_WITHIN_S:.0f} s")
+            part = os.read(status, 1)
+            if not part:
+                break
+            line += part
+        return line
+
+    # While it runs
+
+    def _watch(self, child: int, began: float) -> int:
+        """Wait until the program has ended or a limit is reached; its exit code."""
+        ended = self._hold(os.pidfd_open(child))
+        poll = select.poll()
+        poll.register(ended, select.POLLIN)
+        poll.register(self._control, select.POLLIN | select.POLLRDHUP)
+        for fd in self._outputs:
+            os.set_blocking(fd, False)
+            poll.register(fd, select.POLLIN)
+        look_at = began + LOOK_EVERY_S
+        while not self._stopped_by:
+            now = time.monotonic()
+            if now >= look_at:
+                look_at = now + LOOK_EVERY_S
+                self._look(now - began)
+                continue
+            ready = dict(poll.poll(max(1, (look_at - now) * 1000)))
+            for fd in ready.keys() & self._outputs.keys():
+                if not self._read(fd):
+                    poll.unregister(fd)
+            if ended in ready:
+                break
+            if self._control.fileno() in ready:
+                self._stopped_by = self._stopped_by or "us"
+        if self._stopped_by:
+            self._measure()  # the time of what is killed is nobody's afterwards
+            self._end_tree()
+            return 128 + signal.SIGKILL
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else 128 - code
+
+    def _read(self, fd: int) -> bool:
+        """Take what is there; False at the end. More than may be kept stops the program."""
+        kept = self._outputs[fd]
+        try:
+            part = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return True
+        room = self._bounds.output_bytes - len(kept)
+        kept += part[:room]
+        if len(part) > room:
+            self._stopped_by = self._stopped_by or "output"
+        return bool(part)
+
+    def _look(self, elapsed_s: float) -> None:
+        """Stop the program when its tree exceeds a limit."""
+        bounds = self._bounds
+        use = self._measure()
+        if use.memory_bytes > bounds.memory_bytes:
+            self._stopped_by = "memory"
+        elif self._cpu_s > bounds.cpu_s:
+            self._stopped_by = "cpu"
+        elif elapsed_s > bounds.wall_s:
+            self._stopped_by = "wall"
+        elif not self._order.isolated and use.processes > bounds.processes:
+            self._stopped_by = "processes"  # isolated, the kernel refuses one more
+        elif self._files_in_tmp() > bounds.tmp_files:
+            self._stopped_by = "files"
+
+    def _measure(self) -> tree.Use:
+        living = tree.descendants(os.getpid())
+        use = tree.measure(living, memory_limit_bytes=self._bounds.memory_bytes)
+        self._peak_bytes = max(self._peak_bytes, use.memory_bytes)
+        self._cpu_s = max(self._cpu_s, use.cpu_s + tree.reaped_cpu_s())
+        return use
+
+    def _files_in_tmp(self) -> int:
+        """Files in the isolated program's /tmp: empty ones cost memory that no limit counts."""
+        if self._innermost is not None:
+            with contextlib.suppress(OSError):
+                space = os.statvfs(f"/proc/{self._innermost}/root/tmp")
+                return space.f_files - space.f_ffree
+        return 0
+
+    # When it is over
+
+    def _end_tree(self) -> None:
+        if self._innermost is not None:
+            # The kernel ends a whole process namespace with its first process.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if self._innermost in tree.descendants(os.getpid()):
+                    os.kill(self._innermost, signal.SIGKILL)
+            self._wait_for_isolation()
+        elif self._child is not None and not self._order.isolated:
+            # At once all that stayed in its group: forking faster than we kill does not help them.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._child, signal.SIGKILL)
+        tree.kill_all(os.getpid())
+
+    def _wait_for_isolation(self) -> None:
+        """Give the isolating command a moment to reap: who reaps adds up the CPU time."""
+        deadline = time.monotonic() + 1.0
+        while tree.descendants(os.getpid()) and time.monotonic() < deadline:
+            tree.reap()
+            time.sleep(0.001)
+
+    def _drain(self) -> None:
+        """Take what the program wrote last."""
+        for fd in self._outputs:
+            before = -1
+            while len(self._outputs[fd]) != before and not self._stopped_by:
+                before = len(self._outputs[fd])
+                self._read(fd)
+
+    def _told_exit_code(self, status: int) -> int:
+        told = os.read(status, READ_BYTES)
+        for line in told.splitlines():
+            with contextlib.suppress(ValueError, KeyError):
+                return int(json.loads(line)["exit-code"])
+        raise NoVerdict(f"the program was not started: {self._complaint()}")
+
+    def _complaint(self) -> str:
+        self._end_tree()
+        self._drain()
+        return self.err.decode(errors="replace").strip()[-500:] or "no reason given"
+
+    # Descriptors
+
+    def _pipe(self) -> tuple[int, int]:
+        ends = os.pipe2(os.O_CLOEXEC)
+        self._open += ends
+        return ends
+
+    def _hold(self, fd: int) -> int:
+        self._open.append(fd)
+        return fd
+
+    def _close(self, fds: Iterable[int]) -> None:
+        """Close our copies of what the program has now: its end is then the last."""
+        for fd in set(fds):
+            self._open.remove(fd)
+            os.close(fd)

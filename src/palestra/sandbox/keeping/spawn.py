@@ -1,0 +1,123 @@
+"""Starting the program of one run: its descriptors, its resource limits, its working directory."""
+
+import contextlib
+import ctypes
+import fcntl
+import itertools
+import os
+import resource
+import signal
+from collections.abc import Mapping
+from typing import NoReturn
+
+from palestra.sandbox.keeping.order import Bounds, Order
+
+PR_SET_PDEATHSIG = 1
+ABOVE_ALL_TARGETS = 200
+ADDRESS_SLACK_BYTES = 1 << 30
+"""Address space beyond the memory limit: libraries and thread stacks are reserved, not used."""
+
+STACK_BYTES = 256 << 20
+OPEN_FILES = 128
+
+
+class NotStarted(Exception):
+    """The command could not be executed; the text says why."""
+
+
+def readable(content: bytes) -> int:
+    """A descriptor from which `content` can be read, and to which nothing can be written."""
+    written = os.memfd_create("palestra", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(written, view) :]
+        return os.open(f"/proc/self/fd/{written}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(written)
+
+
+def spawn(order: Order, wiring: Mapping[int, int], directory: str | None) -> int:
+    """Start the command with descriptor `wiring[n]` as its n; its process id.
+
+    Raises `NotStarted` when it cannot be executed, OSError when no process can be made.
+    """
+    told, tell = os.pipe2(os.O_CLOEXEC)
+    try:
+        child = os.fork()
+        if child == 0:
+            _become(order, wiring, directory, tell)
+        os.close(tell)
+        with os.fdopen(told, "rb", closefd=False) as complaints:
+            complaint = complaints.read().decode(errors="replace")
+    finally:
+        os.close(told)
+    if complaint:
+        os.waitpid(child, 0)
+        raise NotStarted(complaint)
+    return child
+
+
+def _become(
+    order: Order, wiring: Mapping[int, int], directory: str | None, complain: int
+) -> NoReturn:
+    try:
+        os.setsid()
+        # Should the keeper be killed, the program goes with it.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        complain = fcntl.fcntl(complain, fcntl.F_DUPFD_CLOEXEC, ABOVE_ALL_TARGETS)
+        # copied out of the way first: one's target may be another's source
+        copies = {
+            target: fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, ABOVE_ALL_TARGETS)
+            for target, source in wiring.items()
+        }
+        for target, copy in copies.items():
+            os.dup2(copy, target, inheritable=True)
+        _close_all_but({complain, *wiring})
+        _sacrifice_first()
+        if directory is not None:
+            os.chdir(directory)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would it
+            signal.signal(number, signal.SIG_DFL)
+        for kind, value in _resource_limits(order.bounds).items():
+            _lower(kind, value)
+        os.execvpe(order.argv[0], order.argv, order.env)  # noqa: S606
+    except BaseException as error:
+        os.write(complain, f"{order.argv[0]}: {error}".encode(errors="replace"))
+    finally:
+        os._exit(127)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Nothing else of ours gets into the program, whatever flags it was opened with."""
+    edges = [-1, *sorted(kept), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
+    for below, above in itertools.pairwise(edges):
+        if above - below > 1:  # an empty range from 0 on closes everything
+            os.closerange(below + 1, above)
+
+
+def _sacrifice_first() -> None:
+    """When the machine has no memory left, the kernel takes the program and not its verifier."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as score:  # noqa: PTH123
+        score.write(b"1000")
+
+
+def _resource_limits(bounds: Bounds) -> dict[int, int]:
+    return {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_MEMLOCK: 64 << 10,
+        resource.RLIMIT_NOFILE: OPEN_FILES,
+        resource.RLIMIT_FSIZE: bounds.file_bytes,
+        resource.RLIMIT_STACK: STACK_BYTES,
+        resource.RLIMIT_AS: bounds.memory_bytes + ADDRESS_SLACK_BYTES,
+        # The keeper counts the whole tree; this is for the moment in which it does not look.
+        resource.RLIMIT_CPU: int(bounds.cpu_s) + 2,
+    }
+
+
+def _lower(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))

@@ -1,0 +1,234 @@
+"""The two back ends of this machine: isolated by bubblewrap, and a plain process that is not."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, final
+
+from palestra.errors import InfraError
+from palestra.sandbox.backend import ConversationEnded
+from palestra.sandbox.bubblewrap import Tools, command_line
+from palestra.sandbox.keeping.order import Bounds, Order, Outcome, outcome_in
+from palestra.sandbox.launching import Launcher
+from palestra.sandbox.limits import MIB, Limits, SandboxResult, Stop
+from palestra.sandbox.program import ENVIRONMENT, PYTHON, Program
+from palestra.sandbox.seccomp import seccomp_filter
+
+TMP_FILES: Final = 20_000
+"""Files that an isolated program may have at a time: the kernel keeps half a KiB for each."""
+
+ENDS_WITHIN_S: Final = 60.0
+"""How long a keeper may take to end a program's processes and to report."""
+
+LINGERS_S: Final = 2.0
+"""How long a program may take to end after it has left the conversation."""
+
+_LENGTH: Final = struct.Struct(">I")
+
+
+@final
+class LocalBackend:
+    """Programs on this machine. With `tools` each is isolated by bubblewrap; without, none is."""
+
+    def __init__(self, python: str, tools: Tools | None) -> None:
+        self._python = python
+        self._tools = tools
+        self._launcher = Launcher()
+        self._filter = seccomp_filter() if tools is not None else b""
+
+    @property
+    def name(self) -> str:
+        """`bubblewrap` or `process`."""
+        return "process" if self._tools is None else "bubblewrap"
+
+    @property
+    def isolates(self) -> bool:
+        """Whether a hostile program is kept from the machine's files, network and processes."""
+        return self._tools is not None
+
+    async def run(self, program: Program, stdin: bytes, limits: Limits, /) -> SandboxResult:
+        """Run a program to its end. Raises `InfraError` when that says nothing about it."""
+        async with self._keeper(program, stdin, limits) as keeper:
+            return await keeper.result(within_s=limits.wall_s + ENDS_WITHIN_S)
+
+    @contextlib.asynccontextmanager
+    async def converse(
+        self, program: Program, limits: Limits, /
+    ) -> AsyncIterator["LocalConversation"]:
+        """A program to talk to; it is stopped when the context ends."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            keeper_of_it = self._keeper(program, b"", limits, theirs)
+            async with contextlib.AsyncExitStack() as stack:
+                try:
+                    keeper = await stack.enter_async_context(keeper_of_it)
+                    theirs.close()
+                    reader, writer = await asyncio.open_unix_connection(sock=ours)
+                except BaseException:
+                    ours.close()
+                    raise
+                stack.callback(writer.close)
+                longest = limits.output_kib * 1024
+                yield LocalConversation(keeper, reader, writer, longest)
+
+    async def aclose(self) -> None:
+        """End the launcher. Programs end with the calls that run them."""
+        self._launcher.close()
+
+    @contextlib.asynccontextmanager
+    async def _keeper(
+        self, program: Program, stdin: bytes, limits: Limits, *channel: socket.socket
+    ) -> AsyncIterator["_Keeper"]:
+        order = self._order(program, limits)
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._launcher.hand_over(theirs, *channel)
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        try:
+            contents = program.files.values()
+            await _send(writer, (order.encoded(), stdin, self._filter, *contents))
+            yield _Keeper(reader, writer)
+        finally:
+            # Whatever still runs ends with this.
+            writer.close()
+
+    def _order(self, program: Program, limits: Limits) -> Order:
+        bounds = Bounds(
+            cpu_s=limits.cpu_s,
+            wall_s=limits.wall_s,
+            memory_bytes=limits.memory_mib * MIB,
+            processes=limits.processes,
+            output_bytes=limits.output_kib * 1024,
+            file_bytes=limits.file_mib * MIB,
+            tmp_files=TMP_FILES,
+        )
+        files = tuple(program.files)
+        if self._tools is not None:
+            argv = command_line(
+                self._tools, program, tmp_mib=limits.tmp_mib, seccomp=bool(self._filter)
+            )
+            return Order(argv, dict(ENVIRONMENT), bounds, isolated=True, files=files)
+        first, *rest = program.argv
+        argv = (self._python if first == PYTHON else first, *rest)
+        env = {**ENVIRONMENT, **program.env}
+        return Order(argv, env, bounds, isolated=False, files=files)
+
+
+@final
+class _Keeper:
+    """Our end of one keeper's control socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def stop(self) -> None:
+        """Have the program ended; its result is still reported."""
+        with contextlib.suppress(OSError):
+            self._writer.write_eof()
+
+    async def result(self, *, within_s: float) -> SandboxResult:
+        try:
+            async with asyncio.timeout(within_s):
+                frame, out, err = [await _receive(self._reader) for _ in range(3)]
+        except TimeoutError:
+            raise InfraError(f"a sandboxed program did not end within {within_s:.0f} s") from None
+        except (asyncio.IncompleteReadError, OSError):
+            raise InfraError("the keeper of a sandboxed program died") from None
+        return _result(outcome_in(frame), out, err)
+
+
+@final
+class LocalConversation:
+    """A running program that answers message by message."""
+
+    def __init__(
+        self,
+        keeper: _Keeper,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        longest_answer: int,
+    ) -> None:
+        self._keeper = keeper
+        self._reader = reader
+        self._writer = writer
+        self._longest = longest_answer
+        self._result: SandboxResult | None = None
+
+    async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
+        """The program's answer. Raises `ConversationEnded` when there is none."""
+        if self._result is not None:
+            raise ConversationEnded
+        try:
+            async with asyncio.timeout(within_s):
+                await _send(self._writer, [message])
+                (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+                if length <= self._longest:
+                    return await self._reader.readexactly(length)
+        except TimeoutError:
+            pass
+        except (asyncio.IncompleteReadError, OSError):
+            # It has ended, or is about to: how, is its own to say.
+            await self._ended_by_itself()
+        await self.end()
+        raise ConversationEnded
+
+    async def end(self) -> SandboxResult:
+        """Stop the program if it still runs; how it ended."""
+        if self._result is None:
+            self._keeper.stop()
+            self._result = await self._keeper.result(within_s=ENDS_WITHIN_S)
+        return self._result
+
+    async def _ended_by_itself(self) -> None:
+        reporting = asyncio.ensure_future(self._keeper.result(within_s=ENDS_WITHIN_S))
+        try:
+            done, _ = await asyncio.wait([reporting], timeout=LINGERS_S)
+            if not done:
+                # It closed its standard input and output, and goes on.
+                self._keeper.stop()
+            self._result = await reporting
+        finally:
+            reporting.cancel()
+
+
+async def _send(writer: asyncio.StreamWriter, frames: Sequence[bytes]) -> None:
+    try:
+        for frame in frames:
+            writer.write(_LENGTH.pack(len(frame)))
+            writer.write(frame)
+        await writer.drain()
+    except OSError:
+        # The other end is gone; why, it says itself, or the missing answer does.
+        return
+
+
+async def _receive(reader: asyncio.StreamReader) -> bytes:
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    return await reader.readexactly(length)
+
+
+def _result(outcome: Outcome, out: bytes, err: bytes) -> SandboxResult:
+    if outcome.failure:
+        raise InfraError(f"the sandbox failed: {outcome.failure}")
+    return SandboxResult(
+        stdout=out.decode(errors="replace"),
+        stderr=err.decode(errors="replace"),
+        exit_code=outcome.exit_code,
+        stopped_by=Stop(outcome.stopped_by) if outcome.stopped_by else None,
+        cpu_s=outcome.cpu_s,
+        wall_s=outcome.wall_s,
+        peak_memory_bytes=outcome.peak_memory_bytes,
+    )
+
+
+def usable_processors() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,234 @@
+"""Python sessions: an interpreter for each rollout, in the sandbox, that remembers its cells."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from palestra.sandbox.backend import Conversation, ConversationEnded
+from palestra.sandbox.inner import conversing, source
+from palestra.sandbox.limits import Limits, SandboxResult, Stop
+from palestra.sandbox.sandbox import Sandbox
+
+SESSION_LIMITS: Final = Limits(
+    cpu_s=86_400, wall_s=86_400, memory_mib=1024, processes=32, output_kib=4096
+)
+"""Of a whole session. Its cells have limits of their own."""
+
+_WORDS: Final = {
+    Stop.CPU: "the session used all its CPU time",
+    Stop.MEMORY: "the cell used more memory than it may",
+    Stop.PROCESSES: "the cell started more processes than it may",
+    Stop.FILES: "the cell made more files than it may",
+    Stop.OUTPUT: "the cell wrote more than it may",
+}
+RESTARTED: Final = "The interpreter was restarted: what earlier cells defined is gone."
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """What one cell printed and showed."""
+
+    stdout: str = ""
+    stderr: str = ""
+    """With the traceback, when it raised."""
+
+    result: str | None = None
+    """The value of its last line, as `repr` shows it, when that is an expression."""
+
+    failed: bool = False
+    notice: str = ""
+    """For the model, about the session: that it was stopped, or begins anew. Mostly empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellLimits:
+    """Limits of one cell."""
+
+    cpu_s: float = 10.0
+    """CPU seconds. A cell that is stopped there leaves its variables behind."""
+
+    wall_s: float = 60.0
+    """Seconds. A cell that is stopped there takes the interpreter with it."""
+
+    output_chars: int = 20_000
+    """Characters of standard output, of standard error, and of the result, that are kept."""
+
+
+@final
+class PythonSession:
+    """One interpreter. Cells run one after the other; it starts with the first."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        limits: Limits = SESSION_LIMITS,
+        cell_limits: CellLimits | None = None,
+    ) -> None:
+        self._sandbox = sandbox
+        self._limits = limits
+        self._cell_limits = cell_limits or CellLimits()
+        self._turn = asyncio.Lock()
+        self._open: AsyncExitStack | None = None
+        self._conversation: Conversation | None = None
+        self._notice = ""
+
+    async def execute(self, code: str) -> CellResult:
+        """Run a cell. Whatever it does is in the result; raises `InfraError` as `Sandbox` does."""
+        async with self._turn:
+            notice, self._notice = self._notice, ""
+            await self._sandbox.start()  # which decides how many places there are
+            async with self._sandbox.place():
+                try:
+                    return await self._execute(code, notice)
+                except asyncio.CancelledError:
+                    # It may still be running the cell, and would answer the wrong one next.
+                    await self._end()
+                    self._notice = RESTARTED
+                    raise
+
+    async def aclose(self) -> None:
+        """End the interpreter. A later cell would begin a new one."""
+        async with self._turn:
+            await self._end()
+
+    def forget(self, notice: str) -> None:
+        """Say `notice` with the next cell."""
+        self._notice = notice
+
+    async def _execute(self, code: str, notice: str) -> CellResult:
+        limits = self._cell_limits
+        conversation = self._conversation or await self._begin()
+        cell = {"code": code, "cpu_s": limits.cpu_s, "output_chars": limits.output_chars}
+        try:
+            answer = await conversation.ask(
+                # Half a surrogate pair survives as an escape.
+                json.dumps(cell).encode(),
+                within_s=limits.wall_s,
+            )
+            return _cell_result(answer, notice)
+        except (ConversationEnded, ValueError, KeyError, TypeError):
+            ended = await conversation.end()
+            await self._end()
+            self._notice = ""
+            return CellResult(failed=True, notice=f"{notice} {self._why(ended)}".strip())
+
+    def _why(self, ended: SandboxResult) -> str:
+        told = _WORDS.get(ended.stopped_by) if ended.stopped_by else None
+        if ended.stopped_by in {Stop.US, Stop.WALL}:
+            told = f"the cell did not end within {self._cell_limits.wall_s:g} s"
+        if told is None:
+            told = f"the interpreter ended with exit code {ended.exit_code}"
+        return f"Stopped: {told}. {RESTARTED}"
+
+    async def _begin(self) -> Conversation:
+        program = conversing(source("interpreter"))
+        async with AsyncExitStack() as stack:
+            conversation = await stack.enter_async_context(
+                self._sandbox.converse(program, limits=self._limits)
+            )
+            self._open = stack.pop_all()
+        self._conversation = conversation
+        return conversation
+
+    async def _end(self) -> None:
+        stack, self._open, self._conversation = self._open, None, None
+        if stack is not None:
+            await stack.aclose()
+
+
+def _cell_result(answer: bytes, notice: str) -> CellResult:
+    """What the interpreter says. The model's code runs beside it, and may have said this itself."""
+    given = json.loads(answer)
+    result = given["result"]
+    return CellResult(
+        stdout=_text(given["stdout"]),
+        stderr=_text(given["stderr"]),
+        result=None if result is None else _text(result),
+        failed=bool(given["failed"]),
+        notice=notice,
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"no text: {type(value).__name__}")
+    return value.encode("utf-8", "replace").decode()
+
+
+@dataclass(slots=True)
+class _Kept:
+    session: PythonSession
+    last_used: float
+    busy: int = 0
+
+
+@final
+@dataclass(slots=True)
+class PythonSessions:
+    """Sessions by the id of their rollout's session: bounded in number, and in idle time."""
+
+    sandbox: Sandbox
+    limits: Limits = SESSION_LIMITS
+    cell_limits: CellLimits = field(default_factory=CellLimits)
+    most: int = 256
+    """Interpreters at the same time. One more ends the one that was idle the longest."""
+
+    idle_s: float = 1800.0
+    """Seconds without a cell after which an interpreter is ended."""
+
+    clock: Callable[[], float] = time.monotonic
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def execute(self, session_id: str, code: str) -> CellResult:
+        """Run a cell in the session of that id, which its first cell begins."""
+        await self._make_room(session_id)
+        kept = self._kept.get(session_id)
+        if kept is None:
+            kept = self._kept[session_id] = self._begin(session_id)
+        kept.busy += 1
+        try:
+            return await kept.session.execute(code)
+        finally:
+            kept.busy -= 1
+            kept.last_used = self.clock()
+
+    async def close(self, session_id: str) -> None:
+        """The rollout has ended, and its interpreter with it. Unknown ids are fine."""
+        self._ended.discard(session_id)
+        kept = self._kept.pop(session_id, None)
+        if kept is not None:
+            await kept.session.aclose()
+
+    async def aclose(self) -> None:
+        """End all of them."""
+        for session_id in list(self._kept):
+            await self.close(session_id)
+
+    def _begin(self, session_id: str) -> _Kept:
+        session = PythonSession(self.sandbox, limits=self.limits, cell_limits=self.cell_limits)
+        if session_id in self._ended:
+            self._ended.discard(session_id)
+            session.forget(RESTARTED)
+        return _Kept(session, self.clock())
+
+    async def _make_room(self, newcomer: str) -> None:
+        now = self.clock()
+        idle = sorted(
+            (kept.last_used, session_id)
+            for session_id, kept in self._kept.items()
+            if not kept.busy and session_id != newcomer
+        )
+        too_many = len(self._kept) + (newcomer not in self._kept) - self.most
+        for number, (last_used, session_id) in enumerate(idle):
+            if number < too_many or now - last_used > self.idle_s:
+                await self.close(session_id)
+                self._ended.add(session_id)

@@ -1,0 +1,191 @@
+"""`Sandbox`: the one door to untrusted code."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Self, final
+
+from palestra.errors import ConfigError, InfraError
+from palestra.sandbox.backend import Backend, Conversation
+from palestra.sandbox.bubblewrap import Tools, Way, find_tools, forbidden_by
+from palestra.sandbox.limits import Limits, SandboxResult
+from palestra.sandbox.local import LocalBackend, usable_processors
+from palestra.sandbox.program import Program
+from palestra.sandbox.settings import (
+    DEFAULT_PORT,
+    HOST_VARIABLE,
+    PORT_VARIABLE,
+    TOKEN_VARIABLE,
+    SandboxSettings,
+)
+
+logger = logging.getLogger("palestra.sandbox")
+
+_PROBE: Final = Program.python("import os, sys; sys.stdout.write(sys.stdin.read() + 'probed')")
+_PROBE_LIMITS: Final = Limits(cpu_s=20, wall_s=60)
+
+REMOTE_PLACES: Final = 1024
+
+NOT_ISOLATED: Final = (
+    "programs run as plain processes: with limits, but nothing keeps them from this machine's "
+    "files, its network and your other processes"
+)
+
+
+@final
+class Sandbox:
+    """Runs programs that nobody has looked at, so many at a time.
+
+    Start it before the first run, or let the first run do so; close it after the last.
+    """
+
+    def __init__(
+        self,
+        settings: SandboxSettings | None = None,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        backend: Backend | None = None,
+    ) -> None:
+        self._settings = settings or SandboxSettings()
+        self._environ = environ
+        self._backend = backend
+        self._places: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+        self._choosing: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
+
+    async def start(self) -> Backend:
+        """Choose the back end, by trying it. Raises `ConfigError` when there is none to use."""
+        if self._backend is None:
+            async with self._choice():
+                if self._backend is None:
+                    self._backend = await choose(self._settings, self._environ)
+        return self._backend
+
+    async def aclose(self) -> None:
+        """Stop what still runs."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            await backend.aclose()
+
+    async def run(
+        self, program: Program, *, stdin: str | bytes = b"", limits: Limits | None = None
+    ) -> SandboxResult:
+        """Run a program to its end, once there is a place for it.
+
+        What the program does is in the result, whatever it is. Raises `InfraError` when the
+        sandbox failed, which says nothing about the program, and `ConfigError` as `start` does.
+        Cancelled, it ends the program.
+        """
+        backend = await self.start()
+        given = stdin.encode("utf-8", "replace") if isinstance(stdin, str) else stdin
+        async with self.place():
+            return await backend.run(program, given, limits or Limits())
+
+    @contextlib.asynccontextmanager
+    async def converse(
+        self, program: Program, *, limits: Limits | None = None
+    ) -> AsyncIterator[Conversation]:
+        """A program to talk to; it is stopped when the context ends.
+
+        It takes no place by itself, as it may do nothing for long: take one with `place` while
+        it works.
+        """
+        backend = await self.start()
+        async with backend.converse(program, limits or Limits()) as conversation:
+            yield conversation
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """One of the places for programs that work; waits until there is one."""
+        loop = asyncio.get_running_loop()
+        if self._places is None or self._places[0] is not loop:
+            at_once = self._settings.at_once or self._default_places()
+            self._places = loop, asyncio.Semaphore(at_once)
+        return self._places[1]
+
+    def _default_places(self) -> int:
+        """One per core, here; a service has places of its own, and lets what comes wait."""
+        remote = self._backend is not None and self._backend.name == "http"
+        return REMOTE_PLACES if remote else usable_processors()
+
+    def _choice(self) -> asyncio.Lock:
+        loop = asyncio.get_running_loop()
+        if self._choosing is None or self._choosing[0] is not loop:
+            self._choosing = loop, asyncio.Lock()
+        return self._choosing[1]
+
+
+async def choose(settings: SandboxSettings, environ: Mapping[str, str]) -> Backend:
+    """The back end that the settings name, or for `auto` the best that works here."""
+    python = settings.python or sys.executable
+    host = settings.host or environ.get(HOST_VARIABLE, "")
+    if settings.backend == "http" or (settings.backend == "auto" and host):
+        return await _service(settings, host or "127.0.0.1", environ)
+    if settings.backend == "process":
+        logger.warning("%s", NOT_ISOLATED)
+        return LocalBackend(python, None)
+    tools = find_tools(python, settings.read_only)
+    problem = tools if isinstance(tools, str) else ""
+    if isinstance(tools, Tools):
+        backend = LocalBackend(python, tools)
+        problem = await _problem_with(backend)
+        if not problem:
+            return backend
+        await backend.aclose()
+        problem = _explained(tools, problem)
+    if settings.backend == "auto" and settings.allow_process:
+        logger.warning("%s (%s)", NOT_ISOLATED, problem)
+        return LocalBackend(python, None)
+    raise ConfigError(
+        f"there is no sandbox for untrusted code: {problem}",
+        hint="install bubblewrap (apt-get install bubblewrap), or point NEMO_SKILLS_SANDBOX_HOST "
+        "and _PORT to a machine that runs `palestra sandbox serve`; where the code may be "
+        "trusted, sandbox.backend=process runs it without isolation",
+    )
+
+
+async def _problem_with(backend: Backend) -> str:
+    """Why the back end cannot be used, after a real run; empty when it can."""
+    try:
+        result = await backend.run(_PROBE, b"well ", _PROBE_LIMITS)
+    except InfraError as error:
+        return error.message
+    if result.ok and result.stdout == "well probed":
+        return ""
+    told = result.stderr.strip() or f"the probe exits {result.exit_code}"
+    return f"a program in it does not run: {told[-500:]}"
+
+
+def _explained(tools: Tools, problem: str) -> str:
+    """With the cause that such a problem usually has."""
+    if tools.way is Way.ROOT:
+        return f"bubblewrap does not work here, as root: {problem}"
+    setting = forbidden_by()
+    because = f"this machine forbids user namespaces ({setting})" if setting else problem
+    return f"bubblewrap does not work here: {because}"
+
+
+async def _service(settings: SandboxSettings, host: str, environ: Mapping[str, str]) -> Backend:
+    from palestra.sandbox.http_client import HttpBackend
+
+    given = settings.port or environ.get(PORT_VARIABLE) or DEFAULT_PORT
+    try:
+        port = int(given)
+    except ValueError:
+        raise ConfigError(f"{PORT_VARIABLE} is no port: {given!r}") from None
+    backend = HttpBackend(host, port, settings.token or environ.get(TOKEN_VARIABLE, ""))
+    try:
+        await backend.check()
+    except BaseException:
+        await backend.aclose()
+        raise
+    return backend

@@ -1,0 +1,123 @@
+"""A fleet for a test: an environment with its agent, and a scripted model as the policy."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+import pytest
+
+from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType, load_config, resolve_path
+from palestra.errors import ConfigError
+from palestra.schema import RunRequest, VerifyResponse, to_plain
+from palestra.serving import Assembly, assembled
+from palestra.testing.scripted import Answer, ScriptedModel
+
+
+@final
+class ScriptedFleet:
+    """All servers of an environment's config, with a scripted model; use in a `with` statement.
+
+    The model gives `answers`, one a turn; or it is `model`.
+    """
+
+    def __init__(
+        self,
+        environment: str | Path,
+        *,
+        answers: Sequence[Answer] = (),
+        model: ScriptedModel | None = None,
+    ) -> None:
+        config = _config_of(environment).absolute()
+        # The project is where its folder of servers is, wherever the tests run.
+        self._config = load_config(
+            config_paths=[str(config)],
+            cwd=config.parents[3],
+            required=(),
+            use_env_yaml=False,
+        )
+        self.model = model or ScriptedModel.saying(*answers)
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self._assembly: Assembly | None = None
+
+    def __enter__(self) -> Self:
+        self._runner.__enter__()
+        self._assembly = self._runner.run(self._start())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._runner.run(self._stack.aclose())
+        finally:
+            self._runner.__exit__(kind, error, trace)
+
+    async def _start(self) -> Assembly:
+        models = {
+            ref.name
+            for instance in self._config.instances.values()
+            for ref in instance.refs
+            if ref.type == ServerType.MODEL
+        }
+        stand_ins = dict.fromkeys(models, self.model)
+        return await self._stack.enter_async_context(
+            assembled(self._config, list(self._config.instances), stand_ins)
+        )
+
+    def run(self, row: Mapping[str, Any], *, agent: str = "") -> dict[str, Any]:
+        """One rollout: the result row. Raises `CallError` as a collection would record it."""
+        if self._assembly is None:
+            raise RuntimeError("the fleet is not started: `with fleet:`")
+        peer = self._assembly.client.peer(agent or _agent_of(self._config))
+        answer = self._runner.run(peer.call("/run", RunRequest.model_validate(row), VerifyResponse))
+        result: dict[str, Any] = to_plain(answer)
+        return result
+
+
+def _config_of(environment: str | Path) -> Path:
+    given = Path(environment)
+    if given.suffix in {".yaml", ".yml"}:
+        return given
+    name = given.absolute().name
+    for place in (given, Path("resources_servers") / given):
+        folder = resolve_path(str(place), Path.cwd(), PACKAGE_ROOT)
+        if (config := folder / "configs" / f"{name}.yaml").exists():
+            return config
+    raise ConfigError(f"{environment} is no environment: it has no configs/{name}.yaml")
+
+
+def _agent_of(config: ResolvedConfig) -> str:
+    agents = config.instances_of(ServerType.AGENT)
+    if not agents:
+        raise ConfigError("the environment's config has no agent")
+    return agents[0].name
+
+
+@pytest.fixture
+def fleet() -> Iterator[Callable[..., ScriptedFleet]]:
+    """Starts fleets that end with the test: `fleet("my_env", answers=["4"])`.
+
+    `answers` are given one a turn; or `model=ScriptedModel.answering(function)`.
+    """
+    running: list[ScriptedFleet] = []
+
+    def start(
+        environment: str | Path,
+        *,
+        answers: Sequence[Answer] = (),
+        model: ScriptedModel | None = None,
+    ) -> ScriptedFleet:
+        made = ScriptedFleet(environment, answers=answers, model=model)
+        running.append(made.__enter__())
+        return made
+
+    yield start
+    for made in running:
+        made.__exit__(None, None, None)

@@ -1,0 +1,58 @@
+"""`ScriptedModel`: a model server that says what a test wants it to."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from pydantic import PrivateAttr
+
+from palestra.errors import ModelRejectedRow
+from palestra.schema import OutputItem, Response, ResponseCreateParams, response_of
+from palestra.serving import ModelServer, ModelServerConfig, Session, server_client
+
+Answer = str | OutputItem | Response | Iterable[str | OutputItem]
+"""A text, a call, a whole response, or several items of one turn."""
+
+
+class ScriptedModel(ModelServer):
+    """Answers in order, or by a function of the request; keeps what it was asked."""
+
+    asked: list[ResponseCreateParams] = []  # noqa: RUF012  # pydantic copies it
+    """The requests so far."""
+
+    _answer: Callable[[ResponseCreateParams], Answer] = PrivateAttr()
+
+    @classmethod
+    def saying(cls, *answers: Answer, name: str = "policy_model") -> Self:
+        """A model that gives these answers, one a turn. One more turn is an error that says so."""
+        left = list(answers)
+
+        def next_answer(_params: ResponseCreateParams) -> Answer:
+            if not left:
+                raise ModelRejectedRow(
+                    f"the scripted model has given its {len(answers)} answers, and is asked again"
+                )
+            return left.pop(0)
+
+        return cls.answering(next_answer, name=name)
+
+    @classmethod
+    def answering(
+        cls, answer: Callable[[ResponseCreateParams], Answer], *, name: str = "policy_model"
+    ) -> Self:
+        """A model whose answers are made by `answer` of the request."""
+        made = cls(config=ModelServerConfig(name=name), server_client=server_client({}, {}))
+        made._answer = answer
+        return made
+
+    async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
+        """The next answer."""
+        del session
+        self.asked.append(body)
+        return _response(self._answer(body))
+
+
+def _response(answer: Answer) -> Response:
+    if isinstance(answer, Response):
+        return answer
+    items: Any = [answer] if isinstance(answer, str) or hasattr(answer, "type") else list(answer)
+    return response_of(*items, model="scripted")

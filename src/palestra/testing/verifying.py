@@ -1,0 +1,119 @@
+"""One answer before one verifier, without a fleet around it."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from palestra.config import PACKAGE_ROOT, config_from_tree, resolve_path
+from palestra.conformance import Door, LoopGuard, Player, Verdict, door_of
+from palestra.errors import ConfigError
+from palestra.schema import JUDGE_REPLAY, OutputItem, Response, read_jsonl, response_of
+from palestra.serving import (
+    Environment,
+    ResourcesServer,
+    assembled,
+    load_server_class,
+    server_class_of,
+    server_client,
+)
+
+Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
+"""A server, its class, an `@environment`, or the folder or name of an environment."""
+
+TIMEOUT_S = 60.0
+
+
+def server_of(environment: Subject, **settings: Any) -> ResourcesServer:
+    """A server to be tested; `settings` are those of its config."""
+    if isinstance(environment, ResourcesServer):
+        return environment
+    cls: Any = _class_of(environment)
+    config_model = cls.model_fields["config"].annotation
+    config = config_model.model_validate({"name": "under_test", **settings})
+    made: ResourcesServer = cls(config=config, server_client=server_client({}, {}))
+    return made
+
+
+def _class_of(environment: Any) -> Any:
+    if isinstance(environment, Environment):
+        return server_class_of(environment)
+    if not isinstance(environment, str | Path):
+        return environment
+    given = Path(environment)
+    if given.suffix == ".py":
+        return load_server_class(given)
+    places = (str(given), f"resources_servers/{given}")
+    for place in places:
+        entrypoint = resolve_path(place, Path.cwd(), PACKAGE_ROOT) / "app.py"
+        if entrypoint.exists():
+            return load_server_class(entrypoint)
+    raise ConfigError(f"there is no environment {environment}", hint="its folder holds app.py")
+
+
+def verify(
+    environment: Subject,
+    row: Mapping[str, Any],
+    answer: str | OutputItem | Response,
+    *,
+    stored: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> Verdict:
+    """What comes of an answer: seeded, its calls run, verified, in a session of its own.
+
+    `stored`: verified alone, as a rollout whose session is gone.
+    """
+    response = answer if isinstance(answer, Response) else response_of(answer)
+    server = server_of(environment)
+    return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
+
+
+async def _verified(
+    server: ResourcesServer,
+    row: Mapping[str, Any],
+    response: Response,
+    timeout_s: float,
+    *,
+    stored: bool,
+) -> Verdict:
+    name = server.name
+    async with (
+        assembled(config_from_tree({}), (), {name: server}) as assembly,
+        LoopGuard(lambda _: None, frozen_s=timeout_s) as guard,
+    ):
+        door: Door = await door_of(assembly.client, name)
+        player = Player(assembly.client, door, guard, timeout_s=timeout_s)
+        return await player.verify(row, response, stored=stored)
+
+
+def assert_verifies(
+    environment: Subject,
+    row: Mapping[str, Any],
+    answer: str | OutputItem | Response,
+    reward: float,
+) -> None:
+    """Assert that an answer gets exactly this reward; what it got, or why none, is told."""
+    _assert_reward(verify(environment, row, answer), reward)
+
+
+def assert_recorded_rewards(folder: str | Path) -> None:
+    """Assert that an environment gives its recorded example rollouts their rewards again."""
+    path = Path(folder) / "data" / "example_rollouts.jsonl"
+    for line in read_jsonl(path):
+        row = {**line.row, JUDGE_REPLAY: True}
+        response = Response.model_validate(row.pop("response"))
+        reward = row.pop("reward")
+        verdict = verify(folder, row, response, stored=True)
+        try:
+            _assert_reward(verdict, reward)
+        except AssertionError as error:
+            raise AssertionError(f"{path.name} line {line.number}: {error}") from None
+
+
+def _assert_reward(verdict: Verdict, reward: float) -> None:
+    if verdict.failure is not None:
+        raise AssertionError(f"no reward: {verdict.failure.message}")
+    if verdict.timed_out:
+        raise AssertionError(f"not verified within {TIMEOUT_S:g} s")
+    if verdict.reward != reward:
+        raise AssertionError(f"got {verdict.reward:g}, not {reward:g}")

@@ -1,0 +1,94 @@
+"""A sandbox that isolates, and what must not be there after a program has run in it."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from palestra.errors import ConfigError
+from palestra.sandbox import Limits, Program, Sandbox, SandboxResult, SandboxSettings
+
+GONE_WITHIN_S = 15.0
+MARK = f"palestra-test-{uuid.uuid4().hex}"
+
+
+@cache
+def why_not() -> str:
+    """Why this machine cannot isolate; empty when it can."""
+
+    async def probe() -> None:
+        async with Sandbox(SandboxSettings(backend="bubblewrap")):
+            pass
+
+    if shutil.which("bwrap") is None:
+        return "no bubblewrap"
+    try:
+        asyncio.run(probe())
+    except ConfigError as error:
+        return error.message
+    return ""
+
+
+def isolating() -> SandboxSettings:
+    """Settings that isolate. Skips where nothing can; on CI, where bubblewrap is installed, fails."""
+    problem = why_not()
+    if problem and not os.environ.get("CI"):
+        pytest.skip(problem)
+    assert problem == ""
+    return SandboxSettings(backend="bubblewrap")
+
+
+def run_isolated(
+    code: str | bytes | Program, *, stdin: str = "", limits: Limits | None = None
+) -> SandboxResult:
+    """Run a program, isolated, and see that nothing of it is left."""
+    settings = isolating()
+    program = code if isinstance(code, Program) else marked(code)
+
+    async def run() -> SandboxResult:
+        async with Sandbox(settings) as sandbox:
+            return await sandbox.run(program, stdin=stdin, limits=limits or Limits(cpu_s=5))
+
+    before = temporary_files()
+    result = asyncio.run(run())
+    assert nothing_left()
+    assert temporary_files() <= before
+    return result
+
+
+def marked(code: str | bytes, *, files: dict[str, bytes] | None = None) -> Program:
+    """A program by whose command line its processes are known, its children's included."""
+    return Program.python(code, MARK, files=files)
+
+
+def living() -> list[str]:
+    """Processes of marked programs, launchers and keepers of this process."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().decode("latin-1").split("\0")
+        except OSError:
+            continue
+        ours = "palestra.sandbox.keeping" in " ".join(command) and str(os.getpid()) in command
+        if ours or MARK in command:
+            found.append(f"{process.name}: {command}")
+    return found
+
+
+def nothing_left() -> bool:
+    """Wait until no process of any sandbox is there; False when some stay."""
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while living() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not living()
+
+
+def temporary_files() -> set[str]:
+    """Directories that programs without isolation leave behind when nobody removes them."""
+    return {path.name for path in Path(tempfile.gettempdir()).glob("palestra-sandbox-*")}

@@ -1,0 +1,285 @@
+"""What a program's result says, on each back end of this machine, and what is left afterwards."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from escaping import MARK, isolating, living, marked, nothing_left, temporary_files
+
+from palestra.errors import InfraError
+from palestra.sandbox import (
+    Limits,
+    Program,
+    Sandbox,
+    SandboxResult,
+    SandboxSettings,
+    Stop,
+)
+
+pytestmark = pytest.mark.slow
+
+T = TypeVar("T")
+both = pytest.mark.parametrize("backend", ["bubblewrap", "process"])
+
+
+def settings_of(backend: str, at_once: int = 0) -> SandboxSettings:
+    base = isolating() if backend == "bubblewrap" else SandboxSettings(backend="process")
+    return base.model_copy(update={"at_once": at_once})
+
+
+def within(settings: SandboxSettings, work: Callable[[Sandbox], Awaitable[T]]) -> T:
+    """What `work` gives, with a sandbox of which nothing is left."""
+
+    async def main() -> T:
+        async with Sandbox(settings) as sandbox:
+            return await work(sandbox)
+
+    result = asyncio.run(main())
+    assert nothing_left()
+    return result
+
+
+def run(backend: str, program: Program, stdin: str = "", **limits: float) -> SandboxResult:
+    before = temporary_files()
+    result = within(
+        settings_of(backend),
+        lambda sandbox: sandbox.run(program, stdin=stdin, limits=Limits.model_validate(limits)),
+    )
+    assert temporary_files() <= before
+    return result
+
+
+@both
+def test_a_result_has_what_was_written_and_what_it_cost(backend: str) -> None:
+    program = marked(
+        "import sys, helper\nprint(helper.twice(input()))\nsys.stderr.write('é\\n')\nsys.exit(3)",
+        files={"helper.py": b"def twice(x): return 2 * x", "data/deep/x": b"1"},
+    )
+
+    result = run(backend, program, stdin="ab\n")
+
+    assert (result.stdout, result.stderr, result.exit_code) == ("abab\n", "é\n", 3)
+    assert (result.stopped_by, result.ok) == (None, False)
+    assert 0 < result.cpu_s < 5
+    assert result.wall_s > 0
+    assert result.peak_memory_bytes > 1 << 20
+
+
+@both
+def test_a_signal_that_ends_a_program_is_told_as_a_shell_tells_it(backend: str) -> None:
+    result = run(backend, marked("import os\nos.kill(os.getpid(), 11)"))
+
+    assert result.exit_code == 128 + signal.SIGSEGV
+
+
+@both
+@pytest.mark.parametrize(
+    ("code", "limits", "stopped_by"),
+    [
+        ("while True: pass", {"cpu_s": 0.5}, Stop.CPU),
+        ("import time; time.sleep(60)", {"wall_s": 0.5}, Stop.WALL),
+        ("x = []\nwhile True: x.append(bytearray(1 << 20))", {"memory_mib": 64}, Stop.MEMORY),
+        ("while True: print('x' * 1000)", {"output_kib": 64}, Stop.OUTPUT),
+    ],
+)
+def test_each_limit_stops_a_program(
+    backend: str, code: str, limits: dict[str, float], stopped_by: Stop
+) -> None:
+    result = run(backend, marked(code), **limits)
+
+    assert result.stopped_by is stopped_by
+    assert not result.ok
+
+
+@both
+def test_a_daemon_in_its_own_session_does_not_outlive_the_run(backend: str) -> None:
+    code = """
+        import os, time
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(300)
+            os._exit(0)
+        os.wait()
+        print("done")
+    """
+
+    assert run(backend, marked(textwrap.dedent(code))).stdout == "done\n"
+
+
+def test_a_fork_bomb_without_isolation_is_ended_too() -> None:
+    result = run("process", marked("import os\nwhile True: os.fork()"), processes=50, cpu_s=20)
+
+    assert result.stopped_by in {Stop.PROCESSES, Stop.MEMORY, Stop.CPU}
+
+
+def test_a_large_input_and_a_large_output_arrive_whole() -> None:
+    text = "0123456789" * 1_000_000
+
+    result = run(
+        "process", marked("import sys; sys.stdout.write(sys.stdin.read())"), text, output_kib=16384
+    )
+
+    assert result.stdout == text
+
+
+@both
+def test_a_command_that_does_not_exist_is_no_verdict_or_a_failure_of_the_command(
+    backend: str,
+) -> None:
+    # Without isolation it is the sandbox that cannot execute it, isolated it is a program inside.
+    try:
+        result = run(backend, Program(("/no/such/command",)))
+    except InfraError as error:
+        told = error.message
+    else:
+        told = result.stderr
+        assert result.exit_code in {1, 126, 127}
+
+    assert "/no/such/command" in told
+
+
+@both
+def test_a_cancelled_run_leaves_nothing(backend: str) -> None:
+    async def cancelled(sandbox: Sandbox) -> None:
+        running = asyncio.ensure_future(
+            sandbox.run(marked("import time\nopen('x', 'w').write('x'); time.sleep(300)"))
+        )
+        await until(program_runs)
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+
+    before = temporary_files()
+    within(settings_of(backend), cancelled)
+
+    assert temporary_files() <= before
+
+
+@both
+def test_when_we_are_killed_nothing_is_left(backend: str) -> None:
+    settings = settings_of(backend)
+    code = f"""
+        import asyncio
+        from palestra.sandbox import Program, Sandbox, SandboxSettings
+        program = Program.python("import time; time.sleep(300)", {MARK!r})
+        async def main():
+            async with Sandbox(SandboxSettings(backend={settings.backend!r}, at_once=2)) as sandbox:
+                await asyncio.gather(*(sandbox.run(program) for _ in range(2)))
+        asyncio.run(main())
+    """
+    before = temporary_files()
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)]) as victim:
+        deadline = time.monotonic() + 30
+        while sum("main.py" in line for line in living()) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert sum("main.py" in line for line in living()) >= 2
+        victim.kill()
+
+    assert nothing_left()
+    deadline = time.monotonic() + 10
+    while not temporary_files() <= before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert temporary_files() <= before
+
+
+@both
+@pytest.mark.parametrize("late", [False, True])
+def test_a_keeper_that_is_killed_is_a_failure_of_the_sandbox_and_what_it_kept_ends(
+    backend: str, late: bool
+) -> None:
+    async def killed(sandbox: Sandbox) -> None:
+        await sandbox.run(marked("pass"))
+        await until(lambda: len(keepers()) == 1)
+        before, files = keepers(), temporary_files()
+        running = asyncio.ensure_future(sandbox.run(marked("import time; time.sleep(300)")))
+        await until(lambda: keepers() - before and (not late or program_runs()))
+        for keeper in keepers() - before:
+            os.kill(keeper, signal.SIGKILL)
+        with pytest.raises(InfraError):
+            await running
+        await until(lambda: not program_runs() and temporary_files() <= files)
+        assert (await sandbox.run(marked("print(1)"))).stdout == "1\n"
+
+    within(settings_of(backend), killed)
+
+
+def test_a_launcher_that_is_killed_is_replaced() -> None:
+    async def killed(sandbox: Sandbox) -> None:
+        assert (await sandbox.run(marked("print(1)"))).stdout == "1\n"
+        for launcher in keepers():
+            os.kill(launcher, signal.SIGKILL)
+        await until(lambda: not keepers())
+        assert (await sandbox.run(marked("print(2)"))).stdout == "2\n"
+
+    within(settings_of("process"), killed)
+
+
+def keepers() -> set[int]:
+    """Process ids of our launchers and keepers."""
+    return {int(line.partition(":")[0]) for line in living() if "sandbox.keeping" in line}
+
+
+def program_runs() -> bool:
+    """Whether a marked program has got so far as to be executed."""
+    return any("'main.py'" in line and "bwrap" not in line for line in living())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # of other processes, there is no event
+            await asyncio.sleep(0.005)
+
+
+@both
+@pytest.mark.timeout(300)
+def test_two_hundred_programs_at_once_all_end_right(backend: str) -> None:
+    code = "n = int(input())\nprint(sum(i * i for i in range(20_000)) + n)"
+    right = sum(i * i for i in range(20_000))
+
+    async def many(sandbox: Sandbox) -> list[SandboxResult]:
+        return await asyncio.gather(
+            *(
+                sandbox.run(marked(code), stdin=str(n), limits=Limits(cpu_s=5, wall_s=60))
+                for n in range(200)
+            )
+        )
+
+    results = within(settings_of(backend), many)
+
+    wrong = [result for n, result in enumerate(results) if result.stdout != f"{right + n}\n"]
+    assert wrong == []
+    # waiting for a place is not charged
+    assert max(result.wall_s for result in results) < 30
+
+
+def test_no_more_programs_run_at_a_time_than_there_are_places(tmp_path: Path) -> None:
+    count = tmp_path / "running"
+    count.mkdir()
+    code = (
+        "import os, sys, time, uuid\n"
+        f"own = {str(count)!r} + '/' + uuid.uuid4().hex\n"
+        f"open(own, 'w').close()\nprint(len(os.listdir({str(count)!r})))\n"
+        "time.sleep(0.05)\nos.unlink(own)"
+    )
+
+    async def many(sandbox: Sandbox) -> list[SandboxResult]:
+        return await asyncio.gather(*(sandbox.run(marked(code)) for _ in range(12)))
+
+    results = within(settings_of("process", at_once=3), many)
+
+    assert max(int(result.stdout) for result in results) <= 3
+
+
+def test_programs_find_numpy_when_we_have_it() -> None:
+    result = run("bubblewrap", marked("import numpy; print(numpy.arange(3).sum())"))
+
+    assert (result.stdout, result.stderr) == ("3\n", "")

@@ -1,0 +1,83 @@
+"""The helpers that authors' tests are made of."""
+
+from collections.abc import Callable
+
+import pytest
+
+from palestra import environment
+from palestra.errors import CallError
+from palestra.testing import (
+    ScriptedFleet,
+    ScriptedModel,
+    assert_verifies,
+    called,
+    fleet,
+    response_of,
+    task_row,
+    task_rows,
+)
+
+__all__ = ["fleet"]
+
+WEATHER = "example_tool_call_multireward"
+Fleets = Callable[..., ScriptedFleet]
+
+
+@environment(data=[], prompt="{question}")
+def exact(answer: str, expected_answer: str) -> float:
+    return float(answer.strip() == expected_answer)
+
+
+def test_the_right_answer_verifies_and_another_one_does_not() -> None:
+    row = task_row("2 + 2?", expected_answer="4")
+
+    assert_verifies(exact, row, "4", 1.0)
+    assert_verifies(exact, row, "5", 0.0)
+
+
+def test_a_wrong_expectation_says_what_was_got() -> None:
+    with pytest.raises(AssertionError, match="got 0, not 1"):
+        assert_verifies(exact, task_row("2 + 2?", expected_answer="4"), "5", 1.0)
+
+
+def test_a_failure_is_told_and_never_a_reward() -> None:
+    with pytest.raises(AssertionError, match=r"no reward: .*expected_answer"):
+        assert_verifies(exact, task_row("2 + 2?"), "4", 0.0)
+
+
+def test_calls_are_run_in_the_session_that_is_verified() -> None:
+    row = task_row("Raise it by 2.", initial_count=1, expected_count=3)
+    answer = response_of(called("increment_counter", {"count": 2}), "Done.")
+
+    assert_verifies("example_session_state_mgmt", row, answer, 1.0)
+
+
+def test_a_fleet_plays_the_scripted_turns(fleet: Fleets) -> None:
+    row = task_row(
+        "Rain in Rome?", expected_call={"name": "get_weather", "arguments": {"city": "Rome"}}
+    )
+    running = fleet(WEATHER, answers=[called("get_weather", {"city": "Rome"}), response_of()])
+
+    assert running.run(row)["reward_components"]["correctness"] == 1.0
+    assert len(running.model.asked) == 2
+
+
+def test_a_model_that_is_asked_too_often_says_so(fleet: Fleets) -> None:
+    running = fleet(WEATHER, answers=[called("get_weather", {"city": "Rome"})])
+
+    with pytest.raises(CallError, match="given its 1 answers"):
+        running.run(task_row("?", expected_call={"name": "get_weather"}))
+
+
+def test_answers_may_be_made_of_the_request(fleet: Fleets) -> None:
+    model = ScriptedModel.answering(lambda params: str(params.input[-1].text).upper())
+
+    result = fleet("mcqa", model=model).run(
+        task_row("answer: b", expected_answer="B", grading_mode="lenient_answer_colon")
+    )
+
+    assert result["reward"] == 1.0
+
+
+def test_rows_are_numbered() -> None:
+    assert [row["id"] for row in task_rows(2, id="row-{n}")] == ["row-0", "row-1"]
