@@ -29,6 +29,7 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "compare",
         "config",
         "eval",
+        "init",
         "merge",
         "profile",
         "reverify",
@@ -36,6 +37,7 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "scores",
         "select",
         "status",
+        "test",
         "verify-env",
         "version",
     ]

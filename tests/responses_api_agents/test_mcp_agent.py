@@ -22,11 +22,19 @@ from scripted_fleet import (
     turn,
 )
 
+from palestra.config import load_config
 from palestra.errors import InfraError, WrongSetting
 from palestra.resources_servers.example_mcp_weather.app import McpWeatherServer
 from palestra.responses_api_agents.mcp_agent.app import McpAgent, McpAgentConfig
+from palestra.responses_api_agents.mcp_agent.toolbox import EnvironmentTools
 from palestra.schema import FunctionCallOutput, Response, RunRequest, VerifyResponse
-from palestra.serving import ResourcesServer, ResourcesServerConfig, ServerReference
+from palestra.serving import (
+    PROCESS,
+    Fleet,
+    ResourcesServer,
+    ResourcesServerConfig,
+    ServerReference,
+)
 
 STDIO_SERVER = """
 import os
@@ -60,6 +68,26 @@ def leave() -> str:
     os._exit(3)
 
 server.run()
+"""
+STATEFUL = """
+from typing import Any
+
+from palestra.schema import VerifyRequest, VerifyResponse, WireModel
+from palestra.serving import ResourcesServer, Session, tool
+
+
+class TotalServer(ResourcesServer):
+    async def seed_session(self, body: dict[str, Any], session: Session) -> WireModel:
+        session.state["total"] = body["start"]
+        return WireModel()
+
+    @tool
+    async def add(self, amount: int, session: Session) -> str:
+        session.state["total"] += amount
+        return str(session.state["total"])
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        return self.reply(body, 1.0)
 """
 ROW = {"responses_create_params": {"input": "go"}}
 
@@ -237,6 +265,34 @@ def test_a_command_that_ends_at_once_is_quoted() -> None:
 
     with pytest.raises(InfraError, match="no licence"):
         played({"environment_tools": False, "mcp_servers": {"short": server}})
+
+
+@pytest.mark.slow
+def test_sessions_hold_over_http_and_among_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "resources_servers" / "total"
+    folder.mkdir(parents=True)
+    (folder / "app.py").write_text(STATEFUL)
+    settings = {"entrypoint": "app.py", "expose_tools_over_mcp": True, "num_workers": 2}
+    tree = {"total": {"resources_servers": {"total": settings}}}
+    config = load_config(extra=tree, cwd=tmp_path, use_env_yaml=False)
+
+    async def rollout(fleet: Fleet, start: int) -> list[str]:
+        peer = fleet.client.peer("total")
+        await peer.notify("/seed_session", {"start": start})
+        tools = EnvironmentTools(peer)
+        assert [tool.name for tool in await tools.offered()] == ["add"]
+        return [await tools.call("add", {"amount": 1}) for _ in range(3)]
+
+    async def rollouts() -> list[list[str]]:
+        async with asyncio.timeout(50), Fleet(config, default_placement=PROCESS) as fleet:
+            return await asyncio.gather(*(rollout(fleet, start) for start in (0, 10, 20, 30)))
+
+    found = asyncio.run(rollouts())
+
+    assert found == [[str(start + n) for n in (1, 2, 3)] for start in (0, 10, 20, 30)]
 
 
 @pytest.mark.parametrize("server", [{}, {"command": "x", "url": "http://y"}])

@@ -65,7 +65,7 @@ def test_a_verifier_that_cannot_reach_the_session_is_stateless_by_itself(
     assert mode_of(cls) == mode
 
 
-PLAYED_BY_OTHERS = {"gymnasium"}
+PLAYED_BY_OTHERS = {"gymnasium", "openenv"}
 """Environments whose rewards only the library that played the episode can give."""
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, PrivateAttr, create_model
 
 from palestra.compat.client import ServerClient, with_addresses
 from palestra.compat.http import ServerRefused, close_global_client
+from palestra.compat.mcp import mcp_door
 from palestra.compat.nemo_gym.global_config import (
     NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
     NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME,
@@ -86,6 +87,10 @@ class Hosted(Server):
             app.router.routes.insert(0, app.router.routes.pop())
         if self.author_class.__server_type__ == "responses_api_models":
             app.add_api_route(CHECK_PATH, _not_checked, methods=["GET"])
+        if getattr(self.config, "expose_tools_over_mcp", False):
+            door = mcp_door(app, self.asgi_app, server=self.name, secret=self._secret)
+            # Before a catch-all of the author's.
+            app.router.routes.insert(0, door.route)
         _publish(app)
         return app
 

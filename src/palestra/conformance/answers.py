@@ -29,6 +29,7 @@ _ANSWER_FIELD = re.compile(r"answer|expected|solution|label|target|gold|truth", 
 _PLACES = (
     re.compile(r"\\boxed\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}"),
     re.compile(r"<(\w+)>([^<>]*)</\1>"),
+    re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL),
     re.compile(r"answer\s*(?:is|:)\s*([^\n]+?)[.\s]*$", re.IGNORECASE | re.MULTILINE),
 )
 GARBAGE = (
@@ -107,7 +108,8 @@ def in_place(text: str, value: str, other: str) -> str:
 def other_value(value: str) -> str:
     """A value that is surely another one."""
     numbers = list(re.finditer(r"\d+", value))
-    if numbers:
+    # Of a program, a number more or less may make no difference.
+    if numbers and "\n" not in value and len(value) <= LONGEST_VALUE:
         last = numbers[-1]
         # Long ones need not be read as numbers to be changed.
         digits = last[0][:-1] + str((int(last[0][-1]) + 1) % 10)

@@ -66,6 +66,8 @@ _FOOD = {
     "signs": ("", "-", "1"),
     "dots": ("", "1.", "x"),
     "quotes": ("", "\\\"'", ""),
+    "comments": ("", "/*", ""),
+    "apostrophes": ("", "'a ", ""),
     "words": ("", "aa bb ", "!"),
     "answers": ("", "Answer: ", "!"),
 }

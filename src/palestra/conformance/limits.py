@@ -15,6 +15,8 @@ class Limits:
     """For how long an ordinary answer may hold the event loop."""
     blocked_by_hostile_s: float = 0.5
     """For how long a hostile one may."""
+    hostile_s: float = 120.0
+    """For all hostile answers together; what is left then is not tried."""
     largest: int = 1_000_000
     """Characters of the largest hostile text."""
     frozen_s: float = 20.0

@@ -10,7 +10,7 @@ import orjson
 from pydantic import ValidationError
 
 from palestra.conformance.lag import LoopGuard
-from palestra.errors import CallError
+from palestra.errors import CallError, VerifierError
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -89,6 +89,9 @@ class Player:
             return Verdict(None, time.monotonic() - began, self._guard.longest_s(), timed_out=True)
         except CallError as failure:
             return Verdict(None, time.monotonic() - began, self._guard.longest_s(), failure=failure)
+        except Exception as error:  # whatever it is, it was one answer that did it
+            told = VerifierError(f"{type(error).__name__}: {error}")
+            return Verdict(None, time.monotonic() - began, self._guard.longest_s(), failure=told)
 
     async def _verified(
         self, task: Mapping[str, Any], response: Response, *, stored: bool

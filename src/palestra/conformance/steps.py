@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
@@ -27,6 +28,8 @@ from palestra.schema import FunctionCall, Response, response_of
 
 AT_ONCE: Final = 8
 HOSTILE_ROWS: Final = 5
+SLOW_S: Final = 1.0
+"""What took longer with one row is not tried with the others."""
 MOST_HOSTILE: Final = 5
 """Findings after which the rest is left out: each may take as long as it can."""
 
@@ -225,16 +228,22 @@ async def check_hostile(work: Examination) -> CheckResult:
     """Huge, deep, binary and shapeless answers: never raised at, always answered in time."""
     findings: list[Finding] = []
     troublesome: set[str] = set()
+    until = time.monotonic() + work.limits.hostile_s
     for number, task, gold in _hostile_rows(work):
         for kind, grow in _hostile(work, task, gold):
             if kind in troublesome:
                 continue  # one row tells it, and it may take long
+            began = time.monotonic()
+            if began > until:
+                note = f"given up after {work.limits.hostile_s:g} s; --hostile-seconds gives longer"
+                return result("hostile", work.now.probes, findings, note)
             if len(findings) >= MOST_HOSTILE:
                 note = f"given up after {MOST_HOSTILE} findings"
                 return result("hostile", work.now.probes, findings, note)
             problem = await _first_trouble(work, kind, grow, task, number)
             if problem is not None:
                 findings.append(problem)
+            if problem is not None or time.monotonic() - began > SLOW_S:
                 troublesome.add(kind)
     if not work.now.probes:
         return skipped("hostile", "there are no example rows")
@@ -285,10 +294,10 @@ def _hostile(
 ) -> Iterator[tuple[str, Iterator[Response]]]:
     text = "" if gold is None else gold.final_text
     value = value_in(task, text) if text.strip() else ""
-    for hard in VALUES:
-        yield "a hard value", iter([response_of(hard)])
+    for number, hard in enumerate(VALUES):
+        yield f"hard value {number}", iter([response_of(hard)])
         if value and text.strip() != value:
-            yield "a hard value in its place", iter([response_of(in_place(text, value, hard))])
+            yield f"hard value {number} in place", iter([response_of(in_place(text, value, hard))])
     for name, make in shapes(sorted(work.door.tools)):
         yield name, iter([make()])
     for food in foods(text, value):

@@ -102,7 +102,11 @@ class Peer:
             _back_to(before)
             return said
         path = "/" + quote(name, safe="", errors="replace")
-        body = encode_json(arguments)
+        try:
+            body = encode_json(arguments)
+        except TypeError as error:
+            # What a model wrote can be read deeper than it can be written: its own mistake.
+            return _tool_error(f"the arguments of {name} cannot be sent: {error}")
         reply = await self._send(path, body, stateless=False)
         _back_to(before)
         answered = json_or_none(reply.body) if reply.status >= 400 else None

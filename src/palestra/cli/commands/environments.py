@@ -64,6 +64,9 @@ def verify_env(
     timeout: Annotated[
         float, typer.Option(min=0.001, help="Seconds that one answer may take.")
     ] = 30.0,
+    hostile_seconds: Annotated[
+        float, typer.Option(min=1.0, help="Seconds for all hostile answers together.")
+    ] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     configs: Configs = None,
 ) -> None:
@@ -74,7 +77,7 @@ def verify_env(
         from palestra.cli.verifying import verify_env as verify
         from palestra.conformance import Limits
 
-        limits = Limits(timeout_s=timeout, repeats=repeats)
+        limits = Limits(timeout_s=timeout, repeats=repeats, hostile_s=hostile_seconds)
         args = VerifyEnvArgs(environment, limits, as_json=as_json)
         return verify(args, with_configs(configs, overrides))
 

@@ -34,6 +34,9 @@ class ReverifyMode(StrEnum):
 class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
     """Settings of an environment; add your own as fields of a subclass."""
 
+    expose_tools_over_mcp: bool = False
+    """Offer the POST routes at `/mcp` too, as tools for agents that speak MCP."""
+
 
 class BaseRunRequest(BaseModel):
     """One task row. Fields that a subclass does not declare are left out."""

@@ -1,12 +1,13 @@
 """`EquivalenceServer`: an answer is right when a judge cannot tell it from the expected one."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
 from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
 from palestra.resources_servers.boxes import last_box
 from palestra.resources_servers.equivalence_llm_judge.prompt import SYSTEM, TEMPLATE
-from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import Judge, JudgeConfig, ResourcesServer, Ruling
 
 REFERENCE, CANDIDATE = "expected_answer", "generated_answer"
@@ -38,6 +39,10 @@ class EquivalenceServer(ResourcesServer):
     """Asks the judge about the text of the last message."""
 
     config: EquivalenceConfig
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The expected answer."""
+        return response_of(f"It is this: {row['expected_answer']}")
 
     async def verify(self, body: EquivalenceVerifyRequest) -> VerifyResponse:
         """1.0 when the judge calls both answers equal, in both orders; else 0.0.

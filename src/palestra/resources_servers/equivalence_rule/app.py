@@ -1,15 +1,16 @@
 """`EquivalenceRuleServer`: how near does an answer come to the expected text, by a rule?"""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal, cast
 
 from pydantic import Field, PrivateAttr
 
 from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
 from palestra.resources_servers.limited_child import LimitReached, run_limited
-from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, ResourcesServerConfig
+from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
+from palestra.serving import ResourcesServer, ResourcesServerConfig, RewardRules
 
 Rule = Literal["exact", "sequence_match", "weighted"]
 
@@ -43,6 +44,12 @@ class EquivalenceRuleServer(ResourcesServer):
     _children: asyncio.Semaphore = PrivateAttr(
         default_factory=lambda: asyncio.Semaphore(CHILDREN_AT_ONCE)
     )
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(wrong=0.99)
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The expected answer, and nothing else."""
+        return response_of(row["expected_answer"])
 
     async def verify(self, body: EquivalenceRuleVerifyRequest) -> VerifyResponse:
         """From 0.0, nothing the same, to 1.0, the same text."""

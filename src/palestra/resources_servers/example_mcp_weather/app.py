@@ -4,13 +4,19 @@ The reward is 1.0 when the tool was called for the row's city, the sentence came
 model's last message holds it.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from palestra.resources_servers.arguments import Called
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
+    Response,
     VerifyRequest,
     VerifyResponse,
     WireModel,
+    called,
+    response_of,
 )
 from palestra.serving import ResourcesServer, tool
 
@@ -29,6 +35,11 @@ class McpWeatherVerifyRequest(VerifyRequest):
 
 class McpWeatherServer(ResourcesServer):
     """It is 72 F everywhere."""
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The tool called, and what it says repeated."""
+        city = row["verifier_metadata"]["expected_city"]
+        return response_of(called("get_weather", {"city": city}), sentence(city))
 
     @tool
     async def get_weather(self, city: str) -> str:

@@ -1,6 +1,7 @@
 """`GoogleSearchServer`: multiple choice questions; the model may search and browse before it answers."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from palestra.resources_servers.google_search.backends import (
 from palestra.resources_servers.google_search.pages import first_words
 from palestra.resources_servers.mcqa.grammars import lenient_boxed
 from palestra.sandbox import open_workers
-from palestra.schema import VerifyRequest, VerifyResponse, encode_json
+from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig, tool
 
 
@@ -68,6 +69,10 @@ class GoogleSearchServer(ResourcesServer):
         """Release the back end."""
         if self._backend is not None:
             await self._backend.close()
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The letter in a box; a model that knows it need not search."""
+        return response_of(f"\\boxed{{{row['expected_answer']}}}")
 
     @tool
     async def search(self, query: str) -> str:

@@ -1,15 +1,15 @@
 """Gymnasium's spaces in words: observations as text, actions out of a model's text."""
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from palestra.resources_servers.actions import last_action
+
 if TYPE_CHECKING:
     from gymnasium import Space
 
-_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
 LONGEST_ACTION = 10_000
 
 
@@ -22,10 +22,10 @@ def action_in(text: str, space: "Space[Any]", names: Mapping[str, int]) -> Any:
 
     Raises NoAction, saying what the space takes.
     """
-    found = _ACTION.findall(text)
-    if not found:
+    found = last_action(text)
+    if found is None:
         raise NoAction("Your turn holds no <action>…</action>.")
-    written = found[-1].strip()[:LONGEST_ACTION]
+    written = found[:LONGEST_ACTION]
     by_name = {name.casefold(): number for name, number in names.items()}
     if written.casefold() in by_name:
         return by_name[written.casefold()]

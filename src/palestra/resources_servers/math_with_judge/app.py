@@ -12,6 +12,7 @@ Whose fault an ending is decides what becomes of it:
 - ours: workers that do not start or are killed from outside, a bug. `verifier_error`, no reward.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
@@ -31,7 +32,7 @@ from palestra.sandbox import (
     Workers,
     open_workers,
 )
-from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
 
 _GRADING: Final = "palestra.resources_servers.math_with_judge.grading"
@@ -84,6 +85,10 @@ class MathWithJudgeServer(ResourcesServer):
     async def stop(self) -> None:
         """End the worker processes."""
         await self._workers.close()
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The expected answer in a box."""
+        return response_of(f"\\boxed{{{row['expected_answer']}}}")
 
     async def verify(self, body: MathWithJudgeVerifyRequest) -> VerifyResponse:
         """1.0 when the answer is the expected one, by the rules or else by the judge; else 0.0.

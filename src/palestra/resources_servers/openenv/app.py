@@ -7,7 +7,6 @@ environment's.
 
 import asyncio
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ import orjson
 from pydantic import Field, PrivateAttr
 
 from palestra.errors import ConfigError, VerifierError
+from palestra.resources_servers.actions import last_action
 from palestra.resources_servers.openenv.connection import ActionRefused, Observed, OpenEnvEpisode
 from palestra.schema import Response, WireModel, encode_json
 from palestra.serving import Episode, Opening, ResourcesServerConfig, Session, Step, TurnsServer
@@ -23,7 +23,6 @@ from palestra.serving import Episode, Opening, ResourcesServerConfig, Session, S
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-_ACTION: Final = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
 _START_WITHIN_S: Final = 10.0
 
 
@@ -150,14 +149,14 @@ class OpenEnvServer(TurnsServer):
         )
 
     def _action(self, text: str) -> Mapping[str, Any]:
-        found = _ACTION.findall(text)
+        found = last_action(text)
         name = self.config.action_field
         if name is not None:
-            return {name: found[-1].strip() if found else text}
-        if not found:
+            return {name: text if found is None else found}
+        if found is None:
             raise NoAction("Your turn holds no <action>…</action>.")
         try:
-            action = orjson.loads(found[-1])
+            action = orjson.loads(found)
         except orjson.JSONDecodeError as error:
             raise NoAction(f"The action is not JSON: {error}.") from None
         if not isinstance(action, dict):

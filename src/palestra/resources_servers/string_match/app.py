@@ -1,12 +1,13 @@
 """`StringMatchServer`: is what a model gives as its answer the expected text?"""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
 from palestra.resources_servers.string_match.extraction import ExtractionMode, extracted, same
-from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig
 
 
@@ -26,10 +27,24 @@ class StringMatchVerifyRequest(VerifyRequest):
     case_sensitive: bool = False
 
 
+WRITTEN: Mapping[str, str] = {
+    "boxed": "\\boxed{?}",
+    "final_answer": "I thought it over.\nFinal answer: ?",
+    "last_line": "I thought it over.\n?",
+    "full": "?",
+}
+"""How an answer is written for each way to extract it."""
+
+
 class StringMatchServer(ResourcesServer):
     """Compares the answer in the last message."""
 
     config: ResourcesServerConfig
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The expected answer, where the row looks for it."""
+        form = WRITTEN[row.get("extraction_mode") or "boxed"]
+        return response_of(form.replace("?", str(row["expected_answer"])))
 
     async def verify(self, body: StringMatchVerifyRequest) -> VerifyResponse:
         """1.0 when the answer is the expected one; else 0.0."""

@@ -38,6 +38,8 @@ def read_yaml(text: str) -> JsonValue:
             builder.take(event)
     except yaml.YAMLError as error:
         raise NoDocument(f"not YAML: {' '.join(str(error).split())[:200]}") from None
+    except UnicodeEncodeError:
+        raise NoDocument("half a surrogate pair is no text") from None
     return builder.document()
 
 

@@ -4,6 +4,7 @@ SQLite's queries are run, both of them, on the row's database and on variants of
 have no database here: a judge compares the queries.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, 
 from palestra.resources_servers.text_to_sql.prompt import SYSTEM, TEMPLATE
 from palestra.resources_servers.text_to_sql.queries import extract_sql, same_text
 from palestra.sandbox import Crashed, OutOfMemory, Raised, TimedOut, Workers, open_workers
-from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
 
 SQLITE = frozenset({"sqlite", "sqlite3"})
@@ -61,6 +62,10 @@ class TextToSqlServer(ResourcesServer):
     """Reads one query from the model's last message."""
 
     config: TextToSqlConfig
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The row's own query."""
+        return response_of(f"```sql\n{row['sql']}\n```")
 
     async def verify(self, body: TextToSqlVerifyRequest) -> VerifyResponse:
         """1.0 when the query means what the reference means; else 0.0.

@@ -10,7 +10,7 @@ LONGEST_QUERY = 50_000
 
 _BLOCK = re.compile(r"```([\w+-]*)[ \t]*\r?\n(.*?)```", re.DOTALL)
 _BARE = re.compile(r"(?:select|with|insert|update|delete|create)\b", re.IGNORECASE)
-_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]""")
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\[\]]*\]""")
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _ORDER_BY = re.compile(r"\border\s+by\b", re.IGNORECASE)
 _AFTER_ORDER = re.compile(r"\blimit\b|\boffset\b|;", re.IGNORECASE)

@@ -1,0 +1,111 @@
+"""The author's path: init, test, verify-env, as commands in an empty folder."""
+
+import json
+
+import pytest
+from cli_world import World
+
+pytestmark = pytest.mark.slow
+
+
+def test_what_init_writes_passes_test_and_verify_env_as_it_is(world: World) -> None:
+    made = world.run("palestra", "init", "my_env")
+    tested = world.run("palestra", "test", "my_env", "--json")
+    verified = world.run("palestra", "verify-env", "resources_servers/my_env", "--json")
+
+    assert made.code == 0, made.err
+    assert tested.code == 0, tested.out
+    assert json.loads(tested.out)[0]["passed"] is True
+    assert verified.code == 0, verified.out
+    assert json.loads(verified.out)["passed"] is True
+
+
+def test_ng_commands_do_the_same(world: World) -> None:
+    made = world.run("ng_init_resources_server", "+entrypoint=resources_servers/my_env")
+    tested = world.run("ng_test", "+entrypoint=resources_servers/my_env")
+
+    assert (made.code, tested.code) == (0, 0), made.err + tested.out
+
+
+def test_a_folder_that_is_there_is_left_as_it_is(world: World) -> None:
+    (world.folder / "resources_servers" / "my_env").mkdir(parents=True)
+    before = world.files()
+
+    refused = world.run("palestra", "init", "my_env").refused()
+
+    assert "exists already" in refused
+    assert world.files() == before
+
+
+@pytest.mark.parametrize("name", ["My-Env", "1env", "elsewhere/my_env"])
+def test_a_name_that_cannot_be_one_is_refused_and_nothing_is_written(
+    world: World, name: str
+) -> None:
+    before = world.files()
+
+    world.run("palestra", "init", name).refused()
+
+    assert world.files() == before
+
+
+def test_what_is_wrong_with_a_folder_is_told(world: World) -> None:
+    world.run("palestra", "init", "my_env")
+    data = world.folder / "resources_servers" / "my_env" / "data"
+    rows = (data / "example.jsonl").read_text().splitlines(keepends=True)
+    (data / "example.jsonl").write_text("".join(rows[:4]))
+    (data / "example_rollouts.jsonl").unlink()
+
+    done = world.run("palestra", "test", "my_env")
+
+    assert done.code == 1
+    assert "has 4 rows, and must have 5" in done.out
+    assert "is missing" in done.out
+    assert "Number of examples: 5 is stored, 4 was found" in done.out
+
+
+def test_record_makes_the_examples_anew(world: World) -> None:
+    world.run("palestra", "init", "my_env")
+    data = world.folder / "resources_servers" / "my_env" / "data"
+    rows = (data / "example.jsonl").read_text().replace("17 + 25", "30 + 12")
+    (data / "example.jsonl").write_text(rows)
+
+    done = world.run("palestra", "test", "my_env", "--record")
+
+    assert done.code == 0, done.out + done.err
+    assert "30 + 12" in (data / "example_rollouts.jsonl").read_text()
+
+
+def test_a_verifier_that_rewards_everything_does_not_pass(world: World) -> None:
+    world.write(
+        "easy.py",
+        "from palestra import environment\n\n"
+        "@environment(data=[{'question': '1 + 1?', 'expected_answer': '2'}], prompt='{question}')\n"
+        "def verify(answer: str, expected_answer: str) -> float:\n"
+        "    return float(expected_answer in answer)\n",
+    )
+
+    done = world.run("palestra", "verify-env", "easy.py")
+
+    assert done.code == 1
+    assert "wrong answer gets at most 0" in done.out
+    assert "does not pass: wrong" in done.err
+
+
+def test_an_environment_in_one_file_passes(world: World) -> None:
+    world.write(
+        "strict.py",
+        "from palestra import environment\n\n"
+        "@environment(data=[{'question': '1 + 1?', 'expected_answer': '2'}], prompt='{question}')\n"
+        "def verify(answer: str, expected_answer: str) -> float:\n"
+        "    return float(expected_answer == answer.strip())\n",
+    )
+
+    done = world.run("palestra", "verify-env", "strict.py")
+
+    assert done.code == 0, done.out
+
+
+def test_an_environment_that_does_not_exist_is_refused(world: World) -> None:
+    refused = world.run("palestra", "verify-env", "mcqq").refused()
+
+    assert "did you mean 'mcqa'" in refused

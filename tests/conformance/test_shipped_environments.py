@@ -1,0 +1,50 @@
+"""Every environment that ships passes its own examination, and has what its users need."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from palestra.authoring import check_folder
+from palestra.cli.subjects import find_subject
+from palestra.config import PACKAGE_ROOT
+from palestra.conformance import Limits, check_environment
+
+FOLDERS = sorted(
+    path.parents[1] for path in (PACKAGE_ROOT / "resources_servers").glob("*/configs/*.yaml")
+)
+LIBRARIES = {"gymnasium": "gymnasium", "reasoning_gym": "reasoning_gym"}
+NEEDS_A_SERVER = {"openenv": "it is an adapter to a server that the reader runs"}
+LIMITS = Limits(hostile_s=20.0, repeats=2)
+
+every_environment = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+
+
+def needs(folder: Path) -> None:
+    if folder.name in NEEDS_A_SERVER:
+        pytest.skip(NEEDS_A_SERVER[folder.name])
+    if folder.name in LIBRARIES:
+        pytest.importorskip(LIBRARIES[folder.name])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@every_environment
+def test_a_shipped_environment_rewards_what_is_right_and_nothing_else(folder: Path) -> None:
+    needs(folder)
+
+    report = asyncio.run(check_environment(find_subject(folder.name, []), LIMITS))
+
+    assert report.complete
+    assert [found for check in report.checks for found in check.findings] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@every_environment
+def test_a_shipped_environments_folder_is_whole(folder: Path) -> None:
+    needs(folder)
+
+    report = asyncio.run(check_folder(folder, timeout_s=100.0))
+
+    assert [check for check in report.checks if not check.passed] == [], report.output
