@@ -1,6 +1,7 @@
 """What workers are told to do in tests."""
 
 import asyncio
+import errno
 import os
 import select
 import signal
@@ -22,6 +23,26 @@ def preload() -> None:
 
 def preloaded_by() -> list[int]:
     return [*PRELOADED, os.getppid()]
+
+
+def refuse_two_forks() -> None:
+    _refuse_forks(2)
+
+
+def refuse_every_fork() -> None:
+    _refuse_forks(1_000)
+
+
+def _refuse_forks(count: int) -> None:
+    """In the nursery, whose own process this is called in before it forks."""
+    refusals, fork = iter(range(count)), os.fork
+
+    def refuse() -> int:
+        if next(refusals, None) is not None:
+            raise BlockingIOError(errno.EAGAIN, "no process")
+        return fork()
+
+    os.fork = refuse
 
 
 def fail_to_preload() -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ from palestra.sandbox import (
     WorkersBroken,
 )
 from palestra.sandbox.workers.frames import BrokenFrame, receive_answer
+from palestra.sandbox.workers.nursery import Nursery
+from palestra.sandbox.workers.worker import Endurance
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -118,6 +121,22 @@ def test_a_worker_that_died_while_it_waited_is_replaced() -> None:
         return await workers.call("operator:neg", 1, limit_s=5)
 
     assert with_workers(killed_in_between, size=1) == Returned(-1)
+
+
+def test_letting_go_of_a_worker_that_was_buried_a_moment_ago_does_nothing() -> None:
+    control, other = socket.socketpair()
+    with control, other:
+        nursery = Nursery(control, Endurance(memory_mib=1, calls=1, growth_mib=1))
+        nursery._let_go(os.getpid())
+
+
+def test_a_fork_that_the_system_refuses_is_tried_again() -> None:
+    assert called("operator:neg", 1, preload=["chores:refuse_two_forks"]) == Returned(-1)
+
+
+def test_a_system_that_goes_on_refusing_is_told_as_such() -> None:
+    with pytest.raises(WorkersBroken, match="Resource temporarily unavailable"):
+        called("operator:neg", 1, preload=["chores:refuse_every_fork"])
 
 
 def test_a_nursery_that_died_is_replaced() -> None:
@@ -237,8 +256,6 @@ def test_workers_do_not_see_our_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_message_that_is_none_is_refused() -> None:
-    import socket
-
     async def read(sent: bytes) -> Any:
         ours, theirs = socket.socketpair()
         with ours, theirs:

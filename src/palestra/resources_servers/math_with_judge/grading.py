@@ -128,6 +128,8 @@ def _shown(expression: Any | None, text: str) -> str | None:
         return text[:LONGEST_SHOWN].encode("utf-8", "replace").decode() or None
     try:
         shown = str(expression)
-    except (ValueError, RecursionError):  # a number of thousands of digits; a tower
+    except MemoryError:
+        raise
+    except Exception:  # a number of thousands of digits; a tower; a printer's own bug
         shown = text
     return shown[:LONGEST_SHOWN].encode("utf-8", "replace").decode() or None

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 from palestra.sandbox.workers.frames import call_frame
-from palestra.sandbox.workers.keeper import Held, Keeper
+from palestra.sandbox.workers.held import Held
+from palestra.sandbox.workers.keeper import Keeper
 from palestra.sandbox.workers.outcomes import Outcome
 
 MEMORY_MIB: Final = 1024

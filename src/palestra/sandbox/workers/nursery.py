@@ -5,7 +5,7 @@ One thread, no event loop, so that forking is safe. It is told everything by soc
 - *control*: each message brings two sockets and means "fork a worker": the first is for its
   calls, the second is its line. The end of control is the end of everything.
 - *line*, one per worker: closed by the caller, it means "kill"; when the worker has ended, the
-  nursery writes how (`os.waitstatus_to_exitcode`) and closes it.
+  nursery writes how (`os.waitstatus_to_exitcode`) and closes it; also when it could not fork one.
 """
 
 import gc
@@ -25,6 +25,8 @@ import msgspec
 from palestra.sandbox.workers.worker import Endurance, die_with_parent, function_named, serve
 
 EXIT_CODE: Final = struct.Struct(">i")
+FIRST_ERRNO: Final = 1_000
+"""Added to the error number of a fork that failed: beyond every exit code."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -101,8 +103,7 @@ class Nursery:
                         if not self._fork_one():
                             return
                     else:
-                        _kill(key.data)  # nobody holds its line any more
-                        self._selector.unregister(key.fileobj)
+                        self._let_go(key.data)
         finally:
             for pid in self._lines:
                 _kill(pid)
@@ -113,7 +114,13 @@ class Nursery:
         if not said:
             return False
         calls, line = (socket.socket(fileno=fd) for fd in fds)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # too many processes, or no memory for one more
+            line.send(EXIT_CODE.pack(FIRST_ERRNO + (error.errno or 0)))
+            calls.close()
+            line.close()
+            return True
         if pid == 0:
             self._become_worker(calls, [line, self._control, *self._lines.values()])
         calls.close()
@@ -137,6 +144,13 @@ class Nursery:
             traceback.print_exc()
         finally:
             os._exit(code)
+
+    def _let_go(self, pid: int) -> None:
+        """Kill a worker whose line nobody holds any more, unless it was buried a moment ago."""
+        line = self._lines.get(pid)
+        if line is not None:
+            self._selector.unregister(line)
+            _kill(pid)
 
     def _bury(self) -> None:
         while self._lines:

@@ -1,0 +1,147 @@
+"""A worker as its caller holds it: one call, its limit, and how it ended."""
+
+import asyncio
+import os
+import select
+import signal
+import socket
+from contextlib import suppress
+from typing import Any, Final, final
+
+from palestra.sandbox.workers.clock import WorkClock
+from palestra.sandbox.workers.frames import BrokenFrame, receive_answer
+from palestra.sandbox.workers.nursery import EXIT_CODE, FIRST_ERRNO
+from palestra.sandbox.workers.outcomes import (
+    Crashed,
+    Outcome,
+    OutOfMemory,
+    Raised,
+    Returned,
+    TimedOut,
+    WorkersBroken,
+)
+from palestra.sandbox.workers.worker import NO_MEMORY, RAISED, VALUE
+
+ENDING_LIMIT_S: Final = 5.0
+"""For the nursery to say how a worker ended."""
+STARVED_S: Final = 600.0
+"""A call whose worker got no core for so long says nothing about its data."""
+
+
+class NoProcess(WorkersBroken):
+    """The system refused one more process."""
+
+
+@final
+class Held:
+    """A worker that we hold: its line is open, so it lives."""
+
+    def __init__(self, calls: socket.socket, line: socket.socket, memory_mib: int) -> None:
+        self._calls = calls
+        self._line = line
+        self._memory_mib = memory_mib
+        self._pid = 0
+        self.usable = False
+        """Whether it waits for another call."""
+
+    async def become_ready(self) -> bool:
+        """Wait for its first word; False when there was none."""
+        try:
+            answer = await receive_answer(self._calls)
+        except BrokenFrame:
+            return False
+        if answer is None:
+            return False
+        self._pid = answer[2]
+        self.usable = True
+        return True
+
+    def alive(self) -> bool:
+        """Whether it has not ended while nobody called."""
+        # Its own end of the calls is closed with it; the nursery tells of it a moment later.
+        return not select.select([self._line, self._calls], [], [], 0)[0]
+
+    def kill(self) -> None:
+        """Let go of it: the nursery kills it, whatever it is doing."""
+        self.usable = False
+        self._calls.close()
+        self._line.close()
+
+    async def run(self, frame: bytes, limit_s: float) -> Outcome:
+        """Make it run one call. It is `usable` afterwards, or to be killed."""
+        self.usable = False
+        clock = WorkClock(self._pid)
+        exchange = asyncio.create_task(self._exchange(frame))
+        try:
+            left_s = limit_s
+            while left_s > 0:
+                done, _ = await asyncio.wait({exchange}, timeout=left_s)
+                if done:
+                    return exchange.result()
+                if clock.wall_s() - limit_s > STARVED_S:
+                    raise WorkersBroken(f"a worker got no core for {STARVED_S:.0f} s")
+                left_s = limit_s - clock.worked_s()
+            return TimedOut(limit_s)
+        finally:
+            if not exchange.done():
+                # Before its sockets are closed, the loop must have forgotten them.
+                exchange.cancel()
+                await asyncio.wait({exchange})
+
+    async def _exchange(self, frame: bytes) -> Outcome:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_sendall(self._calls, frame)
+        except (BrokenPipeError, ConnectionResetError):
+            return await self._ending()
+        try:
+            answer = await receive_answer(self._calls)
+            return await self._ending() if answer is None else self._outcome(*answer)
+        except (BrokenFrame, TypeError, ValueError) as error:
+            raise WorkersBroken(f"a worker answered what is no answer: {error}") from None
+
+    def _outcome(self, kind: str, last: bool, *said: Any) -> Outcome:
+        self.usable = not last
+        if kind == VALUE:
+            (value,) = said
+            return Returned(value)
+        if kind == RAISED:
+            return Raised(*said)
+        if kind == NO_MEMORY:
+            return OutOfMemory(self._memory_mib)
+        raise ValueError(f"a message of the kind {kind!r}")
+
+    async def why_not(self) -> WorkersBroken | None:
+        """Why it never became ready; None when its nursery has gone."""
+        code = await self._exit_code()
+        if code is None:
+            return None
+        if code >= FIRST_ERRNO:
+            return NoProcess(f"no process for a worker: {os.strerror(code - FIRST_ERRNO)}")
+        return WorkersBroken(f"a worker ended before it was ready, with exit code {code}")
+
+    async def _ending(self) -> Outcome:
+        """How it ended, while it was to answer."""
+        code = await self._exit_code()
+        if code is None:
+            raise WorkersBroken("the workers' nursery ended while a call was running")
+        if code == -signal.SIGKILL:
+            raise WorkersBroken(
+                "a worker was killed from outside",
+                hint="look for the kernel's out-of-memory message (dmesg)",
+            )
+        if code < 0:
+            return Crashed(-code)
+        raise WorkersBroken(f"a worker ended with exit code {code} while a call was running")
+
+    async def _exit_code(self) -> int | None:
+        """What the nursery says; None when it is gone itself."""
+        loop = asyncio.get_running_loop()
+        said = b""
+        with suppress(TimeoutError, ConnectionResetError):
+            async with asyncio.timeout(ENDING_LIMIT_S):
+                said = await loop.sock_recv(self._line, EXIT_CODE.size)
+        if len(said) != EXIT_CODE.size:
+            return None
+        code: int = EXIT_CODE.unpack(said)[0]
+        return code
