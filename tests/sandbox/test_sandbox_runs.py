@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
+import venv
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -305,3 +307,14 @@ def test_programs_find_numpy_when_we_have_it() -> None:
     result = run("bubblewrap", marked("import numpy; print(numpy.arange(3).sum())"))
 
     assert (result.stdout, result.stderr) == ("3\n", "")
+
+
+def test_an_interpreter_below_tmp_is_still_to_be_seen() -> None:
+    isolating()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        venv.create(folder, with_pip=False)
+        settings = SandboxSettings(backend="bubblewrap", python=f"{folder}/bin/python")
+        code = "import sys; open('/tmp/mine', 'w').close(); print(sys.prefix)"
+        result = within(settings, lambda sandbox: sandbox.run(marked(code)))
+
+    assert (result.stdout, result.stderr) == (f"{folder}\n", "")

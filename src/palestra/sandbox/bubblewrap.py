@@ -128,9 +128,11 @@ def _options(tools: Tools, program: Program, tmp_mib: int, *, seccomp: bool) -> 
     yield from ("--json-status-fd", str(STATUS_FD), "--block-fd", str(BLOCK_FD))
     if seccomp:
         yield from ("--seccomp", str(SECCOMP_FD))
+    # Before what may lie below it: a virtual environment in /tmp is still to be seen.
+    yield from _memory(HOME, tmp_mib * MIB)
     yield from _root(tools)
     yield from ("--dev", "/dev", *_memory("/dev/shm", SHARED_MEMORY_BYTES))  # noqa: S108
-    yield from ("--remount-ro", "/dev", *_memory(HOME, tmp_mib * MIB))
+    yield from ("--remount-ro", "/dev")
     yield from _files(program)
     yield from ("--remount-ro", "/", "--chdir", HOME, "--clearenv")
     for name, value in {**ENVIRONMENT, "HOME": HOME, **program.env}.items():
@@ -146,7 +148,7 @@ def _root(tools: Tools) -> Iterator[str]:
     bound = sorted({*kept, *extras, *own, *tools.readable})
     for directory in sorted({str(parent) for path in bound for parent in Path(path).parents}):
         # Made by us: those that bubblewrap makes by itself only their owner may enter.
-        if directory != "/" and not _inside_any(directory, bound):
+        if directory not in {"/", HOME} and not _inside_any(directory, bound):
             yield from ("--perms", "0755", "--dir", directory)
     for path in bound:
         yield from ("--ro-bind", path, path)
