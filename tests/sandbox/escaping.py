@@ -72,26 +72,27 @@ def marked(code: str | bytes, *, files: dict[str, bytes] | None = None) -> Progr
     return Program.python(code, MARK, files=files)
 
 
-def living() -> list[str]:
-    """Processes of marked programs, launchers and keepers of this process."""
+def living(*others: int) -> list[str]:
+    """Processes of marked programs; launchers and keepers of this process, and of others."""
+    owners = {str(pid) for pid in (os.getpid(), *others)}
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().decode("latin-1").split("\0")
         except OSError:
             continue
-        ours = "palestra.sandbox.keeping" in " ".join(command) and str(os.getpid()) in command
+        ours = "palestra.sandbox.keeping" in " ".join(command) and owners & set(command)
         if ours or MARK in command:
             found.append(f"{process.name}: {command}")
     return found
 
 
-def nothing_left() -> bool:
+def nothing_left(*others: int) -> bool:
     """Wait until no process of any sandbox is there; False when some stay."""
     deadline = time.monotonic() + GONE_WITHIN_S
-    while living() and time.monotonic() < deadline:
+    while living(*others) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return not living()
+    return not living(*others)
 
 
 @contextmanager

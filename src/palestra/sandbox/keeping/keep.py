@@ -78,6 +78,7 @@ class _Run:
         self._directory: str | None = None
         self._innermost: int | None = None
         """First process of the program's own process namespace: with it, all others end."""
+        self._our_devices = {Path(path).stat().st_dev for path in ("/", "/tmp")}  # noqa: S108
         self._stopped_by = ""
         self._child: int | None = None
         self._peak_bytes = 0
@@ -265,8 +266,11 @@ class _Run:
         """Files in the isolated program's /tmp: empty ones cost memory that no limit counts."""
         if self._innermost is not None:
             with contextlib.suppress(OSError):
-                space = os.statvfs(f"/proc/{self._innermost}/root/tmp")
-                return space.f_files - space.f_ffree
+                own = f"/proc/{self._innermost}/root/tmp"
+                # Until it has got its own root, which may be later than now, it is in ours.
+                if Path(own).stat().st_dev not in self._our_devices:
+                    space = os.statvfs(own)
+                    return space.f_files - space.f_ffree
         return 0
 
     # When it is over
