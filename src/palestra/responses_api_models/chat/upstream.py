@@ -319,7 +319,8 @@ class Upstream:
             return body
         try:
             return decode(body)
-        except (ValueError, LookupError, TypeError) as error:
+        # RecursionError: some thousand brackets, which no decoder follows.
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             return self.no_answer(url, body, wanted, error)
 
     def failed(self, url: str, body: bytes, error: ModelError) -> ModelError:
