@@ -13,9 +13,9 @@ import orjson
 from pydantic import ValidationError
 
 from palestra.config import did_you_mean, nearest
+from palestra.datasets.problems import RowProblems
+from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.errors import InputDataError
-from palestra.rollouts.problems import RowProblems
-from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.settings import CollectSettings, InputFile
 from palestra.schema import (
     AGENT_REF,
