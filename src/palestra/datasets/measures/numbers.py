@@ -30,16 +30,25 @@ class Numbers:
 
     def add_counted(self, counted: Mapping[float, int]) -> None:
         """Take values, each as many times as it says."""
+        # Per denominator first: sums of small numbers are made much faster than those of large ones.
+        totals: dict[int, int] = {}
+        squares: dict[int, int] = {}
+        taken = []
         for value, times in counted.items():
             if not -_LARGEST <= value <= _LARGEST:
                 continue
-            top, bottom = value.as_integer_ratio()
-            whole = top << (_SCALE + 1 - bottom.bit_length())
+            taken.append(value)
             self.count += times
-            self.total += times * whole
-            self.squares += times * whole * whole
-            self.low = min(self.low, value)
-            self.high = max(self.high, value)
+            top, bottom = value.as_integer_ratio()
+            totals[bottom] = totals.get(bottom, 0) + times * top
+            squares[bottom] = squares.get(bottom, 0) + times * top * top
+        for bottom, total in totals.items():
+            shift = _SCALE + 1 - bottom.bit_length()
+            self.total += total << shift
+            self.squares += squares[bottom] << (2 * shift)
+        if taken:
+            self.low = min(self.low, *taken)
+            self.high = max(self.high, *taken)
 
     def merge(self, other: "Numbers") -> None:
         """Take all that `other` has taken."""

@@ -1,69 +1,108 @@
 """What is counted in a row's request: words of its JSON, users' turns, and who equals whom.
 
 The words are those of `json.dumps`, without making that text: it has one blank after each comma and
-each colon between values, and otherwise only the blanks that its strings hold.
+each colon between values, and otherwise only the blanks that its strings hold. Those of many
+requests are counted at once.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 
 _CACHED: Final = 256
 """Different lists of tools that are remembered. Most datasets have one."""
+_BLOCK: Final = 64
+_BLANK: Final = ord(" ")
 
 
-class Walk:
-    """Words and digests of JSON values, in one go. Remembers those of tools seen before."""
+class Requests:
+    """Requests of one batch: taken one by one, counted together."""
+
+    def __init__(self, tools: "KnownTools") -> None:
+        self._tools = tools
+        self._texts: list[bytes] = []
+        self._gaps: list[int] = []
+        self.digests: list[int] = []
+        """One for each, shared by equal ones: keys in any order, `true` as 1."""
+
+    def add(self, params: Mapping[str, Any]) -> None:
+        """Take one request."""
+        tools = params.get("tools")
+        if tools:
+            known = self._tools.of(tools)
+            params = {**params, "tools": known.digest}
+        texts: list[str] = []
+        gaps, digest = _measured(params, texts)
+        self._gaps.append(gaps + known.gaps if tools else gaps)
+        self.digests.append(digest)
+        text = "\0".join(texts).encode()
+        # Whole blocks, which end in something that is no blank.
+        self._texts.append(text.ljust((len(text) // _BLOCK + 1) * _BLOCK, b"\0"))
+
+    def words(self) -> list[int]:
+        """The words of each request's JSON text."""
+        if not self._texts:
+            return []
+        counts = _gaps_within(self._texts) + np.asarray(self._gaps) + 1
+        return list(map(int, counts))
+
+
+class _Tools:
+    """What one list of tools adds to every request that has it."""
+
+    __slots__ = ("digest", "gaps")
+
+    def __init__(self, tools: Any) -> None:
+        texts: list[str] = []
+        gaps, self.digest = _measured([tools], texts)
+        self.gaps = gaps + sum(_gaps_in(text) for text in texts)
+
+
+class KnownTools:
+    """Lists of tools that came by already."""
 
     def __init__(self) -> None:
-        self._tools: dict[bytes, tuple[int, int]] = {}
+        self._known: dict[bytes, _Tools] = {}
 
-    def of_request(self, params: Mapping[str, Any]) -> tuple[int, int]:
-        """The words of a request's JSON text, and a digest that equal requests share."""
-        gaps, parts = max(2 * len(params) - 1, 0), []
-        for key, value in params.items():
-            inner, digest = self._of_tools(value) if key == "tools" else measured(value)
-            gaps += inner + (_gaps_in(key) if " " in key else 0)
-            parts.append((key, digest))
-        return 1 + gaps, hash(frozenset(parts))
-
-    def _of_tools(self, tools: Any) -> tuple[int, int]:
-        if not tools:
-            return measured(tools)
+    def of(self, tools: Any) -> _Tools:
+        """Its measures."""
         text = orjson.dumps(tools)
-        found = self._tools.get(text)
+        found = self._known.get(text)
         if found is None:
-            if len(self._tools) >= _CACHED:
-                self._tools.clear()
-            found = self._tools[text] = measured(tools)
+            if len(self._known) >= _CACHED:
+                self._known.clear()
+            found = self._known[text] = _Tools(tools)
         return found
 
 
-def measured(value: Any) -> tuple[int, int]:
-    """The blanks within a value's JSON text, each run as one; and a digest of the value.
-
-    The order of an object's keys does not matter to the digest. A number, a truth value and a text
-    are never the same.
-    """
-    kind = type(value)
-    if kind is str:
-        return (_gaps_in(value) if " " in value else 0), hash(value)
-    if kind is dict:
-        gaps, parts = max(2 * len(value) - 1, 0), []
-        for key, held in value.items():
-            inner, digest = measured(held)
-            gaps += inner + (_gaps_in(key) if " " in key else 0)
-            parts.append((key, digest))
-        return gaps, hash(frozenset(parts))
-    if kind is list:
-        gaps, digests = max(len(value) - 1, 0), []
-        for held in value:
-            inner, digest = measured(held)
+def _measured(value: Any, texts: list[str]) -> tuple[int, int]:
+    """The blanks between the values in an object or list, and a digest. Its texts go to `texts`."""
+    nested: dict[Any, int] = {}
+    if isinstance(value, list):
+        gaps = len(value) - 1 if value else 0
+        items: Any = enumerate(value)
+    else:
+        gaps = 2 * len(value) - 1 if value else 0
+        items = value.items()
+    for key, held in items:
+        kind = type(held)
+        if kind is str:
+            texts.append(held)
+        elif kind is dict or kind is list:
+            inner, nested[key] = _measured(held, texts)
             gaps += inner
-            digests.append(digest)
-        return gaps, hash(("list", *digests))
-    return 0, hash((kind.__name__, value))
+    if isinstance(value, list):
+        return gaps, hash(("list", *(nested.get(at, held) for at, held in enumerate(value))))
+    texts += [key for key in value if " " in key]
+    return gaps, hash(frozenset(({**value, **nested} if nested else value).items()))
+
+
+def digest_of(value: Any) -> int:
+    """A digest that equal JSON values share."""
+    return _measured([value], [])[1]
 
 
 def _gaps_in(text: str) -> int:
@@ -71,6 +110,16 @@ def _gaps_in(text: str) -> int:
     while "  " in text:
         text = text.replace("  ", " ")
     return text.count(" ")
+
+
+def _gaps_within(texts: list[bytes]) -> npt.NDArray[np.int64]:
+    """`_gaps_in` of each of them; they consist of whole blocks."""
+    blanks = np.frombuffer(b"".join(texts), np.uint8) == _BLANK
+    begins = blanks.copy()
+    begins[1:] &= ~blanks[:-1]
+    in_blocks = np.bitwise_count(np.packbits(begins).view(np.uint64))
+    blocks = np.fromiter(map(len, texts), np.int64) // _BLOCK
+    return np.add.reduceat(in_blocks, np.cumsum(blocks) - blocks, dtype=np.int64)
 
 
 def user_texts(params: Mapping[str, Any]) -> Iterator[Any]:
@@ -82,7 +131,7 @@ def user_texts(params: Mapping[str, Any]) -> Iterator[Any]:
     for item in given:
         if isinstance(item, Mapping) and item.get("role") == "user":
             content = item.get("content")
-            yield content if isinstance(content, str) else measured(content)
+            yield content if isinstance(content, str) else digest_of(content)
 
 
 def all_text(params: Mapping[str, Any]) -> str:

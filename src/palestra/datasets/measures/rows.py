@@ -7,7 +7,7 @@ from typing import Any, Final
 from palestra.datasets.measures.digests import as_array
 from palestra.datasets.measures.fields import Field, Texts
 from palestra.datasets.measures.numbers import Numbers
-from palestra.datasets.measures.requests import Walk, all_text, user_texts
+from palestra.datasets.measures.requests import KnownTools, Requests, all_text, user_texts
 from palestra.schema import CREATE_PARAMS
 
 EXAMPLES: Final = "Number of examples"
@@ -29,7 +29,7 @@ class RowMeasures:
     """All measures of some rows. `count_tokens`: of a text, by the tokenizer that is wanted."""
 
     def __init__(self, count_tokens: Callable[[str], int] | None = None) -> None:
-        self._walk = Walk()
+        self._tools = KnownTools()
         self._count_tokens = count_tokens
         self.examples = 0
         self.requests = {name: Numbers() for name in (TOOLS, WORDS, TURNS, TEMPERATURE)}
@@ -55,23 +55,22 @@ class RowMeasures:
 
     def _add_requests(self, requests: Iterable[Mapping[str, Any]]) -> None:
         held: defaultdict[str, list[Any]] = defaultdict(list)
-        digests: list[int] = []
+        taken = Requests(self._tools)
         users: list[Any] = []
+        turns: list[int] = []
         for params in requests:
-            words, digest = self._walk.of_request(params)
-            digests.append(digest)
+            taken.add(params)
             before = len(users)
             users += user_texts(params)
-            held[WORDS].append(words)
-            held[TURNS].append(len(users) - before)
+            turns.append(len(users) - before)
             for name, value in params.items():
                 held[name].append(value)
             if self._count_tokens is not None:
                 held[TOKENS].append(self._count_tokens(all_text(params)))
-        self.params.add_digests(as_array(digests))
+        self.params.add_digests(as_array(taken.digests))
         self.users.add(users)
-        self.requests[WORDS].add(held[WORDS])
-        self.requests[TURNS].add(held[TURNS])
+        self.requests[WORDS].add(taken.words())
+        self.requests[TURNS].add(turns)
         self.requests[TOOLS].add(len(tools) for tools in held["tools"] if isinstance(tools, list))
         self.requests[TEMPERATURE].add(_numbers(held["temperature"]))
         self.tokens.add(held[TOKENS])
