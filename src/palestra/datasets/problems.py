@@ -64,11 +64,16 @@ class RowProblems:
 
     def merge(self, other: "RowProblems", *, offset: int = 0) -> None:
         """Take those of `other`, which counted its lines from `offset` on."""
-        for path, kinds in other._files.items():
+        for path, what, lines in other.found():
+            mine = self._lines(path, what)
+            for first, last in lines.ranges():
+                mine.add(first + offset, last + offset)
+
+    def found(self) -> Iterator[tuple[Path, str, Lines]]:
+        """Each kind of problem in each file."""
+        for path, kinds in self._files.items():
             for what, lines in kinds.items():
-                mine = self._lines(path, what)
-                for first, last in lines.ranges():
-                    mine.add(first + offset, last + offset)
+                yield path, what, lines
 
     def _lines(self, path: Path, what: str) -> Lines:
         kinds = self._files.setdefault(path, {})
