@@ -25,7 +25,19 @@ async def check_rows(
     *,
     forwarding: Collection[str] = (),
 ) -> None:
-    """Raise InputDataError naming every row that a server would reject.
+    """Raise InputDataError naming every row that a server would reject; see `doors_behind`."""
+    doors = await doors_behind(client, environments, forwarding=forwarding)
+    if any(doors.values()):
+        await asyncio.to_thread(_check, planned, doors)
+
+
+async def doors_behind(
+    client: ServerClient,
+    environments: Mapping[str, tuple[str, ...]],
+    *,
+    forwarding: Collection[str] = (),
+) -> dict[str, list[Door]]:
+    """What a row of each agent has to pass: its agent's `/run`, and its environments' endpoints.
 
     `environments`: agent -> the resources servers behind it. `forwarding`: the agents known to
     forward rows unchanged; any other may supply fields of its own to its environment, and an
@@ -40,8 +52,7 @@ async def check_rows(
             doors[agent] += await doors_of(
                 client, server, ("/seed_session", "/verify"), whole=whole
             )
-    if any(doors.values()):
-        await asyncio.to_thread(_check, planned, doors)
+    return doors
 
 
 async def doors_of(

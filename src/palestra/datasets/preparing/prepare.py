@@ -9,7 +9,7 @@ from typing import Any
 
 from palestra.config import nearest
 from palestra.datasets.entries import AgentDataset, DatasetEntry
-from palestra.datasets.measures import RowMeasures
+from palestra.datasets.measures import TOKENS, RowMeasures
 from palestra.datasets.metrics import DatasetMetrics, contradictions
 from palestra.datasets.preparing.crew import Crew, crew_for
 from palestra.datasets.preparing.files import Located
@@ -64,6 +64,8 @@ class _Examined:
     parts: list[Part] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
     measures: RowMeasures = field(default_factory=RowMeasures)
+    agreed: bool = False
+    """Whether metrics are there that say the same, and as much: they stay as they are."""
 
     @property
     def metrics_path(self) -> Path:
@@ -231,6 +233,7 @@ def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
     conflicts = []
     for one in examined:
         differing = _contradicted(one)
+        one.agreed = differing == []
         if differing and not overwrite:
             conflicts.append(one)
             told.append(f"{one.metrics_path} says otherwise:")
@@ -249,16 +252,23 @@ def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
     )
 
 
-def _contradicted(one: _Examined) -> list[str]:
+def _contradicted(one: _Examined) -> list[str] | None:
+    """What the metrics that are there say otherwise; None when there are none to keep."""
     try:
         stored = json.loads(one.metrics_path.read_bytes())
     except FileNotFoundError:
-        return []
+        return None
     except (OSError, ValueError) as error:
         return [f"it cannot be read: {error}"]
     if not isinstance(stored, dict):
         return ["it is no JSON object"]
-    return contradictions(stored, json.loads(_as_json(one.metrics())))
+    metrics = one.metrics()
+    return contradictions(stored, json.loads(_as_json(metrics))) or _none_missing(stored, metrics)
+
+
+def _none_missing(stored: Mapping[str, Any], found: DatasetMetrics) -> list[str] | None:
+    """Nothing, when tokens are counted in both or in none."""
+    return None if TOKENS in found and TOKENS not in stored else []
 
 
 def _write_all(
@@ -276,7 +286,8 @@ def _write_all(
             beside = outputs.make(one.prepared_path, size=one.size)
             writes += _writes(examined.index(one), one, (beside, 0), (whole, at))
             at += one.size
-            outputs.write(one.metrics_path, _as_json(one.metrics()))
+            if not one.agreed:
+                outputs.write(one.metrics_path, _as_json(one.metrics()))
             examples = one.measures.examples
             rows = examples * one.rows.repeats
             made.append(
