@@ -1,21 +1,19 @@
 """A fake of the Hugging Face hub: as much of its HTTP API as the real client of our code speaks.
 
 Repositories, preupload, large files, commits, pull requests, trees, resolving with ranges,
-collections; and whatever can go wrong on the way (`Fault`). Refusals quote the headers that they
-were sent, as the worst of proxies do: a token must not get any further.
+collections; and whatever can go wrong on the way.
 """
 
 import base64
 import contextlib
 import hashlib
 import json
-import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
+
+from faulty_http import FaultyHandler, FaultyState, Refusal, serving
 
 WRITER = "hf_writer-canary-9f2c"
 READER = "hf_reader-canary-41aa"
@@ -46,36 +44,12 @@ class Repository:
 
 
 @dataclass
-class Fault:
-    """What happens to requests whose `METHOD /path` the pattern finds, so many times."""
-
-    pattern: str
-    status: int = 0
-    """Answer with this."""
-    cut_after: int | None = None
-    """Answer rightly, and break the connection after so many bytes of the body."""
-    times: int = 1
-    headers: dict[str, str] = field(default_factory=dict)
-    said: str = ""
-    after: bool = False
-    """Do what was asked for, and break the connection instead of answering."""
-    corrupt: bool = False
-    """Send other bytes than there are."""
-
-
-@dataclass
-class FakeHub:
+class FakeHub(FaultyState):
     """What the hub has, and what it was asked."""
 
-    endpoint: str = ""
     repositories: dict[str, Repository] = field(default_factory=dict)
     collections: dict[str, list[str]] = field(default_factory=dict)
     large: dict[str, bytes] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    sent: list[dict[str, str]] = field(default_factory=list)
-    """The headers of each request of `asked`."""
-    ignores_ranges: bool = False
 
     def put(self, repo_id: str, files: Files, *, card: dict[str, Any] | None = None) -> Repository:
         """A repository that is there already."""
@@ -83,99 +57,17 @@ class FakeHub:
         self.repositories[repo_id] = made
         return made
 
-    def fault_of(self, request: str) -> Fault | None:
-        """The first that is left for this request."""
-        for fault in self.faults:
-            if fault.times > 0 and re.search(fault.pattern, request):
-                fault.times -= 1
-                return fault
-        return None
-
-    def count(self, pattern: str) -> int:
-        """How many requests there were of which `METHOD /path` fits."""
-        return sum(1 for request in self.asked if re.search(pattern, request))
-
 
 @contextlib.contextmanager
 def fake_hub() -> Iterator[FakeHub]:
     """A hub of one's own, on loopback."""
     hub = FakeHub()
-
-    class Handler(_Handler):
-        state = hub
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    hub.endpoint = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with serving(_Handler, hub):
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
-class _Refusal(Exception):
-    def __init__(self, status: int, error: str, code: str = "") -> None:
-        super().__init__(error)
-        self.status, self.error, self.code = status, error, code
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(FaultyHandler):
     state: FakeHub
-
-    def log_message(self, *_: object) -> None:
-        """Silent."""
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_HEAD(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_PUT(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
-        parts = urlsplit(self.path)
-        self._query = parse_qs(parts.query)
-        request = f"{self.command} {unquote(parts.path)}"
-        self._body = self._read()
-        self.state.asked.append(request)
-        self.state.sent.append(dict(self.headers.items()))
-        self._fault = self.state.fault_of(request)
-        try:
-            if self._fault is not None and self._fault.status:
-                self._refuse(self._fault.status, self._fault.said or "trouble", "")
-                return
-            self._route(request)
-        except _Refusal as refusal:
-            self._refuse(refusal.status, refusal.error, refusal.code)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True
-
-    def _read(self) -> bytes:
-        if self.headers.get("transfer-encoding", "").lower() == "chunked":
-            body = b""
-            while size := int(self.rfile.readline(), 16):
-                body += self.rfile.read(size)
-                self.rfile.readline()
-            self.rfile.readline()
-            return body
-        return self.rfile.read(int(self.headers.get("content-length") or 0))
-
-    def _route(self, request: str) -> None:
-        for pattern, answer in _ROUTES:
-            if found := re.fullmatch(pattern, request):
-                answer(self, **found.groupdict())
-                return
-        raise _Refusal(404, f"no such address: {request}")
 
     # Who asks
 
@@ -183,24 +75,24 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("authorization", "")
         if given.removeprefix("Bearer ") not in {WRITER, READER}:
             said = "Invalid credentials in Authorization header"
-            raise _Refusal(401, said if given else "Invalid username or password.")
+            raise Refusal(401, said if given else "Invalid username or password.")
 
     def _may_write(self) -> None:
         self._may_read()
         if self.headers["authorization"] != f"Bearer {WRITER}":
-            raise _Refusal(403, "you have read access only")
+            raise Refusal(403, "you have read access only")
 
     def _repository(self, repo: str) -> Repository:
         self._may_read()
         found = self.state.repositories.get(repo)
         if found is None:
-            raise _Refusal(404, "Repository not found", "RepoNotFound")
+            raise Refusal(404, "Repository not found", "RepoNotFound")
         return found
 
     def _files(self, repo: str, rev: str) -> Files:
         found = self._repository(repo).revisions.get(unquote(rev))
         if found is None:
-            raise _Refusal(404, f"Invalid rev id: {rev}", "RevisionNotFound")
+            raise Refusal(404, f"Invalid rev id: {rev}", "RevisionNotFound")
         return found
 
     # What is asked
@@ -211,11 +103,11 @@ class _Handler(BaseHTTPRequestHandler):
         repo_id = f"{asked['organization']}/{asked['name']}"
         if repo_id in self.state.repositories:
             url = f"{self.state.endpoint}/datasets/{repo_id}"
-            self._json({"error": "You already created this dataset repo", "url": url}, 409)
+            self.json_({"error": "You already created this dataset repo", "url": url}, 409)
             return
         made = Repository(private=asked.get("visibility") == "private")
         self.state.repositories[repo_id] = made
-        self._json({"url": f"{self.state.endpoint}/datasets/{repo_id}", "id": repo_id})
+        self.json_({"url": f"{self.state.endpoint}/datasets/{repo_id}", "id": repo_id})
 
     def preupload(self, repo: str, rev: str) -> None:
         there = self._files(repo, rev)
@@ -228,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
             }
             for file in json.loads(self._body)["files"]
         ]
-        self._json({"files": files})
+        self.json_({"files": files})
 
     def batch(self, repo: str) -> None:
         self._repository(repo)
@@ -239,11 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
                 href = f"{self.state.endpoint}/large/{wanted['oid']}?signature=s3cr3t"
                 entry["actions"] = {"upload": {"href": href, "header": {}}}
             objects.append(entry)
-        self._json({"transfer": "basic", "objects": objects})
+        self.json_({"transfer": "basic", "objects": objects})
 
     def put_large(self, oid: str) -> None:
         if hashlib.sha256(self._body).hexdigest() != oid:
-            raise _Refusal(400, "other bytes than were announced")
+            raise Refusal(400, "other bytes than were announced")
         self.state.large[oid] = self._body
         self._answer(200, b"")
 
@@ -271,17 +163,17 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._may_write()
             repository.revisions[unquote(rev)] = files
-        self._json(told)
+        self.json_(told)
 
     def paths_info(self, repo: str, rev: str) -> None:
         files = self._files(repo, rev)
         wanted = parse_qs(self._body.decode())["paths"]
-        self._json([_entry(path, files[path]) for path in wanted if path in files])
+        self.json_([_entry(path, files[path]) for path in wanted if path in files])
 
     def info(self, repo: str, rev: str | None = None) -> None:
         files = self._files(repo, rev or "main")
         repository = self._repository(repo)
-        self._json(
+        self.json_(
             {
                 "id": repo,
                 "sha": repository.commit(files),
@@ -293,76 +185,33 @@ class _Handler(BaseHTTPRequestHandler):
 
     def tree(self, repo: str, rev: str) -> None:
         files = self._files(repo, rev)
-        self._json([_entry(path, data) for path, data in sorted(files.items())])
+        self.json_([_entry(path, data) for path, data in sorted(files.items())])
 
     def resolve(self, repo: str, rev: str, path: str) -> None:
         files = self._files(repo, rev)
         if path not in files:
-            raise _Refusal(404, "Entry not found", "EntryNotFound")
+            raise Refusal(404, "Entry not found", "EntryNotFound")
         data = files[path]
         headers = {"ETag": f'"{_oid(data)}"', "X-Repo-Commit": self._repository(repo).commit(files)}
         if len(data) >= LARGE_BYTES:
             headers["X-Linked-Etag"] = f'"{hashlib.sha256(data).hexdigest()}"'
             headers["X-Linked-Size"] = str(len(data))
-        self._bytes(data, headers)
+        self.bytes_(data, headers)
 
     def collection(self, slug: str) -> None:
         self._may_read()
         items = self.state.collections.get(slug)
         if items is None:
-            raise _Refusal(404, "Collection not found")
-        self._json(_collection(slug, items))
+            raise Refusal(404, "Collection not found")
+        self.json_(_collection(slug, items))
 
     def add_item(self, slug: str) -> None:
         self._may_write()
         item = json.loads(self._body)["item"]["id"]
         if item in self.state.collections[slug]:
-            raise _Refusal(409, "already in the collection")
+            raise Refusal(409, "already in the collection")
         self.state.collections[slug].append(item)
-        self._json(_collection(slug, self.state.collections[slug]))
-
-    # Answers
-
-    def _bytes(self, data: bytes, headers: dict[str, str]) -> None:
-        fault = self._fault
-        if fault is not None and fault.corrupt:
-            data = bytes(255 - byte for byte in data)
-        status, span = 200, self.headers.get("range", "")
-        if span and not self.state.ignores_ranges:
-            first = int(span.removeprefix("bytes=").split("-")[0])
-            status = 206
-            headers["Content-Range"] = f"bytes {first}-{len(data) - 1}/{len(data)}"
-            data = data[first:]
-        self._answer(status, data, headers)
-
-    def _json(self, value: Any, status: int = 200) -> None:
-        self._answer(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
-
-    def _refuse(self, status: int, error: str, code: str) -> None:
-        quoted = f"{error}; sent: {dict(self.headers.items())}"
-        headers = {"X-Error-Message": error, "Content-Type": "application/json"}
-        headers |= {"X-Error-Code": code} if code else {}
-        headers |= self._fault.headers if self._fault is not None else {}
-        self._answer(status, json.dumps({"error": quoted}).encode(), headers)
-
-    def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        fault = self._fault
-        if fault is not None and fault.after:
-            self.close_connection = True
-            return
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "HEAD":
-            return
-        if fault is not None and fault.cut_after is not None:
-            self.wfile.write(body[: fault.cut_after])
-            self.wfile.flush()
-            self.close_connection = True
-            return
-        self.wfile.write(body)
+        self.json_(_collection(slug, self.state.collections[slug]))
 
 
 def _oid(data: bytes) -> str:
@@ -397,7 +246,7 @@ def _collection(slug: str, items: list[str]) -> dict[str, Any]:
 _REPO = "(?P<repo>[^/]+/[^/]+)"
 _REV = "(?P<rev>refs/pr/[0-9]+|[^/]+)"
 _SLUG = "(?P<slug>[^/]+/[^/]+)"
-_ROUTES = [
+_Handler.routes = [
     ("POST /api/repos/create", _Handler.create),
     (f"POST /api/datasets/{_REPO}/preupload/{_REV}", _Handler.preupload),
     (f"POST /datasets/{_REPO}\\.git/info/lfs/objects/batch", _Handler.batch),

@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 from sharing_world import REPO, World, jsonl, rows
 
-from hub_fakes import FakeHub, Fault, fake_hub
+from faulty_http import Fault
+from hub_fakes import FakeHub, fake_hub
 from palestra.datasets.hub import HubDownload
 from palestra.errors import ConfigError, CredentialsRejected, InfraError, InputDataError
 

@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 from sharing_world import COLLECTION, CONFIG, REPO, World, jsonl, rows
 
-from hub_fakes import READER, FakeHub, Fault, fake_hub
+from faulty_http import Fault
+from hub_fakes import READER, FakeHub, fake_hub
 from palestra.datasets.hub import HubUpload, check_rows, target_of
 from palestra.errors import ConfigError, CredentialsRejected, InfraError, InputDataError, RunFailed
 
