@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from palestra.cli.commands import (
+    data,
     datasets,
     decisions,
     environments,
@@ -25,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _group in (fleet, rollouts, files, decisions, environments, models, sandbox, datasets):
+for _group in (fleet, rollouts, files, decisions, environments, models, sandbox, data, datasets):
     _group.register(app)
 
 
@@ -47,7 +48,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "prepare", "render-prompts",
+    "view", "render-prompts",
     "benchmark", "doctor", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)

@@ -182,6 +182,23 @@ def dev_test() -> NoReturn:
     _command("ng_dev_test", "run palestra's own quick tests, in a checkout of it", call)
 
 
+def prepare_data() -> NoReturn:
+    """`ng_prepare_data`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.preparing import prepare
+
+        return prepare(overrides, ng=True)
+
+    _command(
+        "ng_prepare_data",
+        "check, measure and write the datasets of the configuration's agents (+output_dirpath, "
+        "+mode=train_preparation|example_validation, +should_download, +data_source, "
+        "+overwrite_metrics_conflicts)",
+        call,
+    )
+
+
 def _sharing(name: str, about: str, function: str) -> NoReturn:
     def call(overrides: list[str]) -> int:
         import palestra.cli.sharing

@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from palestra.cli.data_settings import DATA_SETTINGS
 from palestra.cli.sharing_settings import SHARING_SETTINGS
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, load_config, resolve_path
 from palestra.errors import ConfigError
@@ -177,6 +178,7 @@ COMMAND_SETTINGS = frozenset(
         *ProfileArgs.model_fields,
         *AggregateArgs.model_fields,
         *SHARING_SETTINGS,
+        *DATA_SETTINGS,
         "should_validate_data",
         "wait",
     }

@@ -10,7 +10,10 @@ from palestra.datasets.entries import (
     HuggingFaceIdentifier,
     datasets_of_agents,
 )
-from palestra.datasets.metrics import DatasetMetrics, differences, metrics_of
+from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
+from palestra.datasets.problems import RowProblems, line_ranges
+from palestra.datasets.prompts import PromptTemplate, load_prompt
+from palestra.datasets.request_models import Door, DoorKeeper, doors_in, published_body
 
 __all__ = [
     "AgentDataset",
@@ -18,10 +21,19 @@ __all__ = [
     "DatasetEntry",
     "DatasetMetrics",
     "DatasetType",
+    "Door",
+    "DoorKeeper",
     "Download",
     "GitlabIdentifier",
     "HuggingFaceIdentifier",
+    "PromptTemplate",
+    "RowProblems",
+    "contradictions",
     "datasets_of_agents",
     "differences",
+    "doors_in",
+    "line_ranges",
+    "load_prompt",
     "metrics_of",
+    "published_body",
 ]
