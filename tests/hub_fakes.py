@@ -50,6 +50,8 @@ class FakeHub(FaultyState):
     repositories: dict[str, Repository] = field(default_factory=dict)
     collections: dict[str, list[str]] = field(default_factory=dict)
     large: dict[str, bytes] = field(default_factory=dict)
+    loses_bytes: bool = False
+    """Commits hold less than was sent."""
 
     def put(self, repo_id: str, files: Files, *, card: dict[str, Any] | None = None) -> Repository:
         """A repository that is there already."""
@@ -152,6 +154,8 @@ class _Handler(FaultyHandler):
                 files[value["path"]] = base64.b64decode(value["content"])
             elif item["key"] == "lfsFile":
                 files[value["path"]] = self.state.large[value["oid"]]
+        if self.state.loses_bytes:
+            files = {path: data[:-1] for path, data in files.items()}
         url = f"{self.state.endpoint}/datasets/{repo}"
         oid = repository.commit(files)
         told = {"commitOid": oid, "commitUrl": f"{url}/commit/{oid}"}
