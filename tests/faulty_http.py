@@ -29,6 +29,8 @@ class Fault:
     said: str = ""
     after: bool = False
     """Do what was asked for, and break the connection instead of answering."""
+    hold: threading.Event | None = None
+    """Before the answer, or after `cut_after` bytes of it, wait for this."""
     corrupt: bool = False
     """Send other bytes than there are."""
 
@@ -116,6 +118,8 @@ class FaultyHandler(BaseHTTPRequestHandler):
         self.state.sent.append(dict(self.headers.items()))
         self._fault = self.state.fault_of(request)
         try:
+            if self._fault is not None and self._fault.cut_after is None and self._fault.hold:
+                self._fault.hold.wait(30)
             if self._fault is not None and self._fault.status:
                 self._refuse(self._fault.status, self._fault.said or "trouble", "")
                 return
@@ -181,6 +185,8 @@ class FaultyHandler(BaseHTTPRequestHandler):
         if fault is not None and fault.cut_after is not None:
             self.wfile.write(body[: fault.cut_after])
             self.wfile.flush()
+            if fault.hold is not None:
+                fault.hold.wait(30)
             self.close_connection = True
             return
         self.wfile.write(body)

@@ -1,6 +1,7 @@
 """The commands that move datasets: what they print, what they ask, what they never show."""
 
 import io
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -404,6 +405,27 @@ def test_lines_tell_the_start_the_way_and_the_end() -> None:
     ]
     assert sized(12) == "12 B"
     assert sized(3_400_000_000_000) == "3400.0 GB"
+
+
+def test_who_never_answers_is_not_waited_for(desk: Desk) -> None:
+    held = threading.Event()
+    desk.hub.faults = [Fault("GET /api/datasets", hold=held, times=10)]
+    desk.gitlab.faults = [Fault("model-versions/get", hold=held, times=10)]
+    download = (f"+repo_id={REPO}", "+split=train", "+output_dirpath=out")
+
+    hub = desk.types(sharing.download_from_hub, *download, "++network_deadline_s=0.3")
+    gitlab = desk.types(
+        sharing.download_from_gitlab,
+        *GITLAB,
+        "+artifact_fpath=train.jsonl",
+        "+output_fpath=x.jsonl",
+        "++network_deadline_s=0.3",
+    )
+    held.set()
+
+    assert hub.code == gitlab.code == 1
+    assert "the hub did not answer in time; gave up after" in hub.err
+    assert "the registry did not answer in time; gave up after" in gitlab.err
 
 
 HUB_CALLS = [

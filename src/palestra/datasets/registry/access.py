@@ -173,8 +173,11 @@ def _passing(status: int, retry_after_s: float | None) -> Trouble | None:
 def _broken(error: BaseException) -> Trouble | None:
     """What the connection did."""
     from requests import exceptions
+    from urllib3.exceptions import ReadTimeoutError
 
-    if isinstance(error, exceptions.Timeout):
+    # What urllib3 met stands in what it raised, which stands in what requests raised.
+    met = getattr(error.args[0], "reason", None) if error.args else None
+    if isinstance(error, exceptions.Timeout) or isinstance(met, ReadTimeoutError):
         return Trouble("the registry did not answer in time")
     if isinstance(error, exceptions.RetryError):
         return Trouble("the registry answers that it is in trouble")
