@@ -22,6 +22,7 @@ from palestra.datasets.registry import (
     GitlabUpload,
     RegistryAddress,
 )
+from palestra.datasets.sources import credentials_in
 from palestra.datasets.transfer import Outgoing, Patience, Progress, outgoing
 from palestra.errors import ConfigError
 
@@ -81,7 +82,7 @@ def _run(
     command: Command, overrides: list[str], *, ng: bool, extra: Tree | None, hub: bool = False
 ) -> int:
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
-    secrets = config.secrets | _secrets_of(os.environ) | (_login() if hub else frozenset())
+    secrets = config.secrets | credentials_in(os.environ) | (_login() if hub else frozenset())
     with masking(secrets):
         warn_all(config.warnings)
         network = args_from(NetworkSettings, config.tree)
@@ -92,11 +93,6 @@ def _run(
             return command(
                 _Run(config.tree, patience, progress, lambda text: say(mask(text)), network.yes)
             )
-
-
-def _secrets_of(environ: Mapping[str, str]) -> frozenset[str]:
-    names = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MLFLOW_TRACKING_TOKEN")
-    return frozenset(environ[name] for name in names if environ.get(name))
 
 
 def _login() -> frozenset[str]:

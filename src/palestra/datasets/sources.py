@@ -3,14 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from palestra.config import Redactor, find_secrets
 from palestra.datasets.entries import DatasetEntry, DataSource
 from palestra.datasets.extras import needs
 from palestra.datasets.hub import HubDownload
 from palestra.datasets.registry import GitlabDownload, RegistryAddress
 from palestra.datasets.transfer import Patience, Progress, Silent
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, PalestraError, mask_error
+
+CREDENTIALS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MLFLOW_TRACKING_TOKEN")
+
+
+def credentials_in(environ: Mapping[str, str]) -> frozenset[str]:
+    """The tokens for the hub and the registry that the environment holds."""
+    return frozenset(environ[name] for name in CREDENTIALS if environ.get(name))
 
 
 @dataclass(frozen=True)
@@ -24,11 +32,16 @@ class Sources:
     patience: Patience = field(default_factory=Patience)
 
     def __call__(self, entry: DatasetEntry, source: DataSource, destination: Path, /) -> None:
-        """The entry's rows come to `destination`, whole or not at all. Raises PalestraError."""
-        if source == "huggingface":
-            self._from_hub(entry, destination)
-        else:
-            self._from_registry(entry, destination)
+        """The entry's rows come to `destination`, whole or not at all.
+
+        Raises PalestraError, in which no token shows, whoever has put it there.
+        """
+        fetch = self._from_hub if source == "huggingface" else self._from_registry
+        try:
+            fetch(entry, destination)
+        except PalestraError as error:
+            mask_error(error, Redactor(find_secrets(self.tree) | credentials_in(self.environ)))
+            raise
 
     def _from_hub(self, entry: DatasetEntry, destination: Path) -> None:
         place = entry.huggingface_identifier

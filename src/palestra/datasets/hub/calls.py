@@ -71,10 +71,21 @@ class Hub:
     @cached_property
     def api(self) -> HfApi:
         """The hub's client."""
-        timeout = httpx2.Timeout(self.patience.answer_timeout_s)
+        longest_s = self.patience.answer_timeout_s
+
+        def hurry(request: httpx2.Request) -> None:
+            """Most of the library's calls ask for no timeout at all, whatever the client has."""
+            asked = request.extensions.get("timeout", {})
+            request.extensions["timeout"] = {
+                phase: min(asked.get(phase) or longest_s, longest_s)
+                for phase in ("connect", "read", "write", "pool")
+            }
+
         set_client_factory(
             lambda: httpx2.Client(
-                follow_redirects=True, timeout=timeout, event_hooks={"response": [_look_at]}
+                follow_redirects=True,
+                timeout=longest_s,
+                event_hooks={"request": [hurry], "response": [_look_at]},
             )
         )
         # Its warnings quote addresses, which may be signed; ours say what matters.

@@ -25,7 +25,6 @@ from palestra.datasets.transfer import Arriving, Digest, Progress, arriving, fre
 from palestra.errors import ConfigError
 
 DATASET: Final = "dataset"
-CHUNK_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +175,7 @@ def _receive(hub: Hub, url: str, told: HfFileMetadata, part: Arriving, progress:
             part.start_afresh()
             progress.advance(-here)
         with part.path.open("ab") as file:
-            for chunk in answer.iter_raw(CHUNK_BYTES):
+            for chunk in answer.iter_raw():
                 file.write(chunk)
                 progress.advance(len(chunk))
     if told.size is not None and part.here_bytes < told.size:

@@ -15,7 +15,7 @@ from palestra.datasets.hub.calls import Hub, trouble_of
 from palestra.datasets.hub.settings import MAIN, HubUpload
 from palestra.datasets.hub.target import UploadTarget
 from palestra.datasets.transfer import CountedReader, Outgoing, Progress, Trouble, git_blob_of
-from palestra.errors import CredentialsRejected, RunFailed
+from palestra.errors import RunFailed
 
 DATASET: Final = "dataset"
 
@@ -117,17 +117,14 @@ class _Upload:
             )
 
     def _make_repository(self) -> None:
-        try:
+        what = f"repository {self._repo}"
+        api = self._hub.api
+        if not self._hub.ask(what, lambda: api.repo_exists(self._repo, repo_type=DATASET)):
+            # `exist_ok`: somebody else's, or of a try whose answer was lost.
             self._hub.ask(
-                f"repository {self._repo}",
-                lambda: self._hub.api.create_repo(
-                    self._repo, repo_type=DATASET, private=True, exist_ok=True
-                ),
+                what,
+                lambda: api.create_repo(self._repo, repo_type=DATASET, private=True, exist_ok=True),
             )
-        except CredentialsRejected as refused:
-            # Whoever may not make repositories may still offer a pull request to one.
-            if not (self._settings.create_pr and refused.status == 403):
-                raise
 
     def _send(self) -> _Addition:
         """The bytes, to where large files go; a small one goes with the commit."""

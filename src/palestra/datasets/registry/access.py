@@ -24,6 +24,7 @@ from palestra.errors import (
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
     from requests import Response
 
 T = TypeVar("T")
@@ -136,7 +137,31 @@ def trouble_of(error: Exception) -> Trouble | None:
     below = error.__cause__ or error.__context__
     if isinstance(below, RequestException):
         return _broken(below)
-    return _passing(error.get_http_status_code(), None)
+    return _passing(_status_of(error), None)
+
+
+_STATUSES: Final = {
+    "invalid_token": 401,
+    "insufficient_scope": 403,
+    "insufficient_granular_scope": 403,
+}
+"""Of GitLab's refusals that MLflow's client does not know."""
+
+
+def _status_of(error: "MlflowException") -> int:
+    """The status that the registry answered with; 0 when it cannot be told.
+
+    Of an answer that does not name one of MLflow's own errors, the client keeps only the text.
+    """
+    told = getattr(error, "json", None)
+    if not isinstance(told, dict) or "error_code" in told:
+        return int(error.get_http_status_code())
+    for text in map(str, (told.get("message", ""), told.get("error", ""))):
+        if text in _STATUSES:
+            return _STATUSES[text]
+        if text[:3].isdecimal() and text[3:4] in {"", " "}:  # as in `401 Unauthorized`
+            return int(text[:3])
+    return 0
 
 
 def _passing(status: int, retry_after_s: float | None) -> Trouble | None:
@@ -148,8 +173,11 @@ def _passing(status: int, retry_after_s: float | None) -> Trouble | None:
 def _broken(error: BaseException) -> Trouble | None:
     """What the connection did."""
     from requests import exceptions
+    from urllib3.exceptions import ReadTimeoutError
 
-    if isinstance(error, exceptions.Timeout):
+    # What urllib3 met stands in what it raised, which stands in what requests raised.
+    met = getattr(error.args[0], "reason", None) if error.args else None
+    if isinstance(error, exceptions.Timeout) or isinstance(met, ReadTimeoutError):
         return Trouble("the registry did not answer in time")
     if isinstance(error, exceptions.RetryError):
         return Trouble("the registry answers that it is in trouble")
@@ -168,12 +196,12 @@ def as_error(what: str, error: Exception) -> PalestraError:
     if isinstance(error, Refused):
         return _refused(what, error.status, error.said)
     if isinstance(error, MlflowException):
-        return _refused(what, error.get_http_status_code(), str(error.message))
+        return _refused(what, _status_of(error), str(error.message))
     return RunFailed(f"{what}: {type(error).__name__}: {_in_short(str(error))}")
 
 
 def _refused(what: str, status: int, said: str) -> PalestraError:
-    told = _in_short(said)
+    told = _in_short(said).removeprefix("INTERNAL_ERROR: ")
     if status == 401:
         return CredentialsRejected(
             f"{what}: the registry rejects the token ({told})", hint=HOW_TO_BE_LET_IN, status=status
@@ -187,7 +215,8 @@ def _refused(what: str, status: int, said: str) -> PalestraError:
             f"{what}: the registry has no such thing ({told})",
             hint="names are case-sensitive; mlflow_tracking_uri names the project",
         )
-    return RunFailed(f"{what}: the registry answered {status} ({told})")
+    answered = f"the registry answered {status}" if status else "the registry refuses"
+    return RunFailed(f"{what}: {answered} ({told})")
 
 
 def _in_short(said: str) -> str:

@@ -15,7 +15,8 @@ from palestra.errors import ConfigError
 if TYPE_CHECKING:
     from requests import Response
 
-CHUNK_BYTES: Final = 1 << 18
+CHUNK_BYTES: Final = 1 << 16
+"""What is lost of an answer that breaks off is less than this."""
 
 
 class Artifacts:
