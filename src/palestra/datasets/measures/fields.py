@@ -1,7 +1,9 @@
 """One field of the rows: texts are counted, numbers summed up, lists flattened."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
+
+from xxhash import xxh3_64_intdigest
 
 from palestra.datasets.measures.digests import Digests, Uniques, as_array
 from palestra.datasets.measures.numbers import Numbers
@@ -16,9 +18,9 @@ class Texts:
         self.count = 0
         self.uniques = Uniques()
 
-    def add(self, texts: Collection[object]) -> None:
-        """Take texts, or whatever else is hashable and as equal as they are."""
-        self.add_digests(as_array(map(hash, texts)))
+    def add(self, texts: Iterable[str]) -> None:
+        """Take texts."""
+        self.add_digests(as_array([xxh3_64_intdigest(text.encode()) for text in texts]))
 
     def add_digests(self, digests: Digests) -> None:
         """Take texts of which only the digests are known."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import orjson
+from xxhash import xxh3_64_intdigest
 
 _CACHED: Final = 256
 """Different lists of tools that are remembered. Most datasets have one."""
@@ -26,19 +27,20 @@ class Requests:
         self._texts: list[bytes] = []
         self._gaps: list[int] = []
         self.digests: list[int] = []
-        """One for each, shared by equal ones: keys in any order, `true` as 1."""
+        """One for each, shared by equal ones, whatever the order of their keys."""
 
     def add(self, params: Mapping[str, Any]) -> None:
         """Take one request."""
         tools = params.get("tools")
-        if tools:
+        gaps = 0
+        if tools and type(tools) is list:
             known = self._tools.of(tools)
             params = {**params, "tools": known.digest}
-        texts: list[str] = []
-        gaps, digest = _measured(params, texts)
-        self._gaps.append(gaps + known.gaps if tools else gaps)
-        self.digests.append(digest)
-        text = "\0".join(texts).encode()
+            gaps = known.gaps
+        said: list[str] = []
+        self._gaps.append(gaps + _spell(params, said))
+        text = "\0".join(said).encode()
+        self.digests.append(xxh3_64_intdigest(text))
         # Whole blocks, which end in something that is no blank.
         self._texts.append(text.ljust((len(text) // _BLOCK + 1) * _BLOCK, b"\0"))
 
@@ -47,7 +49,8 @@ class Requests:
         if not self._texts:
             return []
         counts = _gaps_within(self._texts) + np.asarray(self._gaps) + 1
-        return list(map(int, counts))
+        found: list[int] = counts.tolist()
+        return found
 
 
 class _Tools:
@@ -56,9 +59,9 @@ class _Tools:
     __slots__ = ("digest", "gaps")
 
     def __init__(self, tools: Any) -> None:
-        texts: list[str] = []
-        gaps, self.digest = _measured([tools], texts)
-        self.gaps = gaps + sum(_gaps_in(text) for text in texts)
+        said: list[str] = []
+        self.gaps = _spell(tools, said) + sum(map(_gaps_in, said))
+        self.digest = xxh3_64_intdigest("\0".join(said).encode())
 
 
 class KnownTools:
@@ -78,31 +81,40 @@ class KnownTools:
         return found
 
 
-def _measured(value: Any, texts: list[str]) -> tuple[int, int]:
-    """The blanks between the values in an object or list, and a digest. Its texts go to `texts`."""
-    nested: dict[Any, int] = {}
-    if isinstance(value, list):
+def _spell(value: Any, said: list[str]) -> int:
+    """Say what an object or a list holds, equal ones alike; the blanks between its values."""
+    if type(value) is list:
+        said.append("[")
         gaps = len(value) - 1 if value else 0
-        items: Any = enumerate(value)
-    else:
-        gaps = 2 * len(value) - 1 if value else 0
-        items = value.items()
-    for key, held in items:
+        for held in value:
+            kind = type(held)
+            if kind is str:
+                said += ("'", held)
+            elif kind is dict or kind is list:
+                gaps += _spell(held, said)
+            else:
+                said.append(repr(held))
+        said.append("]")
+        return gaps
+    said.append("{")
+    gaps = 2 * len(value) - 1 if value else 0
+    for key in sorted(value):
+        held = value[key]
         kind = type(held)
         if kind is str:
-            texts.append(held)
+            said += (key, "'", held)
         elif kind is dict or kind is list:
-            inner, nested[key] = _measured(held, texts)
-            gaps += inner
-    if isinstance(value, list):
-        return gaps, hash(("list", *(nested.get(at, held) for at, held in enumerate(value))))
-    texts += [key for key in value if " " in key]
-    return gaps, hash(frozenset(({**value, **nested} if nested else value).items()))
+            said.append(key)
+            gaps += _spell(held, said)
+        else:
+            said += (key, repr(held))
+    said.append("}")
+    return gaps
 
 
-def digest_of(value: Any) -> int:
-    """A digest that equal JSON values share."""
-    return _measured([value], [])[1]
+def digest_of(text: str) -> int:
+    """Of 64 bits."""
+    return xxh3_64_intdigest(text.encode())
 
 
 def _gaps_in(text: str) -> int:
@@ -122,16 +134,22 @@ def _gaps_within(texts: list[bytes]) -> npt.NDArray[np.int64]:
     return np.add.reduceat(in_blocks, np.cumsum(blocks) - blocks, dtype=np.int64)
 
 
-def user_texts(params: Mapping[str, Any]) -> Iterator[Any]:
+def user_texts(params: Mapping[str, Any]) -> list[str]:
     """What users say in a request: texts, or what stands for them."""
     given = params.get("input", "")
     if isinstance(given, str):
-        yield given
-        return
-    for item in given:
-        if isinstance(item, Mapping) and item.get("role") == "user":
-            content = item.get("content")
-            yield content if isinstance(content, str) else digest_of(content)
+        return [given]
+    return [
+        content if isinstance(content := item.get("content"), str) else _spelt(content)
+        for item in given
+        if isinstance(item, Mapping) and item.get("role") == "user"
+    ]
+
+
+def _spelt(value: Any) -> str:
+    said: list[str] = []
+    _spell([value], said)
+    return "\0".join(said)
 
 
 def all_text(params: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ class RowMeasures:
     def _add_requests(self, requests: Iterable[Mapping[str, Any]]) -> None:
         held: defaultdict[str, list[Any]] = defaultdict(list)
         taken = Requests(self._tools)
-        users: list[Any] = []
+        users: list[str] = []
         turns: list[int] = []
         for params in requests:
             taken.add(params)

@@ -1,8 +1,4 @@
-"""Who does the jobs: one process alone, or one process for each core.
-
-Digests of texts are only comparable between processes that were forked from one: so a run is done
-by one crew, wholly in this process or wholly in others.
-"""
+"""Who does the jobs: one process alone, or one process for each core."""
 
 import contextlib
 import os
