@@ -5,6 +5,7 @@ each colon between values, and otherwise only the blanks that its strings hold. 
 requests are counted at once.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -13,8 +14,6 @@ import numpy.typing as npt
 import orjson
 from xxhash import xxh3_64_intdigest
 
-_CACHED: Final = 256
-"""Different lists of tools that are remembered. Most datasets have one."""
 _BLOCK: Final = 64
 _BLANK: Final = ord(" ")
 
@@ -22,110 +21,49 @@ _BLANK: Final = ord(" ")
 class Requests:
     """Requests of one batch: taken one by one, counted together."""
 
-    def __init__(self, tools: "KnownTools") -> None:
-        self._tools = tools
-        self._texts: list[bytes] = []
+    def __init__(self) -> None:
+        self._strings: list[bytes] = []
         self._gaps: list[int] = []
         self.digests: list[int] = []
         """One for each, shared by equal ones, whatever the order of their keys."""
 
     def add(self, params: Mapping[str, Any]) -> None:
         """Take one request."""
-        tools = params.get("tools")
-        gaps = 0
-        if tools and type(tools) is list:
-            known = self._tools.of(tools)
-            params = {**params, "tools": known.digest}
-            gaps = known.gaps
-        said: list[str] = []
-        self._gaps.append(gaps + _spell(params, said))
-        text = "\0".join(said).encode()
+        text = _compact(params)
         self.digests.append(xxh3_64_intdigest(text))
+        if b"\\" in text:
+            # Of an escape nothing counts, and a quote must not seem to end its string.
+            text = text.replace(b"\\\\", b"xx").replace(b'\\"', b"xx")
+        pieces = text.split(b'"')
+        between = b"".join(pieces[::2])
+        self._gaps.append(between.count(b",") + between.count(b":"))
+        strings = b"\0".join(pieces[1::2])
         # Whole blocks, which end in something that is no blank.
-        self._texts.append(text.ljust((len(text) // _BLOCK + 1) * _BLOCK, b"\0"))
+        self._strings.append(strings.ljust((len(strings) // _BLOCK + 1) * _BLOCK, b"\0"))
 
     def words(self) -> list[int]:
         """The words of each request's JSON text."""
-        if not self._texts:
+        if not self._strings:
             return []
-        counts = _gaps_within(self._texts) + np.asarray(self._gaps) + 1
+        counts = _gaps_within(self._strings) + np.asarray(self._gaps) + 1
         found: list[int] = counts.tolist()
         return found
 
 
-class _Tools:
-    """What one list of tools adds to every request that has it."""
-
-    __slots__ = ("digest", "gaps")
-
-    def __init__(self, tools: Any) -> None:
-        said: list[str] = []
-        self.gaps = _spell(tools, said) + sum(map(_gaps_in, said))
-        self.digest = xxh3_64_intdigest("\0".join(said).encode())
-
-
-class KnownTools:
-    """Lists of tools that came by already."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, _Tools] = {}
-
-    def of(self, tools: Any) -> _Tools:
-        """Its measures."""
-        text = orjson.dumps(tools)
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) >= _CACHED:
-                self._known.clear()
-            found = self._known[text] = _Tools(tools)
-        return found
-
-
-def _spell(value: Any, said: list[str]) -> int:
-    """Say what an object or a list holds, equal ones alike; the blanks between its values."""
-    if type(value) is list:
-        said.append("[")
-        gaps = len(value) - 1 if value else 0
-        for held in value:
-            kind = type(held)
-            if kind is str:
-                said += ("'", held)
-            elif kind is dict or kind is list:
-                gaps += _spell(held, said)
-            else:
-                said.append(repr(held))
-        said.append("]")
-        return gaps
-    said.append("{")
-    gaps = 2 * len(value) - 1 if value else 0
-    for key in sorted(value):
-        held = value[key]
-        kind = type(held)
-        if kind is str:
-            said += (key, "'", held)
-        elif kind is dict or kind is list:
-            said.append(key)
-            gaps += _spell(held, said)
-        else:
-            said += (key, repr(held))
-    said.append("}")
-    return gaps
-
-
-def digest_of(text: str) -> int:
-    """Of 64 bits."""
-    return xxh3_64_intdigest(text.encode())
-
-
-def _gaps_in(text: str) -> int:
-    """Runs of blanks. No other white space is left in JSON text: it is written as an escape."""
-    while "  " in text:
-        text = text.replace("  ", " ")
-    return text.count(" ")
+def _compact(value: Any) -> bytes:
+    """JSON without a blank between values, which equal values share."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:  # nested deeper than it goes, or a number out of its range
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return text.encode()
 
 
 def _gaps_within(texts: list[bytes]) -> npt.NDArray[np.int64]:
-    """`_gaps_in` of each of them; they consist of whole blocks."""
+    """The runs of blanks in each of them; they consist of whole blocks.
+
+    No other white space is left in JSON text: it is written as an escape.
+    """
     blanks = np.frombuffer(b"".join(texts), np.uint8) == _BLANK
     begins = blanks.copy()
     begins[1:] &= ~blanks[:-1]
@@ -140,16 +78,10 @@ def user_texts(params: Mapping[str, Any]) -> list[str]:
     if isinstance(given, str):
         return [given]
     return [
-        content if isinstance(content := item.get("content"), str) else _spelt(content)
+        content if type(content := item.get("content")) is str else _compact(content).decode()
         for item in given
         if isinstance(item, Mapping) and item.get("role") == "user"
     ]
-
-
-def _spelt(value: Any) -> str:
-    said: list[str] = []
-    _spell([value], said)
-    return "\0".join(said)
 
 
 def all_text(params: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from palestra.datasets.measures.digests import as_array
 from palestra.datasets.measures.fields import Field, Texts
 from palestra.datasets.measures.numbers import Numbers
-from palestra.datasets.measures.requests import KnownTools, Requests, all_text, user_texts
+from palestra.datasets.measures.requests import Requests, all_text, user_texts
 from palestra.schema import CREATE_PARAMS
 
 EXAMPLES: Final = "Number of examples"
@@ -29,7 +29,6 @@ class RowMeasures:
     """All measures of some rows. `count_tokens`: of a text, by the tokenizer that is wanted."""
 
     def __init__(self, count_tokens: Callable[[str], int] | None = None) -> None:
-        self._tools = KnownTools()
         self._count_tokens = count_tokens
         self.examples = 0
         self.requests = {name: Numbers() for name in (TOOLS, WORDS, TURNS, TEMPERATURE)}
@@ -55,7 +54,7 @@ class RowMeasures:
 
     def _add_requests(self, requests: Iterable[Mapping[str, Any]]) -> None:
         held: defaultdict[str, list[Any]] = defaultdict(list)
-        taken = Requests(self._tools)
+        taken = Requests()
         users: list[str] = []
         turns: list[int] = []
         for params in requests:
