@@ -65,8 +65,9 @@ def _gaps_within(texts: list[bytes]) -> npt.NDArray[np.int64]:
     No other white space is left in JSON text: it is written as an escape.
     """
     blanks = np.frombuffer(b"".join(texts), np.uint8) == _BLANK
-    begins = blanks.copy()
-    begins[1:] &= ~blanks[:-1]
+    begins = np.empty_like(blanks)
+    begins[0] = blanks[0]
+    np.greater(blanks[1:], blanks[:-1], out=begins[1:])
     in_blocks = np.bitwise_count(np.packbits(begins).view(np.uint64))
     blocks = np.fromiter(map(len, texts), np.int64) // _BLOCK
     return np.add.reduceat(in_blocks, np.cumsum(blocks) - blocks, dtype=np.int64)
@@ -80,7 +81,7 @@ def user_texts(params: Mapping[str, Any]) -> list[str]:
     return [
         content if type(content := item.get("content")) is str else _compact(content).decode()
         for item in given
-        if isinstance(item, Mapping) and item.get("role") == "user"
+        if type(item) is dict and item.get("role") == "user"
     ]
 
 

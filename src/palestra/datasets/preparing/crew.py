@@ -66,6 +66,7 @@ class Processes:
 
     def __init__(self, datasets: tuple[DatasetRows, ...], count: int) -> None:
         context = get_context("forkserver")
+        context.set_forkserver_preload(["__main__", __name__])  # what each needs, imported once
         self._ends: list[Connection] = []
         self._processes = []
         for _ in range(count):

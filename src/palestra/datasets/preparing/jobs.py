@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 import orjson
 
 from palestra.datasets.measures import RowMeasures
-from palestra.datasets.preparing.parts import Part, TooLong, blocks_of
+from palestra.datasets.preparing.parts import Part, TooLong, blocks_of, texts_of
 from palestra.datasets.preparing.rows import DatasetRows, Writer, taken, tokenizer_at
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import fill_row
@@ -142,19 +142,30 @@ class _Looking:
         numbers: list[int],
     ) -> None:
         plain_bytes = plain_lines = 0
+        passes, is_plain, takes = self._check.passes, self._writer.is_plain, self._rows.takes
+        sliced, filled = self._rows.sliced, self._rows.prompt is not None
         for number, line in enumerate(block, start=found.lines + 1):
             if isinstance(line, TooLong):
                 told = f"{line.size:,} bytes, and a row may have {MAX_ROW_BYTES:,}"
                 found.problems.add(part.path, number, told)
                 found.rows += 1
                 continue
-            row = self._checked(line, number, part, found)
-            if row is None or not self._rows.takes(first_row + found.rows - 1):
+            try:
+                row = None if filled else orjson.loads(line)
+            except orjson.JSONDecodeError:
+                row = None
+            if row is not None and passes(row):
+                found.rows += 1
+            else:
+                row = self._looked_at_closely(line, number, part, found)
+                if row is None:
+                    continue
+            if sliced and not takes(first_row + found.rows - 1):
                 continue
             found.taken += 1
             good.append(row)
             numbers.append(number)
-            if self._writer.is_plain(line, row):
+            if is_plain(line, row):
                 plain_lines += 1
                 plain_bytes += len(line)
             else:
@@ -163,7 +174,7 @@ class _Looking:
         found.lines += len(block)
         found.size += self._writer.plain_size(plain_lines, plain_bytes)
 
-    def _checked(self, line: bytes, number: int, part: Part, found: Found) -> Any:
+    def _looked_at_closely(self, line: bytes, number: int, part: Part, found: Found) -> Any:
         """The row of a line, filled into the prompt; None when it is no good, or there is none."""
         try:
             row = orjson.loads(line)
@@ -226,14 +237,15 @@ def _write(rows: DatasetRows, job: Write) -> None:
 def _made(rows: DatasetRows, job: Write) -> Iterator[bytes]:
     """What becomes of a part, a block at a time."""
     writer = Writer(rows)
+    if job.plain and job.solid:
+        yield from (writer.solid(text) for text in texts_of(job.part) if isinstance(text, bytes))
+        return
     number = job.first_row
     for block in blocks_of(job.part):
-        lines = [line for line in block if isinstance(line, bytes)]
-        mine = lines if job.solid else [*taken(rows, lines, number)]
-        if not job.solid:
-            number += sum(1 for line in lines if line and not line.isspace())
-        if mine:
-            yield writer.plain(mine) if job.plain else b"".join(map(writer.any, mine))
+        lines = [line for line in block if isinstance(line, bytes) and line and not line.isspace()]
+        mine = taken(rows, lines, number)
+        number += len(lines)
+        yield writer.plain(mine) if job.plain else b"".join(map(writer.any, mine))
 
 
 def _put(file: IO[bytes], text: bytes, offset: int) -> None:

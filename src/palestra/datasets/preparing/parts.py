@@ -36,28 +36,33 @@ def parts_of(path: Path, *, part_bytes: int = PART_BYTES) -> list[Part]:
     return [Part(path, start, end) for start, end in itertools.pairwise(edges)]
 
 
-def blocks_of(
-    part: Part, *, most_bytes: int = MAX_ROW_BYTES, block_bytes: int = BLOCK_BYTES
-) -> Iterator[list[bytes | TooLong]]:
+def blocks_of(part: Part, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[list[bytes | TooLong]]:
     """Its lines without their line breaks, blank ones too, some at a time."""
+    for text in texts_of(part, most_bytes=most_bytes):
+        if isinstance(text, TooLong):
+            yield [text]
+            continue
+        lines: list[bytes | TooLong] = [*text.split(b"\n")]
+        if not lines[-1]:
+            lines.pop()
+        yield lines
+
+
+def texts_of(part: Part, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[bytes | TooLong]:
+    """Its lines, some at a time: all with their line breaks, unless it is the file's last."""
     with part.path.open("rb", buffering=0) as file:
         left = part.end - _to_first_line(file, part)
-        begun = b""
-        while left > 0 and (text := file.read(min(block_bytes, left))):
+        begun: list[bytes] = []
+        while left > 0 and (text := file.read(min(BLOCK_BYTES, left))):
             left -= len(text)
-            whole: list[bytes | TooLong] = [*text.split(b"\n")]
-            last = whole.pop()
-            assert isinstance(last, bytes)  # noqa: S101 - as all of them are
-            if not whole:
-                begun += last  # no longer than the part
+            end = text.rfind(b"\n") + 1
+            if not end:
+                begun.append(text)  # of a line that is longer than a block
                 continue
-            if begun:
-                first = begun + text[: text.index(b"\n")]
-                whole[0] = first if len(first) <= most_bytes else TooLong(len(first))
-            begun = last
-            yield whole
+            yield b"".join([*begun, text[:end]]) if begun else text[:end]
+            begun = [text[end:]] if end < len(text) else []
         if begun:
-            yield [_rest(file, begun, most_bytes)]
+            yield _rest(file, begun, most_bytes)
 
 
 def _to_first_line(file: IO[bytes], part: Part) -> int:
@@ -75,19 +80,19 @@ def _to_first_line(file: IO[bytes], part: Part) -> int:
     return part.end
 
 
-def _rest(file: IO[bytes], begun: bytes, most_bytes: int) -> bytes | TooLong:
+def _rest(file: IO[bytes], begun: list[bytes], most_bytes: int) -> bytes | TooLong:
     """A line that ends in another part."""
-    pieces, size = [begun], len(begun)
+    pieces, size = begun, sum(map(len, begun))
     for piece in _to_line_break(file):
         size += len(piece)
-        if size <= most_bytes:
+        if size <= most_bytes + 1:
             pieces.append(piece)
-    return b"".join(pieces) if size <= most_bytes else TooLong(size)
+    return b"".join(pieces) if size <= most_bytes + 1 else TooLong(size)
 
 
 def _to_line_break(file: IO[bytes]) -> Iterator[bytes]:
     while piece := file.read(1 << 16):
-        end = piece.find(b"\n")
-        yield piece if end < 0 else piece[:end]
-        if end >= 0:
+        end = piece.find(b"\n") + 1
+        yield piece[:end] if end else piece
+        if end:
             return
