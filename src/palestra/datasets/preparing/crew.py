@@ -3,8 +3,10 @@
 import contextlib
 import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, Protocol, final
 
@@ -15,6 +17,12 @@ from palestra.errors import PalestraError, RunFailed
 WORTH_PROCESSES_BYTES: Final = 48 << 20
 """From so many bytes on, other processes save more time than they take to start."""
 MOST_PROCESSES: Final = 16
+_WORK: Final = f"""
+import sys
+from multiprocessing.connection import Connection
+from {__name__} import work
+work(Connection(int(sys.argv[1])))
+"""
 _SILENT_FOR_S: Final = 600.0
 _ENDS_WITHIN_S: Final = 5.0
 
@@ -62,20 +70,26 @@ class Alone:
 
 @final
 class Processes:
-    """Processes that end with this one, however it ends: each sees its pipe close."""
+    """Processes that end with this one, however it ends: each sees its connection close."""
 
     def __init__(self, datasets: tuple[DatasetRows, ...], count: int) -> None:
-        context = get_context("forkserver")
-        context.set_forkserver_preload(["__main__", __name__])  # what each needs, imported once
         self._ends: list[Connection] = []
-        self._processes = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        paths = os.pathsep.join(path for path in sys.path if path)
         for _ in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, datasets), daemon=True)
-            process.start()
-            theirs.close()
-            self._ends.append(ours)
+            ours, theirs = socket.socketpair()
+            with theirs:
+                # Not multiprocessing: it would import the caller's main module once more in each.
+                process = subprocess.Popen(  # noqa: S603  # our own
+                    [sys.executable, "-c", _WORK, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    env={**os.environ, "PYTHONPATH": paths},
+                )
+            self._ends.append(Connection(ours.detach()))
             self._processes.append(process)
+        for end in self._ends:
+            self._send(end, datasets)
 
     def each(self, jobs: Sequence[Job], /) -> Iterator[Any]:
         """As they become free; no further ahead of what was taken than memory allows."""
@@ -102,7 +116,7 @@ class Processes:
             raise RunFailed(f"no process has read a part within {_SILENT_FOR_S:.0f} s")
         return [end for end in ends if end in ready]
 
-    def _send(self, end: Connection, job: Job) -> None:
+    def _send(self, end: Connection, job: Job | tuple[DatasetRows, ...]) -> None:
         try:
             end.send(job)
         except OSError as error:
@@ -122,10 +136,11 @@ class Processes:
         for end in self._ends:
             end.close()
         for process in self._processes:
-            process.join(_ENDS_WITHIN_S)
-            if process.is_alive():
+            try:
+                process.wait(_ENDS_WITHIN_S)
+            except subprocess.TimeoutExpired:
                 process.kill()
-                process.join()
+                process.wait()
 
 
 def _ended() -> RunFailed:
@@ -135,11 +150,11 @@ def _ended() -> RunFailed:
     )
 
 
-def _work(end: Connection, datasets: tuple[DatasetRows, ...]) -> None:
+def work(end: Connection) -> None:
     """A process of the crew: answers jobs until there is nobody to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who gives the jobs decides
-    hand = Hand(datasets)
     with contextlib.suppress(EOFError, OSError):
+        hand = Hand(end.recv())
         while True:
             job = end.recv()
             try:

@@ -69,9 +69,10 @@ class Writer:
         """Plain lines, and nothing else, as they are to be written."""
         if self._rows.repeats > 1:
             return self.plain(text.rstrip(b"\n").split(b"\n"))
-        # A line holds no line break: so this end is found at the ends of lines only.
-        text = text if text.endswith(b"\n") else text + b"\n"
-        return text.replace(b"}\n", self._ending + b"\n")
+        # Searching for one byte is many times faster than for the two at the end of a line.
+        lines = text.removesuffix(b"\n").split(b"\n")
+        ending = self._ending + b"\n"
+        return ending.join([line[:-1] for line in lines]) + ending
 
     def plain(self, lines: Iterable[bytes]) -> bytes:
         """Plain lines as they are to be written."""
