@@ -4,7 +4,7 @@ machine has none: what isolates is tested in `tests/sandbox`.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import cache
@@ -38,6 +38,12 @@ def server() -> CodeGenServer:
         sandbox=SandboxSettings(allow_process=True),
     )
     return CodeGenServer(config=config, server_client=ServerClient({}, AiohttpTransport()))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _its_sandbox_ends_with_these_tests() -> Iterator[None]:
+    yield
+    asyncio.run(server().stop())
 
 
 def row(inputs: list[str], outputs: list[str], fn_name: str | None = None) -> dict[str, Any]:
@@ -282,6 +288,7 @@ def test_expected_outputs_never_enter_the_sandbox() -> None:
         {"inputs": ["1"], "outputs": []},
         {"inputs": ["{"], "outputs": ["1"], "fn_name": "f"},
         {"inputs": ["1"], "outputs": ["one"], "fn_name": "f"},
+        {"inputs": ["[" * 100_000], "outputs": ["1"], "fn_name": "f"},
         {"inputs": "1", "outputs": "1"},
     ],
 )

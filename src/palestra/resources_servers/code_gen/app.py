@@ -59,7 +59,7 @@ def _check_json(where: str, *texts: str) -> None:
     for text in texts:
         try:
             json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{where} is no JSON, which a function's tests are: {error}") from None
 
 
