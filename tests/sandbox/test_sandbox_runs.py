@@ -16,7 +16,15 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from escaping import MARK, isolating, living, marked, nothing_left, own_temporary_directory
+from escaping import (
+    MARK,
+    isolating,
+    leaving_nothing,
+    living,
+    marked,
+    nothing_left,
+    own_temporary_directory,
+)
 
 from palestra.errors import InfraError
 from palestra.sandbox import (
@@ -46,11 +54,8 @@ def within(settings: SandboxSettings, work: Callable[[Sandbox], Awaitable[T]]) -
         async with Sandbox(settings) as sandbox:
             return await work(sandbox)
 
-    with own_temporary_directory() as directory:
-        result = asyncio.run(main())
-        assert nothing_left()
-        assert list(directory.iterdir()) == []
-    return result
+    with leaving_nothing():
+        return asyncio.run(main())
 
 
 def run(backend: str, program: Program, stdin: str = "", **limits: float) -> SandboxResult:
@@ -175,7 +180,7 @@ def test_a_cancelled_run_leaves_nothing(backend: str) -> None:
 
 @both
 def test_when_we_are_killed_nothing_is_left(backend: str) -> None:
-    settings = settings_of(backend)
+    settings, others = settings_of(backend), living()
     code = f"""
         import asyncio
         from palestra.sandbox import Program, Sandbox, SandboxSettings
@@ -197,7 +202,7 @@ def test_when_we_are_killed_nothing_is_left(backend: str) -> None:
             time.sleep(0.02)
         assert sum("main.py" in line for line in living()) >= 2
         victim.kill()
-        assert nothing_left(victim.pid)
+        assert nothing_left(victim.pid, besides=others)
         assert list(directory.iterdir()) == []
 
 
@@ -206,9 +211,11 @@ def test_when_we_are_killed_nothing_is_left(backend: str) -> None:
 def test_a_keeper_that_is_killed_is_a_failure_of_the_sandbox_and_what_it_kept_ends(
     backend: str, late: bool
 ) -> None:
+    others = keepers()
+
     async def killed(sandbox: Sandbox) -> None:
         await sandbox.run(marked("pass"))
-        await until(lambda: len(keepers()) == 1)
+        await until(lambda: len(keepers() - others) == 1)
         before = keepers()
         running = asyncio.ensure_future(sandbox.run(marked("import time; time.sleep(300)")))
         await until(lambda: keepers() - before and (not late or program_runs()))
@@ -224,11 +231,13 @@ def test_a_keeper_that_is_killed_is_a_failure_of_the_sandbox_and_what_it_kept_en
 
 
 def test_a_launcher_that_is_killed_is_replaced() -> None:
+    others = keepers()
+
     async def killed(sandbox: Sandbox) -> None:
         assert (await sandbox.run(marked("print(1)"))).stdout == "1\n"
-        for launcher in keepers():
+        for launcher in keepers() - others:
             os.kill(launcher, signal.SIGKILL)
-        await until(lambda: not keepers())
+        await until(lambda: not keepers() - others)
         assert (await sandbox.run(marked("print(2)"))).stdout == "2\n"
 
     within(settings_of("process"), killed)
