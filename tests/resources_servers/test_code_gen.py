@@ -4,6 +4,7 @@ machine has none: what isolates is tested in `tests/sandbox`.
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -193,11 +194,51 @@ def test_memory_that_a_program_takes_bit_by_bit_is_limited() -> None:
         "print(2 * int(input())); exit(1)",
         "print(floor(2 * gcd(int(input()), 0) * copysign(1, 1)) if False else 2 * int(input()))",
         "def f(n): return n and 1 + f(n - 1)\nprint(2 * int(input()) + f(40_000) - 40_000)",
+        (
+            "@functools.cache\ndef f(n): return n and 1 + f(n - 1)\n"
+            "print(2 * int(input()) + f(24_000) - 24_000)"
+        ),
+        "n = int(input())\nassert len(str(10 ** 40_000)) == 40_001\nprint(2 * n)",
+        (
+            "import os\nfor n in ('.input', '.output', '.told'):\n"
+            "    if os.path.exists(n): os.unlink(n)\n    os.mkfifo(n)\nprint(2 * int(input()))"
+        ),
         "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nprint(2 * P(int(input())).x)",
     ],
 )
 def test_ordinary_ways_of_writing_a_program_work(code: str) -> None:
     assert graded(code, DOUBLE)["reward"] == 1.0
+
+
+def test_a_program_with_many_threads_is_as_good_as_any() -> None:
+    code = (
+        "import threading\nn = int(input())\ntogether = threading.Barrier(65)\n"
+        "for _ in range(64): threading.Thread(target=together.wait, args=(10,)).start()\n"
+        "together.wait(10)\nprint(2 * n)"
+    )
+
+    assert graded(code, DOUBLE)["reward"] == 1.0
+
+
+def test_integers_have_as_many_digits_as_the_benchmark_permits() -> None:
+    long = row(["7"], ["1" + "0" * 40_000], "f")
+
+    assert graded("def f(n): return 10 ** 40_000", long)["reward"] == 1.0
+    assert graded("def f(n): return 10 ** 40_001", long)["reward"] == 0.0
+    assert graded("def f(n): return len(str(10 ** 60_000))", long)["result"] == [-4]
+
+
+def test_a_long_line_takes_little_more_memory_to_compare_than_it_has_itself() -> None:
+    line = "7 " * 300_000
+    tracemalloc.start()
+    try:
+        assert wrong_output(f"{line}1", f"{line}1.0") is None
+        assert wrong_output("7\n" * 300_000 + "1", "7\n" * 300_000 + "1.0") is None
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 10 * len(line)
 
 
 def test_one_test_cannot_leave_anything_running_into_the_next() -> None:
