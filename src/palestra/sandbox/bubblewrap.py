@@ -7,7 +7,7 @@ nothing outside.
 """
 
 import os
-import random
+import secrets
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -22,6 +22,7 @@ from palestra.sandbox.program import ENVIRONMENT, PYTHON, Program
 
 HOME: Final = "/tmp"  # noqa: S108 - the program's own, in memory
 SHARED_MEMORY_BYTES: Final = 16 * MIB
+PACKAGE: Final = str(Path(__file__).parents[1])
 _LIBRARIES: Final = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
 _EXTRAS: Final = ("/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 
@@ -45,6 +46,8 @@ class Tools:
     way: Way
     python: str
     readable: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+    """Directories that are empty for programs, though they lie in what is readable."""
 
 
 def find_tools(
@@ -64,6 +67,8 @@ def find_tools(
         way=Way.ROOT if root else Way.USER_NAMESPACE,
         python=python,
         readable=(*python_paths(python), *read_only),
+        # Beside Python's packages, where we are installed: with tasks and their right answers.
+        hidden=(PACKAGE,),
     )
 
 
@@ -110,7 +115,7 @@ def command_line(
     if tools.way is Way.ROOT:
         # Far above the users of any machine, and another one each time: limits that the kernel
         # counts by user are then the program's own.
-        number = str((0x70000000 | random.getrandbits(27)) if user is None else user)
+        number = str((0x70000000 | secrets.randbits(27)) if user is None else user)
         keep_none = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
         inner = [tools.setpriv, "--reuid", number, "--regid", number, *keep_none, "--", *inner]
     return (tools.bwrap, *_options(tools, program, tmp_mib, seccomp=seccomp), "--", *inner)
@@ -152,6 +157,9 @@ def _root(tools: Tools) -> Iterator[str]:
             yield from ("--perms", "0755", "--dir", directory)
     for path in bound:
         yield from ("--ro-bind", path, path)
+    for path in tools.hidden:
+        if _inside_any(path, bound):
+            yield from ("--tmpfs", path, "--remount-ro", path)
     for path, target in sorted(links.items()):
         yield from ("--symlink", target, path)
 
