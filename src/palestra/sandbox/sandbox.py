@@ -13,7 +13,8 @@ from palestra.errors import ConfigError, InfraError
 from palestra.sandbox.backend import Backend, Conversation
 from palestra.sandbox.bubblewrap import Tools, Way, find_tools, forbidden_by
 from palestra.sandbox.limits import Limits, SandboxResult
-from palestra.sandbox.local import LocalBackend, usable_processors
+from palestra.sandbox.local import LocalBackend
+from palestra.sandbox.processors import usable_processors
 from palestra.sandbox.program import Program
 from palestra.sandbox.settings import (
     DEFAULT_PORT,
