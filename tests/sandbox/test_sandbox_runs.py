@@ -108,6 +108,62 @@ def test_each_limit_stops_a_program(
 
 
 @both
+def test_many_threads_fit_into_little_memory(backend: str) -> None:
+    code = """
+        import threading
+        all_there = threading.Barrier(65)
+        def work():
+            bytearray(100_000)
+            all_there.wait(30)
+        for _ in range(64):
+            threading.Thread(target=work).start()
+        all_there.wait(30)
+        print("all of them")
+    """
+
+    result = run(backend, marked(textwrap.dedent(code)), memory_mib=128, processes=100)
+
+    assert (result.stdout, result.stderr) == ("all of them\n", "")
+
+
+@both
+def test_a_program_may_ask_for_a_deep_stack(backend: str) -> None:
+    code = """
+        import functools, resource, sys
+        _, most = resource.getrlimit(resource.RLIMIT_STACK)
+        resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+        sys.setrecursionlimit(100_000)
+        @functools.cache
+        def f(n): return n and 1 + f(n - 1)
+        print(f(40_000))
+    """
+
+    assert run(backend, marked(textwrap.dedent(code))).stdout == "40000\n"
+
+
+def test_time_of_children_that_nobody_waits_for_counts() -> None:
+    code = """
+        import os, signal, time
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                while time.process_time() < 0.4:
+                    pass
+                os._exit(0)
+            try:
+                os.waitpid(child, 0)
+            except ChildProcessError:
+                pass
+    """
+
+    result = run("process", marked(textwrap.dedent(code)), cpu_s=60)
+
+    # less what each used after the last look at it
+    assert result.cpu_s > 1.2
+
+
+@both
 def test_a_daemon_in_its_own_session_does_not_outlive_the_run(backend: str) -> None:
     code = """
         import os, time
@@ -228,6 +284,42 @@ def test_a_keeper_that_is_killed_is_a_failure_of_the_sandbox_and_what_it_kept_en
         assert (await sandbox.run(marked("print(1)"))).stdout == "1\n"
 
     within(settings_of(backend), killed)
+
+
+def test_directories_of_others_stay_whatever_their_names() -> None:
+    with own_temporary_directory() as directory:
+        last = int(Path("/proc/sys/kernel/ns_last_pid").read_text())
+        theirs = {directory / f"palestra-sandbox-{last + n}-theirs" for n in range(300)}
+        for each in theirs:
+            each.mkdir()
+        asyncio.run(_one_after_another(SandboxSettings(backend="process"), 2))
+        assert nothing_left()
+
+        assert set(directory.iterdir()) == theirs
+
+
+async def _one_after_another(settings: SandboxSettings, count: int) -> None:
+    async with Sandbox(settings) as sandbox:
+        for _ in range(count):
+            await sandbox.run(marked("pass"))
+
+
+def test_folders_too_deep_for_any_path_are_removed() -> None:
+    code = "import os\nfor _ in range(1500):\n    os.mkdir('d' * 50); os.chdir('d' * 50)\nprint(1)"
+
+    assert run("process", marked(code)).stdout == "1\n"
+
+
+@both
+def test_a_cancelled_run_has_its_place_until_its_processes_are_gone(backend: str) -> None:
+    async def cancelled(sandbox: Sandbox) -> bool:
+        running = asyncio.ensure_future(sandbox.run(marked("import time; time.sleep(300)")))
+        await until(program_runs)
+        running.cancel()
+        async with sandbox._place():
+            return program_runs()
+
+    assert not within(settings_of(backend, at_once=1), cancelled)
 
 
 def test_a_launcher_that_is_killed_is_replaced() -> None:

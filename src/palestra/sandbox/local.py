@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Sequence
@@ -226,9 +225,5 @@ def _result(outcome: Outcome, out: bytes, err: bytes) -> SandboxResult:
         cpu_s=outcome.cpu_s,
         wall_s=outcome.wall_s,
         peak_memory_bytes=outcome.peak_memory_bytes,
+        machine_full=outcome.machine_full,
     )
-
-
-def usable_processors() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))

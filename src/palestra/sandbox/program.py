@@ -45,5 +45,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    # For each thread the C library would reserve 64 MiB of the address space that is limited.
+    "MALLOC_ARENA_MAX": "2",
 }
 """All that a program sees of an environment, before its own: nothing of ours."""
