@@ -154,7 +154,9 @@ class Echo:
         self.broken = False
 
     @asynccontextmanager
-    async def converse(self, program: Program, limits: Limits) -> AsyncIterator["Echo"]:
+    async def converse(
+        self, program: Program, limits: Limits, *, rests: bool
+    ) -> AsyncIterator["Echo"]:
         self.open += 1
         self.begun += 1
         self.began.set()

@@ -81,15 +81,13 @@ class PythonSession:
         """Run a cell. Whatever it does is in the result; raises `InfraError` as `Sandbox` does."""
         async with self._turn:
             notice, self._notice = self._notice, ""
-            await self._sandbox.start()  # which decides how many places there are
-            async with self._sandbox.place():
-                try:
-                    return await self._execute(code, notice)
-                except asyncio.CancelledError:
-                    # It may still be running the cell, and would answer the wrong one next.
-                    await self._end()
-                    self._notice = RESTARTED
-                    raise
+            try:
+                return await self._execute(code, notice)
+            except asyncio.CancelledError:
+                # It may still be running the cell, and would answer the wrong one next.
+                await self._end()
+                self._notice = RESTARTED
+                raise
 
     async def aclose(self) -> None:
         """End the interpreter. A later cell would begin a new one."""
@@ -129,7 +127,7 @@ class PythonSession:
         program = conversing(source("interpreter"))
         async with AsyncExitStack() as stack:
             conversation = await stack.enter_async_context(
-                self._sandbox.converse(program, limits=self._limits)
+                self._sandbox.converse(program, limits=self._limits, rests=True)
             )
             self._open = stack.pop_all()
         self._conversation = conversation

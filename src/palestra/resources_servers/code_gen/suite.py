@@ -63,8 +63,7 @@ async def run_tests(sandbox: Sandbox, code: str, tests: Suite, limits: SuiteLimi
         tmp_mib=max(128, 2 * limits.output_kib // 1024 + 64),
     )
     program = conversing(_HARNESS.read_bytes())
-    await sandbox.start()  # which decides how many places there are
-    async with sandbox.place(), sandbox.converse(program, limits=whole) as conversation:
+    async with sandbox.converse(program, limits=whole) as conversation:
         return await _Running(conversation, tests, limits).verdict(code)
 
 
