@@ -298,7 +298,9 @@ class Listener:
         self.sent: list[bytes] = []
 
     @asynccontextmanager
-    async def converse(self, program: Program, limits: Limits) -> AsyncIterator["Listener"]:
+    async def converse(
+        self, program: Program, limits: Limits, *, rests: bool
+    ) -> AsyncIterator["Listener"]:
         self.sent += program.files.values()
         yield self
 

@@ -148,7 +148,9 @@ class Slow:
         return SandboxResult(stdout="", stderr="", exit_code=0)
 
     @asynccontextmanager
-    async def converse(self, program: Program, limits: Limits) -> AsyncIterator["Slow"]:
+    async def converse(
+        self, program: Program, limits: Limits, *, rests: bool
+    ) -> AsyncIterator["Slow"]:
         yield self
 
     async def aclose(self) -> None:

@@ -36,6 +36,7 @@ class LocalBackend:
         self._python = python
         self._tools = tools
         self._launcher = Launcher()
+        self._keepers: set[_Keeper] = set()
         self._filter = seccomp_filter() if tools is not None else b""
 
     @property
@@ -55,9 +56,10 @@ class LocalBackend:
 
     @contextlib.asynccontextmanager
     async def converse(
-        self, program: Program, limits: Limits, /
+        self, program: Program, limits: Limits, /, *, rests: bool
     ) -> AsyncIterator["LocalConversation"]:
         """A program to talk to; it is stopped when the context ends."""
+        del rests  # places are the sandbox's affair
         ours, theirs = socket.socketpair()
         with theirs:
             keeper_of_it = self._keeper(program, b"", limits, theirs)
@@ -74,8 +76,10 @@ class LocalBackend:
                 yield LocalConversation(keeper, reader, writer, longest)
 
     async def aclose(self) -> None:
-        """End the launcher. Programs end with the calls that run them."""
+        """End the launcher, and what still runs: who waits for it is told."""
         self._launcher.close()
+        for keeper in list(self._keepers):
+            keeper.let_go()
 
     @contextlib.asynccontextmanager
     async def _keeper(
@@ -85,18 +89,22 @@ class LocalBackend:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                self._launcher.hand_over(theirs, *channel)
+                await self._launcher.hand_over(theirs, *channel)
             reader, writer = await asyncio.open_unix_connection(sock=ours)
         except BaseException:
             ours.close()
             raise
+        keeper = _Keeper(reader, writer)
+        self._keepers.add(keeper)
         try:
+            if self._launcher.closed:
+                raise InfraError("the sandbox was closed")
             contents = program.files.values()
             await _send(writer, (order.encoded(), stdin, self._filter, *contents))
-            yield _Keeper(reader, writer)
+            yield keeper
         finally:
-            # Whatever still runs ends with this.
-            writer.close()
+            self._keepers.discard(keeper)
+            keeper.let_go()
 
     def _order(self, program: Program, limits: Limits) -> Order:
         bounds = Bounds(
@@ -132,6 +140,11 @@ class _Keeper:
         """Have the program ended; its result is still reported."""
         with contextlib.suppress(OSError):
             self._writer.write_eof()
+
+    def let_go(self) -> None:
+        """Whatever still runs ends with this, at once, and without a result."""
+        with contextlib.suppress(RuntimeError):  # its event loop has gone, and it with that
+            self._writer.transport.abort()
 
     async def result(self, *, within_s: float) -> SandboxResult:
         try:

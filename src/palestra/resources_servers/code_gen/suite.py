@@ -62,8 +62,7 @@ async def run_tests(sandbox: Sandbox, code: str, tests: Suite, limits: SuiteLimi
     """Run the tests. Raises `InfraError` when the sandbox failed."""
     whole = _of_all(tests, limits)
     program = conversing(_HARNESS.read_bytes())
-    await sandbox.start()  # which decides how many places there are
-    async with sandbox.place(), sandbox.converse(program, limits=whole) as conversation:
+    async with sandbox.converse(program, limits=whole) as conversation:
         return await _Running(conversation, tests, limits).verdict(code)
 
 
