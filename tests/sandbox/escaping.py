@@ -33,11 +33,12 @@ def why_not() -> str:
 
     if shutil.which("bwrap") is None:
         return "no bubblewrap"
+    others = living()
     try:
         asyncio.run(probe())
     except ConfigError as error:
         return error.message
-    return ""
+    return "" if nothing_left(besides=others) else "its processes stay"
 
 
 def isolating() -> SandboxSettings:

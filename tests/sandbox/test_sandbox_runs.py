@@ -28,12 +28,14 @@ from escaping import (
 
 from palestra.errors import InfraError
 from palestra.sandbox import (
+    ConversationEnded,
     Limits,
     Program,
     Sandbox,
     SandboxResult,
     SandboxSettings,
     Stop,
+    conversing,
 )
 
 pytestmark = pytest.mark.slow
@@ -320,6 +322,32 @@ def test_a_cancelled_run_has_its_place_until_its_processes_are_gone(backend: str
             return program_runs()
 
     assert not within(settings_of(backend, at_once=1), cancelled)
+
+
+@both
+@pytest.mark.parametrize(
+    ("does", "stopped_by"),
+    [
+        ("time.sleep(300)", Stop.WALL),
+        ("channel.send(bytes(100_000))", Stop.OUTPUT),
+        ("os._exit(3)", None),
+    ],
+)
+def test_a_conversation_says_for_what_it_was_ended(
+    backend: str, does: str, stopped_by: Stop | None
+) -> None:
+    code = (
+        f"import os, time\nfrom frames import Channel\nchannel = Channel()\n{does}\ntime.sleep(9)"
+    )
+
+    async def talk(sandbox: Sandbox) -> SandboxResult:
+        program = conversing(code.encode())
+        async with sandbox.converse(program, limits=Limits(output_kib=64)) as conversation:
+            with pytest.raises(ConversationEnded):
+                await conversation.ask(b"?", within_s=2)
+            return await conversation.end()
+
+    assert within(settings_of(backend), talk).stopped_by is stopped_by
 
 
 def test_a_launcher_that_is_killed_is_replaced() -> None:

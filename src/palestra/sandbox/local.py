@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Final, final
 
 from palestra.errors import InfraError
@@ -104,7 +104,7 @@ class LocalBackend:
             yield keeper
         finally:
             self._keepers.discard(keeper)
-            keeper.let_go()
+            await _to_its_end(keeper.gone(within_s=ENDS_WITHIN_S))
 
     def _order(self, program: Program, limits: Limits) -> Order:
         bounds = Bounds(
@@ -135,6 +135,7 @@ class _Keeper:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._reported = False
 
     def stop(self) -> None:
         """Have the program ended; its result is still reported."""
@@ -146,10 +147,20 @@ class _Keeper:
         with contextlib.suppress(RuntimeError):  # its event loop has gone, and it with that
             self._writer.transport.abort()
 
+    async def gone(self, *, within_s: float) -> None:
+        """Have the program ended, and wait until nothing of it is left."""
+        if not self._reported:
+            self.stop()
+            with contextlib.suppress(TimeoutError, OSError):
+                async with asyncio.timeout(within_s):
+                    await self._reader.read()
+        self.let_go()
+
     async def result(self, *, within_s: float) -> SandboxResult:
         try:
             async with asyncio.timeout(within_s):
                 frame, out, err = [await _receive(self._reader) for _ in range(3)]
+            self._reported = True  # which it is when nothing is left
         except TimeoutError:
             raise InfraError(f"a sandboxed program did not end within {within_s:.0f} s") from None
         except (asyncio.IncompleteReadError, OSError):
@@ -173,6 +184,8 @@ class LocalConversation:
         self._writer = writer
         self._longest = longest_answer
         self._result: SandboxResult | None = None
+        self._refused: Stop | None = None
+        """For what we ended it, when it was not at a limit of its own."""
 
     async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
         """The program's answer. Raises `ConversationEnded` when there is none."""
@@ -184,8 +197,9 @@ class LocalConversation:
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 if length <= self._longest:
                     return await self._reader.readexactly(length)
+            self._refused = Stop.OUTPUT
         except TimeoutError:
-            pass
+            self._refused = Stop.WALL
         except (asyncio.IncompleteReadError, OSError):
             # It has ended, or is about to: how, is its own to say.
             await self._ended_by_itself()
@@ -196,7 +210,10 @@ class LocalConversation:
         """Stop the program if it still runs; how it ended."""
         if self._result is None:
             self._keeper.stop()
-            self._result = await self._keeper.result(within_s=ENDS_WITHIN_S)
+            result = await self._keeper.result(within_s=ENDS_WITHIN_S)
+            if result.stopped_by is Stop.US and self._refused is not None:
+                result = result.model_copy(update={"stopped_by": self._refused})
+            self._result = result
         return self._result
 
     async def _ended_by_itself(self) -> None:
@@ -209,6 +226,20 @@ class LocalConversation:
             self._result = await reporting
         finally:
             reporting.cancel()
+
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Await `work`, which is bounded in time, however often we are cancelled meanwhile."""
+    working = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not working.done():
+        try:
+            await asyncio.wait({working})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    working.result()
 
 
 async def _send(writer: asyncio.StreamWriter, frames: Sequence[bytes]) -> None:
