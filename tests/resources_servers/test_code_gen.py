@@ -16,14 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifying import ENVIRONMENTS, example_rows, post_verify, recorded, said, verify
 
+from palestra.errors import InfraError
 from palestra.resources_servers.code_gen.app import CodeGenConfig, CodeGenServer
 from palestra.resources_servers.code_gen.grading import (
     last_code_block,
     same_value,
     wrong_output,
 )
-from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, run_tests
-from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
+from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdict, run_tests
+from palestra.sandbox import (
+    ConversationEnded,
+    Limits,
+    Program,
+    Sandbox,
+    SandboxResult,
+    SandboxSettings,
+    Stop,
+)
 from palestra.schema import read_jsonl
 from palestra.transport import AiohttpTransport, ServerClient
 
@@ -322,6 +331,74 @@ def test_expected_outputs_never_enter_the_sandbox() -> None:
     assert verdict.passed
     assert any(b"4f1c-question" in sent for sent in listener.sent)
     assert not any(b"4f1c-answer" in sent for sent in listener.sent)
+
+
+class Ending:
+    """A back end and a conversation: the code compiles, then `test` is answered or it ends so."""
+
+    name = "ending"
+    isolates = True
+
+    def __init__(self, result: SandboxResult, test: bytes | None = None) -> None:
+        self._result = result
+        self._test = test
+
+    @asynccontextmanager
+    async def converse(
+        self, program: Program, limits: Limits, *, rests: bool
+    ) -> AsyncIterator["Ending"]:
+        yield self
+
+    async def ask(self, message: bytes, *, within_s: float) -> bytes:
+        if b"fn_name" in message:
+            return b'{"error": null}'
+        if self._test is None:
+            raise ConversationEnded
+        return self._test
+
+    async def end(self) -> SandboxResult:
+        return self._result
+
+
+def ended(ending: Ending) -> Verdict:
+    tests, limits = Suite(["1"], ["2"]), SuiteLimits(1, 7, 64, 99)
+    return asyncio.run(run_tests(Sandbox(backend=ending), "code", tests, limits))
+
+
+def stopped(by: Stop | None, *, machine_full: bool = False) -> SandboxResult:
+    return SandboxResult(
+        stdout="", stderr="", exit_code=137, stopped_by=by, machine_full=machine_full
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        (None, "it ended the process that tests it (exit code 137)"),
+        (Stop.MEMORY, "it used more than 64 MiB of memory"),
+        (Stop.WALL, "it did not end within 7 s, nor let itself be ended"),
+        (Stop.OUTPUT, "it wrote more than 99 KiB"),
+        (Stop.PROCESSES, "it had more than 128 processes"),
+        (Stop.FILES, "it made more files than it may"),
+    ],
+)
+def test_a_limit_of_ours_is_told_as_what_it_is(by: Stop | None, told: str) -> None:
+    verdict = ended(Ending(stopped(by)))
+
+    assert (verdict.passed, verdict.result) == (False, [-4])
+    assert verdict.metadata["error"] == told
+
+
+def test_there_is_a_word_for_each_limit() -> None:
+    assert all(ended(Ending(stopped(by))).metadata["error"] for by in Stop)
+
+
+def test_a_test_that_was_killed_while_the_machine_was_full_says_nothing_of_the_program() -> None:
+    killed = b'{"status": "killed", "error": "ended with exit code -9", "cpu_s": 0.1}\n'
+
+    assert ended(Ending(stopped(None), killed)).result == [-4]
+    with pytest.raises(InfraError, match="ran out of memory"):
+        ended(Ending(stopped(None, machine_full=True), killed))
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,12 @@ def test_a_program_has_no_files_outside_of_its_directory(name: str) -> None:
         Program(("x",), {name: b""})
 
 
+@pytest.mark.parametrize("name", ["a/" * 2000 + "b", "a" * 2000])
+def test_a_programs_files_lie_no_deeper_than_they_can(name: str) -> None:
+    with pytest.raises(ValueError, match="too deep a path, or too long"):
+        Program(("x",), {name: b""})
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_a_filter_ends_with_permission_and_jumps_stay_inside(machine: str) -> None:
     made = seccomp_filter(machine)
