@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.profiling import compute_pass_majority_metrics
-from palestra.resources_servers.code_gen.grading import last_code_block
+from palestra.resources_servers.code_gen.fences import last_code_block
 from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdict, run_tests
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.sandbox import Sandbox, SandboxSettings
