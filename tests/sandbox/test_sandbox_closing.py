@@ -42,6 +42,7 @@ def test_a_start_that_is_cancelled_leaves_no_launcher() -> None:
         await starting
 
     settings = isolating()
+    assert nothing_left()  # of the probe
     kept: list[BaseException] = []
     asyncio.run(main())
 

@@ -71,7 +71,7 @@ class LocalBackend:
                 except BaseException:
                     ours.close()
                     raise
-                stack.callback(writer.close)
+                stack.callback(writer.transport.abort)
                 longest = limits.output_kib * 1024
                 yield LocalConversation(keeper, reader, writer, longest)
 
@@ -139,7 +139,7 @@ class _Keeper:
 
     def stop(self) -> None:
         """Have the program ended; its result is still reported."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # we have let go of it
             self._writer.write_eof()
 
     def let_go(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 from palestra.sandbox.workers.frames import call_frame
 from palestra.sandbox.workers.held import Held
 from palestra.sandbox.workers.keeper import Keeper
-from palestra.sandbox.workers.outcomes import Outcome
+from palestra.sandbox.workers.outcomes import Outcome, WorkersBroken
 
 MEMORY_MIB: Final = 1024
 CALLS: Final = 2_000
@@ -51,13 +51,18 @@ class LocalWorkers:
         self._idle: list[Held] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._places = asyncio.Semaphore(self._size)
+        self._closings = 0
         # Whoever forgets to close it leaves nothing behind either.
         weakref.finalize(self, _end, self._keeper, self._idle)
 
     async def call(self, function: str, /, *args: Any, limit_s: float) -> Outcome:
         """Run `function` in a worker; see `Workers.call`."""
         frame = call_frame(function, args)
+        closings = self._closings
         async with self._here():
+            if closings != self._closings:
+                # It would start a nursery that nobody ends.
+                raise WorkersBroken("the workers were closed while a call waited for its turn")
             worker = self._waiting_one() or await self._keeper.fork()
             try:
                 outcome = await worker.run(frame, limit_s)
@@ -84,7 +89,8 @@ class LocalWorkers:
         return self._places
 
     async def close(self) -> None:
-        """End every process."""
+        """End every process. A call that comes later starts some anew."""
+        self._closings += 1
         await asyncio.to_thread(_end, self._keeper, self._idle)
 
 
