@@ -295,3 +295,25 @@ def test_lifespans_run_and_metrics_are_aggregated(tmp_path: Path) -> None:
         assert found.agent_metrics["tasks"] == 1
 
     run(tmp_path, {"resources_servers/living": source}, check)
+
+
+def test_a_route_that_is_left_out_of_the_document_stays_out(tmp_path: Path) -> None:
+    source = """
+    class Hidden(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+        def setup_webserver(self):
+            app = FastAPI()
+            app.post("/verify", include_in_schema=False)(self.verify)
+            app.post("/seed_session")(self.seed_session)
+            return app
+        async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+            return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+    """
+
+    async def check(fleet: Fleet) -> None:
+        reply = await fleet.client.get("hidden", "/openapi.json")
+        paths = (await reply.json())["paths"]
+        assert "/verify" not in paths
+        assert "/seed_session" in paths
+
+    run(tmp_path, {"resources_servers/hidden": source}, check)

@@ -61,7 +61,7 @@ class Hosted(Server):
         # Before the author's constructor, which may ask for it.
         tree = set_global_config_dict(with_addresses(client.tree, client.targets))
         self._author = self.author_class(
-            config=self.config, server_client=ServerClient(None, tree, fleet=client)
+            config=self.config, server_client=ServerClient.of_fleet(client, tree)
         )
         self._made_app = self._author.setup_webserver()
 
@@ -191,10 +191,11 @@ def _publish(app: FastAPI) -> None:
         document = theirs()
         for route in app.routes:
             model = _body_model(route)
-            if model is not None:
+            # What the author keeps out of the document stays out.
+            told = document["paths"].get(getattr(route, "path", ""), {}).get("post")
+            if model is not None and told is not None:
                 content = {"application/json": {"schema": published_schema(model)}}
-                path = getattr(route, "path", "")
-                document["paths"][path]["post"]["requestBody"] = {"content": content}
+                told["requestBody"] = {"content": content}
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
