@@ -15,10 +15,11 @@ from palestra.compat.nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
     get_first_server_config_dict,
 )
+from palestra.compat.recorded import recorded_reply
 from palestra.errors import CallError, Evidence, Hop, excerpt, from_body
 from palestra.serving import server_client
+from palestra.transport import HttpReply, ServerReply, Target
 from palestra.transport import ServerClient as FleetClient
-from palestra.transport import ServerReply, Target
 
 SERVER_TYPES: Final = ("responses_api_models", "resources_servers", "responses_api_agents")
 
@@ -139,6 +140,9 @@ class ServerClient(BaseModel):
         """One request; `json` may be or hold models. Any status is an answer."""
         sent = cookie_values(kwargs.pop("cookies", None)) or {}
         timeout_s = _seconds(kwargs.pop("timeout", None))
+        if (told := self._recorded(server_name, url_path, method, kwargs.get("json"))) is not None:
+            reply = ServerReply(told, server=server_name, url=url_path)
+            return ClientResponse(reply, method=method, sent=sent)
         known = {name: kwargs[name] for name in ("json", "params", "headers") if name in kwargs}
         async with asyncio.timeout(timeout_s):
             reply = await self._client().request(
@@ -171,6 +175,11 @@ class ServerClient(BaseModel):
         except Exception:  # whatever it is, there is no answer
             return "connection_error"
         return "success"
+
+    def _recorded(self, server: str, path: str, method: str, body: Any) -> HttpReply | None:
+        if method != "POST":
+            return None
+        return recorded_reply(server, path, body, running=server in self._client().targets)
 
     def _client(self) -> FleetClient:
         if self._fleet is None:
