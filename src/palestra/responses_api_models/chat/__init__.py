@@ -12,6 +12,7 @@ from palestra.responses_api_models.chat.provider_errors import (
     check_whole,
     provider_sentence,
 )
+from palestra.responses_api_models.chat.refusing import refuse_stream
 from palestra.responses_api_models.chat.request import json_setting, to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.server import (
@@ -40,6 +41,7 @@ __all__ = [
     "overflow_completion",
     "overflow_response",
     "provider_sentence",
+    "refuse_stream",
     "split_thinking",
     "to_chat_request",
     "to_messages",

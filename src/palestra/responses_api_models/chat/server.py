@@ -18,6 +18,7 @@ from pydantic import (
 from palestra.errors import CallError, ConfigError, Hopeless, ModelNotServed
 from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
+from palestra.responses_api_models.chat.refusing import refuse_stream
 from palestra.responses_api_models.chat.request import (
     json_setting,
     template_kwargs,
@@ -91,6 +92,11 @@ class ChatModelConfig(ModelServerConfig):
                 hint="use openai_model, which passes the Responses API through",
             )
         return self
+
+    @field_validator("extra_body")
+    @classmethod
+    def _in_one_piece(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        return refuse_stream(value)
 
     def conversion(self) -> ConversionSettings:
         """The part of these settings that decides about messages."""
@@ -177,7 +183,9 @@ class ChatCompletionsServer(ModelServer):
         )
         model = self.config.model
         found = self._upstream.read(url, answer, partial(_as_it_came, model=model))
-        return overflow_completion(model) if isinstance(found, ContextOverflow) else found
+        if isinstance(found, ContextOverflow):
+            return overflow_completion(model, sentence=found.sentence)
+        return found
 
     def _chat_request(self, body: ChatCreateParams) -> dict[str, Any]:
         asked = to_plain(body)
@@ -281,12 +289,17 @@ def _as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
     return ChatCompletion.model_validate(plain)
 
 
-def overflow_completion(model: str) -> ChatCompletion:
-    """The empty, truncated completion of a model whose context cannot hold the conversation."""
+def overflow_completion(model: str, *, sentence: str) -> ChatCompletion:
+    """The empty, truncated completion of a model whose context cannot hold the conversation.
+
+    `sentence` is what the endpoint said; it is kept beside the reason, as `provider_message`.
+    """
     message = ChatMessage(role="assistant", content="")
+    choice = ChatChoice(index=0, message=message, finish_reason="length")
+    choice.provider_message = sentence  # type: ignore[attr-defined]  # beside what is declared
     return ChatCompletion(
         id=new_id("chatcmpl-"),
         created=0,
         model=model,
-        choices=[ChatChoice(index=0, message=message, finish_reason="length")],
+        choices=[choice],
     )
