@@ -1,11 +1,12 @@
 """What model servers in front of Chat Completions endpoints share.
 
 `request` and `response` convert (pure functions), `provider_errors` says what refusals mean, by
-their status and their `wordings`, `upstream` sends, `server` puts them together. A model server of
-its own folder subclasses `ChatCompletionsServer`; this folder has no entrypoint and is no
-implementation.
+their status and their `wordings`, `upstream` sends, `answers` reads what comes back, `server` puts
+them together. A model server of its own folder subclasses `ChatCompletionsServer`; this folder has
+no entrypoint and is no implementation.
 """
 
+from palestra.responses_api_models.chat.completion import overflow_completion
 from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
@@ -20,7 +21,6 @@ from palestra.responses_api_models.chat.server import (
     ChatModelConfig,
     base_urls,
     check_endpoint,
-    overflow_completion,
 )
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import split_thinking, wrap_thinking

@@ -1,11 +1,8 @@
 """Refusing what an endpoint cannot be asked."""
 
-from collections.abc import Mapping
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from palestra.errors import ConfigError, Evidence, FieldProblem, RowError
-
-Body = TypeVar("Body", bound=Mapping[str, object] | None)
 
 
 def refuse(pointer: str, expected: str) -> NoReturn:
@@ -16,7 +13,7 @@ def refuse(pointer: str, expected: str) -> NoReturn:
     )
 
 
-def refuse_stream(extra_body: Body) -> Body:
+def refuse_stream(extra_body: dict[str, Any] | None) -> dict[str, Any] | None:
     """The configured `extra_body`. Raises ConfigError where it asks for a stream."""
     if extra_body and extra_body.get("stream"):
         raise ConfigError(

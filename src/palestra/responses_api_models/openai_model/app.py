@@ -79,14 +79,14 @@ class OpenAIModel(ModelServer):
         try:
             response = read_response(answer, model=request["model"])
         except ValueError as error:
-            overflow = self._upstream.no_answer(url, answer, "response", error)
+            overflow = self._upstream.answers.no_answer(url, answer, "response", error)
             return overflow_response(body, model=request["model"], sentence=overflow.sentence)
         failure = failure_of(response)
         if failure is None:
             return cut_at_limit(response, request)
         if is_context_overflow(failure.message):
             return overflow_response(body, model=response.model, sentence=failure.message)
-        raise self._upstream.failed(url, answer, failure)
+        raise self._upstream.answers.failed(url, answer, failure)
 
     async def list_models(self) -> list[str]:
         """What the endpoint serves. Raises `CallError` when it cannot say."""
