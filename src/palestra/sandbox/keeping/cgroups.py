@@ -18,19 +18,24 @@ def processors_allowed(root: Path = ROOT) -> float | None:
     return min(found, default=None)
 
 
-def oom_kills(root: Path = ROOT) -> tuple[int, ...]:
-    """How many processes the kernel has killed for want of memory, by each count that we may see.
+class OomKills:
+    """Whether the kernel kills processes for want of memory, from now on.
 
-    Of the whole machine, and of our own group. A later answer has the same counts in the same
-    order.
+    On the whole machine or in our own group, by each count that we may see.
     """
-    machine = _count(root / "proc/vmstat", "oom_kill")
-    own = [
-        _count(folder / name, "oom_kill")
-        for folder in _folders("memory", root)[:1]
-        for name in ("memory.events", "memory.oom_control")
-    ]
-    return (machine, *own)
+
+    def __init__(self, root: Path = ROOT) -> None:
+        own = _folders("memory", root)[:1]
+        names = ("memory.events", "memory.oom_control")
+        self._paths = [root / "proc/vmstat", *(folder / name for folder in own for name in names)]
+        self._before = self._counts()
+
+    def any(self) -> bool:
+        """Whether there have been some."""
+        return any(now > before for now, before in zip(self._counts(), self._before, strict=True))
+
+    def _counts(self) -> list[int]:
+        return [_count(path, "oom_kill") for path in self._paths]
 
 
 def _quotas(folder: Path) -> Iterator[tuple[int, int]]:
