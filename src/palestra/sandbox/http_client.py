@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from palestra.errors import CallError, ConfigError, DeadlineExceeded, InfraError, excerpt
 from palestra.sandbox.backend import ConversationEnded
+from palestra.sandbox.keeping.keep import MOST_STARVED
 from palestra.sandbox.limits import Limits, SandboxResult
 from palestra.sandbox.program import Program
 from palestra.sandbox.service_wire import (
@@ -79,7 +80,8 @@ class HttpBackend:
     async def run(self, program: Program, stdin: bytes, limits: Limits, /) -> SandboxResult:
         """Run a program to its end. Raises `InfraError` when the service fails."""
         message = ProgramMessage.of(program, limits, stdin)
-        reply = await self._post("/run", message, within_s=limits.wall_s + QUEUE_S)
+        limit_s = MOST_STARVED * limits.wall_s + QUEUE_S
+        reply = await self._post("/run", message, within_s=limit_s)
         return self.read(SandboxResult, reply)
 
     @contextlib.asynccontextmanager

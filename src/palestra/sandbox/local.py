@@ -10,6 +10,7 @@ from typing import Final, final
 from palestra.errors import InfraError
 from palestra.sandbox.backend import ConversationEnded
 from palestra.sandbox.bubblewrap import Tools, command_line
+from palestra.sandbox.keeping.keep import MOST_STARVED
 from palestra.sandbox.keeping.order import Bounds, Order, Outcome, outcome_in
 from palestra.sandbox.launching import Launcher
 from palestra.sandbox.limits import MIB, Limits, SandboxResult, Stop
@@ -52,7 +53,7 @@ class LocalBackend:
     async def run(self, program: Program, stdin: bytes, limits: Limits, /) -> SandboxResult:
         """Run a program to its end. Raises `InfraError` when that says nothing about it."""
         async with self._keeper(program, stdin, limits) as keeper:
-            return await keeper.result(within_s=limits.wall_s + ENDS_WITHIN_S)
+            return await keeper.result(within_s=MOST_STARVED * limits.wall_s + ENDS_WITHIN_S)
 
     @contextlib.asynccontextmanager
     async def converse(
