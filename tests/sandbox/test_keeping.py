@@ -110,6 +110,18 @@ def test_what_the_kernel_kills_for_want_of_memory_is_counted(tmp_path: Path, cou
     assert kills.any()
 
 
+def test_what_the_kernel_kills_in_other_groups_is_not_ours(tmp_path: Path) -> None:
+    own = "sys/fs/cgroup/pods/mine/memory.events.local"
+    machine(tmp_path, {**V2, own: "oom_kill 0\n", "proc/vmstat": "oom_kill 4\n"})
+    kills = OomKills(tmp_path)
+
+    machine(tmp_path, {"proc/vmstat": "oom_kill 5\n"})
+    assert not kills.any()
+
+    machine(tmp_path, {own: "oom_kill 1\n"})
+    assert kills.any()
+
+
 def process(root: Path, pid: int, *, parent: int = 1, ticks: int = 0, mib: int = 0) -> Path:
     """A process as /proc shows it, that holds so much memory by itself."""
     fields = [f"{pid} (a (b) c) S {parent}", *"0" * 9, str(ticks), *"0" * 7, "77 0"]

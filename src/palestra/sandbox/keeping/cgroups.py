@@ -21,21 +21,26 @@ def processors_allowed(root: Path = ROOT) -> float | None:
 class OomKills:
     """Whether the kernel kills processes for want of memory, from now on.
 
-    On the whole machine or in our own group, by each count that we may see.
+    Processes of our own group, whether it or the whole machine had no memory left; where groups
+    do not tell, any process of the machine.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
-        own = _folders("memory", root)[:1]
-        names = ("memory.events", "memory.oom_control")
-        self._paths = [root / "proc/vmstat", *(folder / name for folder in own for name in names)]
-        self._before = self._counts()
+        names = ("memory.events.local", "memory.events", "memory.oom_control")
+        counted = [folder / name for folder in _folders("memory", root) for name in names]
+        self._path = root / "proc/vmstat"
+        for path in counted:
+            if _count(path, "oom_kill") is not None:
+                self._path = path
+                break
+        self._before = self._count()
 
     def any(self) -> bool:
         """Whether there have been some."""
-        return any(now > before for now, before in zip(self._counts(), self._before, strict=True))
+        return self._count() > self._before
 
-    def _counts(self) -> list[int]:
-        return [_count(path, "oom_kill") for path in self._paths]
+    def _count(self) -> int:
+        return _count(self._path, "oom_kill") or 0
 
 
 def _quotas(folder: Path) -> Iterator[tuple[int, int]]:
@@ -49,13 +54,13 @@ def _quotas(folder: Path) -> Iterator[tuple[int, int]]:
         yield int(quota), int(period)  # -1 is no limit
 
 
-def _count(path: Path, name: str) -> int:
+def _count(path: Path, name: str) -> int | None:
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text("ascii").splitlines():
             words = line.split()
             if words[:1] == [name]:
                 return int(words[1])
-    return 0
+    return None
 
 
 def _folders(controller: str, root: Path) -> list[Path]:
