@@ -59,7 +59,7 @@ def over_http(
 
     async def main() -> T:
         own = served or Sandbox(PLAIN)
-        service = SandboxService(own, token=token, lease_s=lease_s)
+        service = SandboxService(own, token=token, lease_s=lease_s, idle_s=lease_s)
         sock = listen("127.0.0.1", 0)
         settings = SandboxSettings(
             backend="http",
@@ -255,9 +255,15 @@ def test_waiting_for_a_place_does_not_count_to_a_conversations_wall_time() -> No
     assert over_http(one_after_another, served=served) == [b"10", b"11", b"12", b"13"]
 
 
-def test_a_client_that_is_there_keeps_its_conversation_however_long_it_says_nothing() -> None:
+@pytest.mark.parametrize("rests", [True, False])
+def test_a_client_that_is_there_keeps_its_conversation_however_long_it_says_nothing(
+    rests: bool,
+) -> None:
     async def silent(sandbox: Sandbox) -> bytes:
-        async with sandbox.converse(Program(("x",))) as conversation, asyncio.timeout(20):
+        async with (
+            asyncio.timeout(20),
+            sandbox.converse(Program(("x",)), rests=rests) as conversation,
+        ):
             for _ in range(6):  # twice the lease
                 await renewals.acquire()
             return await conversation.ask(b"m", within_s=20)

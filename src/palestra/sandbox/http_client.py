@@ -92,13 +92,11 @@ class HttpBackend:
         message = ProgramMessage.of(program, limits, rests=rests)
         begun = self.read(Begun, await self._post("/conversations", message, within_s=QUEUE_S))
         conversation = HttpConversation(self, begun.id, waits_s=QUEUE_S if rests else 0.0)
-        # One that rests is forgotten when it does so for too long, as it would be by us.
-        renewing = None if rests else asyncio.ensure_future(conversation.renew(begun.lease_s))
+        renewing = asyncio.ensure_future(conversation.renew(begun.lease_s))
         try:
             yield conversation
         finally:
-            if renewing is not None:
-                renewing.cancel()
+            renewing.cancel()
             # Should this fail, the service ends it when its lease runs out.
             with contextlib.suppress(InfraError):
                 await conversation.end()

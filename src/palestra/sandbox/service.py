@@ -50,8 +50,8 @@ T = TypeVar("T")
 
 LEASE_S: Final = 60.0
 """Of a conversation that holds a place."""
-IDLE_S: Final = 3600.0
-"""Of one that rests, and so keeps nobody waiting."""
+IDLE_S: Final = 600.0
+"""Of one that rests: it keeps nobody waiting, and what it remembers would be lost."""
 
 _JSON: Final = "application/json"
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
