@@ -261,6 +261,20 @@ def test_a_long_line_takes_little_more_memory_to_compare_than_it_has_itself() ->
     assert most < 10 * len(line)
 
 
+def test_a_value_far_longer_than_the_expected_one_is_not_even_read() -> None:
+    returned = b"[" + b"[]," * 300_000 + b"1]"
+    tracemalloc.start()
+    try:
+        assert not same_value(returned, "[1]")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 100_000
+    assert same_value(b"1" + b"0" * 308, "1e308") == (float(10**308) == 10**308)
+    assert same_value(json.dumps("\U0001d538" * 9).encode(), '"' + "\U0001d538" * 9 + '"')
+
+
 def test_one_test_cannot_leave_anything_running_into_the_next() -> None:
     code = (
         "import os, time\nn = int(input())\nif n == 3:\n"

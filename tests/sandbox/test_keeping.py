@@ -10,7 +10,7 @@ import pytest
 from palestra.sandbox import Program
 from palestra.sandbox.bubblewrap import Tools, Way, command_line
 from palestra.sandbox.keeping import folder
-from palestra.sandbox.keeping.cgroups import oom_kills, processors_allowed
+from palestra.sandbox.keeping.cgroups import OomKills, processors_allowed
 from palestra.sandbox.keeping.meter import PAGE_BYTES, TICKS_PER_S, Meter
 from palestra.sandbox.keeping.tree import Unreadable, kill_all
 from palestra.sandbox.processors import usable_processors
@@ -102,11 +102,24 @@ def test_there_are_as_many_places_as_the_quota_fills(tmp_path: Path) -> None:
 )
 def test_what_the_kernel_kills_for_want_of_memory_is_counted(tmp_path: Path, counted: str) -> None:
     machine(tmp_path, {**V2, counted: "low 3\noom_kill 4\noom_kill_disable 0\n"})
-    before = oom_kills(tmp_path)
+    kills = OomKills(tmp_path)
+    assert not kills.any()
 
     (tmp_path / counted).write_text("low 3\noom_kill 5\noom_kill_disable 0\n")
 
-    assert sum(oom_kills(tmp_path)) == sum(before) + 1
+    assert kills.any()
+
+
+def test_what_the_kernel_kills_in_other_groups_is_not_ours(tmp_path: Path) -> None:
+    own = "sys/fs/cgroup/pods/mine/memory.events.local"
+    machine(tmp_path, {**V2, own: "oom_kill 0\n", "proc/vmstat": "oom_kill 4\n"})
+    kills = OomKills(tmp_path)
+
+    machine(tmp_path, {"proc/vmstat": "oom_kill 5\n"})
+    assert not kills.any()
+
+    machine(tmp_path, {own: "oom_kill 1\n"})
+    assert kills.any()
 
 
 def process(root: Path, pid: int, *, parent: int = 1, ticks: int = 0, mib: int = 0) -> Path:

@@ -73,6 +73,15 @@ def test_an_exception_is_told_and_leaves_the_session_as_it_is(code: str, told: s
     assert (after.result, after.notice) == ("1", "")
 
 
+def test_a_cell_may_recurse_deeply() -> None:
+    code = (
+        "import functools, sys\nsys.setrecursionlimit(100_000)\n"
+        "@functools.cache\ndef f(n): return n and 1 + f(n - 1)\nf(40_000)"
+    )
+
+    assert cells(code)[0].result == "40000"
+
+
 def test_a_traceback_shows_the_lines_of_the_cell() -> None:
     (failed,) = cells("def f():\n    return undefined\nf()", limits=CellLimits())
 

@@ -291,8 +291,9 @@ def test_a_keeper_that_is_killed_is_a_failure_of_the_sandbox_and_what_it_kept_en
 
 def test_directories_of_others_stay_whatever_their_names() -> None:
     with own_temporary_directory() as directory:
-        last = int(Path("/proc/sys/kernel/ns_last_pid").read_text())
-        theirs = {directory / f"palestra-sandbox-{last + n}-theirs" for n in range(300)}
+        with subprocess.Popen(["true"]) as last:
+            pids = range(last.pid, last.pid + 300)
+        theirs = {directory / f"palestra-sandbox-{pid}-theirs" for pid in pids}
         for each in theirs:
             each.mkdir()
         asyncio.run(_one_after_another(SandboxSettings(backend="process"), 2))

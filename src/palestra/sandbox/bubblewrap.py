@@ -2,8 +2,8 @@
 
 Inside, a program sees an empty root with the system's libraries and Python, all read-only; a
 /tmp of its own, in memory; the few harmless devices; no /proc; no network but a loopback
-interface of its own; no process but its own; and no capability. Its user is one that owns
-nothing outside.
+interface of its own; no process but its own; and no capability. Its user is one that nobody
+has, or, where we are no root, ours, which in there has nothing and may do nothing more.
 """
 
 import os
@@ -20,6 +20,14 @@ from palestra.sandbox.keeping.order import BLOCK_FD, FILES_FD, SECCOMP_FD, STATU
 from palestra.sandbox.limits import MIB
 from palestra.sandbox.program import ENVIRONMENT, PYTHON, Program
 
+_CAPABILITIES: Final = {
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_SETPCAP": 8,
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_ADMIN": 21,
+}
 HOME: Final = "/tmp"  # noqa: S108 - the program's own, in memory
 SHARED_MEMORY_BYTES: Final = 16 * MIB
 PACKAGE: Final = str(Path(__file__).parents[1])
@@ -28,13 +36,15 @@ _EXTRAS: Final = ("/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 
 
 class Way(StrEnum):
-    """How the program comes to be a user that owns nothing outside."""
+    """How a program comes to be isolated, and as whom it runs."""
 
     ROOT = "root"
-    """We are root: bubblewrap uses that, and `setpriv` gives it up before the program starts."""
+    """We are root: bubblewrap uses that, and `setpriv` gives it up before the program starts. Its
+    user is one that owns nothing."""
 
     USER_NAMESPACE = "user namespace"
-    """We are an ordinary user: a user namespace, in which bubblewrap may do what it must."""
+    """We are an ordinary user: a user namespace, in which bubblewrap may do what it must. The
+    program's user is ours under another number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,11 @@ class Tools:
 
 
 def find_tools(
-    python: str, read_only: Iterable[str], *, as_root: bool | None = None
+    python: str,
+    read_only: Iterable[str],
+    *,
+    as_root: bool | None = None,
+    status: Path = Path("/proc/self/status"),
 ) -> Tools | str:
     """The tools of this machine, or what is missing, in words."""
     bwrap = shutil.which("bwrap")
@@ -61,6 +75,9 @@ def find_tools(
     setpriv = shutil.which("setpriv") or ""
     if root and not setpriv:
         return "setpriv is not installed, and programs must not run as root"
+    if root and (missing := missing_capabilities(status)):
+        # Not in a user namespace instead: the kernel limits the processes of any user but root.
+        return f"this is root without {', '.join(missing)}, as in a container: be an ordinary user"
     return Tools(
         bwrap=bwrap,
         setpriv=setpriv,
@@ -79,6 +96,16 @@ def is_root() -> bool:
     except OSError:
         own_range = []
     return os.geteuid() == 0 and own_range[:2] in ([], ["0", "0"])
+
+
+def missing_capabilities(status: Path) -> list[str]:
+    """Which of the capabilities that isolating as root takes we do not have."""
+    try:
+        lines = status.read_text("ascii").splitlines()
+        held = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
+    except (OSError, ValueError, StopIteration):
+        return []  # a real run will tell
+    return [name for name, number in _CAPABILITIES.items() if not held >> number & 1]
 
 
 def python_paths(python: str) -> tuple[str, ...]:

@@ -12,6 +12,9 @@ def usable_processors(root: Path = ROOT) -> int:
 
     A container that may use one and a half of a machine's 64 has two.
     """
-    bound = len(os.sched_getaffinity(0))
+    try:
+        bound = len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        bound = os.cpu_count() or 1
     allowed = processors_allowed(root)
     return bound if allowed is None else max(1, min(bound, math.ceil(allowed)))

@@ -98,6 +98,9 @@ class Interpreter:
         signal.signal(signal.SIGXCPU, _time_is_up)
         threading.Thread.start = _start_deaf  # type: ignore[method-assign, assignment]
         sys.set_int_max_str_digits(0)
+        # Deep recursion of the main thread; those of other threads stay as small as they are.
+        _, most = resource.getrlimit(resource.RLIMIT_STACK)
+        resource.setrlimit(resource.RLIMIT_STACK, (most, most))
 
     def run(self, cell: dict[str, Any]) -> dict[str, Any]:
         """Run a cell; the answer."""

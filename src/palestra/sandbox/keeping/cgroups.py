@@ -18,19 +18,29 @@ def processors_allowed(root: Path = ROOT) -> float | None:
     return min(found, default=None)
 
 
-def oom_kills(root: Path = ROOT) -> tuple[int, ...]:
-    """How many processes the kernel has killed for want of memory, by each count that we may see.
+class OomKills:
+    """Whether the kernel kills processes for want of memory, from now on.
 
-    Of the whole machine, and of our own group. A later answer has the same counts in the same
-    order.
+    Processes of our own group, whether it or the whole machine had no memory left; where groups
+    do not tell, any process of the machine.
     """
-    machine = _count(root / "proc/vmstat", "oom_kill")
-    own = [
-        _count(folder / name, "oom_kill")
-        for folder in _folders("memory", root)[:1]
-        for name in ("memory.events", "memory.oom_control")
-    ]
-    return (machine, *own)
+
+    def __init__(self, root: Path = ROOT) -> None:
+        names = ("memory.events.local", "memory.events", "memory.oom_control")
+        counted = [folder / name for folder in _folders("memory", root) for name in names]
+        self._path = root / "proc/vmstat"
+        for path in counted:
+            if _count(path, "oom_kill") is not None:
+                self._path = path
+                break
+        self._before = self._count()
+
+    def any(self) -> bool:
+        """Whether there have been some."""
+        return self._count() > self._before
+
+    def _count(self) -> int:
+        return _count(self._path, "oom_kill") or 0
 
 
 def _quotas(folder: Path) -> Iterator[tuple[int, int]]:
@@ -44,13 +54,13 @@ def _quotas(folder: Path) -> Iterator[tuple[int, int]]:
         yield int(quota), int(period)  # -1 is no limit
 
 
-def _count(path: Path, name: str) -> int:
+def _count(path: Path, name: str) -> int | None:
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text("ascii").splitlines():
             words = line.split()
             if words[:1] == [name]:
                 return int(words[1])
-    return 0
+    return None
 
 
 def _folders(controller: str, root: Path) -> list[Path]:

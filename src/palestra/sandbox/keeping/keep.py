@@ -10,10 +10,10 @@ import signal
 import socket
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Self
 
-from palestra.sandbox.keeping import cgroups, folder, tree, wire
+from palestra.sandbox.keeping import folder, tree, wire
+from palestra.sandbox.keeping.cgroups import OomKills
 from palestra.sandbox.keeping.meter import Meter, Use
 from palestra.sandbox.keeping.order import (
     BLOCK_FD,
@@ -24,6 +24,7 @@ from palestra.sandbox.keeping.order import (
     Outcome,
     decoded,
 )
+from palestra.sandbox.keeping.places import MadeFiles
 from palestra.sandbox.keeping.spawn import NotStarted, readable, spawn
 
 LOOK_EVERY_S = 0.05
@@ -31,14 +32,10 @@ SET_UP_WITHIN_S = 60.0
 REPORT_WITHIN_S = 60.0
 PR_SET_CHILD_SUBREAPER = 36
 READ_BYTES = 1 << 16
-WRITABLE = ("tmp", "dev/shm")
-"""Where an isolated program may make files."""
-
 MOST_STARVED = 10
 """A program is stopped at so many times its limit, however busy the machine is."""
 
 
-_OURS = tuple(f"/{place}" for place in WRITABLE)
 KILLED = 128 + signal.SIGKILL
 NO_MEMORY = (
     "the machine ran out of memory while the program ran, and the kernel killed it: run fewer at "
@@ -86,11 +83,11 @@ class _Run:
         self._directory = None if order.isolated else directory
         self._innermost: int | None = None
         """First process of the program's own process namespace: with it, all others end."""
-        self._our_devices = _devices("/", *_OURS)
+        self._made = MadeFiles()
         self._stopped_by = ""
         self._child: int | None = None
         self._meter = Meter(order.bounds.memory_bytes)
-        self._oom_kills = cgroups.oom_kills()
+        self._oom_kills = OomKills()
         self._outputs: dict[int, bytearray] = {}
         self.out = bytearray()
         self.err = bytearray()
@@ -130,7 +127,7 @@ class _Run:
         if not self._end_tree():
             raise NoVerdict("processes of the program are still there")
         self._drain()
-        machine_full = self._machine_was_full()
+        machine_full = self._oom_kills.any()
         if self._order.isolated and not self._stopped_by:
             code = self._told_exit_code(status)
         cpu_s = self._meter.cpu_s()
@@ -254,7 +251,7 @@ class _Run:
             self._stopped_by = "wall"
         elif not self._order.isolated and use.processes > bounds.processes:
             self._stopped_by = "processes"  # isolated, the kernel refuses one more
-        elif self._files_made() > bounds.tmp_files:
+        elif self._innermost and self._made.count(self._innermost) > bounds.tmp_files:
             self._stopped_by = "files"
 
     def _took(self, elapsed_s: float) -> float:
@@ -266,25 +263,7 @@ class _Run:
     def _measure(self) -> Use:
         return self._meter.look(tree.descendants(os.getpid()))
 
-    def _files_made(self) -> int:
-        """Files that the isolated program made: empty ones cost memory that no limit counts."""
-        return 0 if self._innermost is None else sum(map(self._files_in, WRITABLE))
-
-    def _files_in(self, place: str) -> int:
-        with contextlib.suppress(OSError):
-            own = f"/proc/{self._innermost}/root/{place}"
-            # Until it has got its own root, which may be later than now, it is in ours.
-            if Path(own).stat().st_dev not in self._our_devices:
-                space = os.statvfs(own)
-                return space.f_files - space.f_ffree
-        return 0
-
     # When it is over
-
-    def _machine_was_full(self) -> bool:
-        """Whether the kernel has killed some process of this machine for want of memory."""
-        counts = zip(self._oom_kills, cgroups.oom_kills(), strict=False)
-        return any(after > before for before, after in counts)
 
     def _end_tree(self) -> bool:
         """Kill what is left; False when that cannot be done."""
@@ -320,7 +299,7 @@ class _Run:
         for line in told.splitlines():
             with contextlib.suppress(ValueError, KeyError):
                 return int(json.loads(line)["exit-code"])
-        if self._machine_was_full():
+        if self._oom_kills.any():
             raise NoVerdict(NO_MEMORY)
         raise NoVerdict(f"the program was not started: {self._complaint()}")
 
@@ -345,7 +324,3 @@ class _Run:
         for fd in set(fds):
             self._open.remove(fd)
             os.close(fd)
-
-
-def _devices(*paths: str) -> set[int]:
-    return {Path(path).stat().st_dev for path in paths if Path(path).exists()}

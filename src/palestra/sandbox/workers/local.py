@@ -1,11 +1,11 @@
 """Workers on this machine's cores."""
 
 import asyncio
-import os
 import weakref
 from collections.abc import Sequence
 from typing import Any, Final, final
 
+from palestra.sandbox.processors import usable_processors
 from palestra.sandbox.workers.frames import call_frame
 from palestra.sandbox.workers.held import Held
 from palestra.sandbox.workers.keeper import Keeper
@@ -16,19 +16,11 @@ CALLS: Final = 2_000
 GROWTH_MIB: Final = 256
 
 
-def cores() -> int:
-    """How many processes can run at once here: a job's share of a node, not the node."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS
-        return os.cpu_count() or 1
-
-
 @final
 class LocalWorkers:
     """Worker processes, made when they are needed; see the package's docstring.
 
-    `size`: how many calls run at once, by default one per core. `preload`: modules to import, or
+    `size`: how many calls run at once, by default one per core that is ours. `preload`: modules to import, or
     `module:function` to call, once, before any call. `memory_mib`: what a call may allocate.
     A worker is replaced after `calls` calls, or when it has grown by `growth_mib`.
 
@@ -44,7 +36,7 @@ class LocalWorkers:
         calls: int = CALLS,
         growth_mib: int = GROWTH_MIB,
     ) -> None:
-        self._size = size or cores()
+        self._size = size or usable_processors()
         self._keeper = Keeper(
             preload=preload, memory_mib=memory_mib, calls=calls, growth_mib=growth_mib
         )
