@@ -16,6 +16,7 @@ from palestra.resources_servers.text_to_sql.constants import Spoken
 from palestra.resources_servers.text_to_sql.declared import Column
 from palestra.resources_servers.text_to_sql.moments import (
     DAY,
+    YEAR,
     around,
     format_of,
     has_a_date,
@@ -146,26 +147,26 @@ def _moments(column: Column, values: Sequence[str], said: Said, written: str) ->
     first, last = min(held), max(held)
     if not has_a_date(written):
         spoken = [t for one in said.both for t in one.all_texts() if format_of([t]) == written]
-        return Moments(written, first, last, [read(text, written) for text in spoken])
+        return Moments(written, first, last, last, [read(text, written) for text in spoken])
     now = said.now.replace(tzinfo=None)
     beyond = max((last - first) / 4, 30 * DAY)
     believed = around(said.reference.all_texts(), said.reference.numbers(column.name))
-    first, last = min([first, *believed]), max([last, *believed])
+    earliest = moved(min([first, *believed]), -YEAR)
+    furthest = moved(max([last, *believed]), YEAR)
     others = around(said.candidate.all_texts(), said.candidate.numbers(column.name))
-    points = [
-        *believed,
-        *(m for m in others if moved(first, -366 * DAY) <= m <= moved(last, 366 * DAY)),
-    ]
+    points = [*believed, *(moment for moment in others if earliest <= moment <= furthest)]
     asked = [text for one in said.both for text in one.patterns(column.name)]
     points += in_months(asked, first, last)
     if any(spoken.now for spoken in said.both):
-        points += _recent(column, said)
+        recent = _recent(column, said)
+        points = points * (len(recent) // len(points) + 1 if points else 0) + recent
     latest = max(last, now) if last > now or _FUTURE.search(column.name.lower()) else now
     latest = max(latest, moved(last, beyond)) if latest > now else latest
     return Moments(
         written,
         moved(first, -beyond),
         min(moved(last, beyond), latest),
+        latest,
         [moment for moment in points if moment <= latest or moment <= last],
     )
 

@@ -23,7 +23,7 @@ from palestra.resources_servers.text_to_sql.queries import is_ordered, with_equa
 from palestra.resources_servers.text_to_sql.variants import fill, plan
 
 SAME, DIFFERENT, FAILED, UNDECIDED = "same", "different", "failed", "undecided"
-VARIANTS: Final = 30
+VARIANTS: Final = 40
 
 Plain = Sequence[tuple[str, str]]
 

@@ -23,7 +23,7 @@ LEAST_PAIRS = 2
 """Pairs of moments in an order that make it a rule."""
 
 _OWN_NAME = re.compile(
-    r"id|name|title|email|isbn|sku|ean|upc|uuid|guid|slug|ssn|vin|iban|user_?name|login|handle"
+    r"id|no|nr|num|number|code|key|name|title|email|isbn|sku|ean|upc|uuid|guid|slug|ssn|vin|iban|user_?name|login|handle"
 )
 _PLACES = (
     r"street|address|zip|postal",

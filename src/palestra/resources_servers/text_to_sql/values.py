@@ -72,6 +72,8 @@ class Moments:
     written: str
     first: datetime
     last: datetime
+    latest: datetime
+    """Beyond `last`, no moment is after this: now, unless there are moments of the future."""
     points: Sequence[datetime]
 
     def another(self, random: Random, held: Any, /) -> str:
@@ -81,9 +83,15 @@ class Moments:
             return random.choice(self.points).strftime(self.written)
         if chance < 0.8 and has_a_date(self.written) and isinstance(held, str):
             then = moved(read(held, self.written), random.choice((-2, -1, 1, 2)) * YEAR)
-            if then <= self.last:
+            if then <= self.latest:
                 return then.strftime(self.written)
         return self.fresh(random, held)
+
+    def as_far(self, value: str, one: str, other: str) -> str | None:
+        """A moment as far from `value` as `other` is from `one`; None beyond the latest."""
+        apart = read(other, self.written) - read(one, self.written)
+        then = moved(read(value, self.written), apart)
+        return then.strftime(self.written) if apart and then <= self.latest else None
 
     def fresh(self, random: Random, _held: Any, /) -> str:
         """Any moment in between."""

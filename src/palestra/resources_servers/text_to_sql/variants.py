@@ -18,7 +18,7 @@ from palestra.resources_servers.text_to_sql.domains import Said, domain_of
 from palestra.resources_servers.text_to_sql.holding import folded
 from palestra.resources_servers.text_to_sql.made_up import first_value
 from palestra.resources_servers.text_to_sql.tables import Table, tables_of
-from palestra.resources_servers.text_to_sql.values import Domain
+from palestra.resources_servers.text_to_sql.values import Domain, Moments
 
 KEPT_SHARE, MOVED_SHARE = 0.85, 0.6
 CHANGED_SHARES = (0.1, 0.3, 0.6)
@@ -26,6 +26,8 @@ CHANGED_SHARES = (0.1, 0.3, 0.6)
 COMPARED_SHARE = 0.5
 """The same where a query compares the column: it is there that the queries come apart."""
 NULL_SHARE, ASKED_NULL_SHARE = 0.05, 0.25
+MOST_MORE = 6
+"""Rows of a variant beyond twice as many as there are."""
 MOST_TRIES = 8
 """To make a row that no other is equal to where none may be."""
 
@@ -144,7 +146,9 @@ class _Maker:
         """Add rows to the table, one at least where any can be. Raises Refused."""
         choices = {one: self._choices(one) for one in self._table.references}
         kept = [row for row in self._base if self._random.random() < KEPT_SHARE]
-        more = self._random.choices(self._base, k=self._random.randint(0, len(self._base) + 2))
+        more = self._random.choices(
+            self._base, k=self._random.randint(1, len(self._base) + MOST_MORE)
+        )
         added = sum(self._add(row, choices, is_new=False) for row in kept or self._base[:1])
         added += sum(self._add(row, choices, is_new=True) for row in more)
         if not added:
@@ -201,10 +205,21 @@ class _Maker:
                 if row[first] is not None:
                     row[second] = known.setdefault(row[first], row[second])
         for first, second in self._table.ordered:
-            earlier, later = row[first], row[second]
-            if earlier is not None and later is not None and earlier > later:
-                row[first], row[second] = later, earlier
+            self._order(row, held, first, second)
         return row
+
+    def _order(self, row: list[Any], held: Row, first: int, second: int) -> None:
+        """Keep one moment before the other: as long before as it was, or else swap them."""
+        earlier, later = row[first], row[second]
+        if earlier is None or later is None or earlier <= later:
+            return
+        domain = self._domains[second]
+        if isinstance(domain, Moments) and None not in (held[first], held[second]):
+            then = domain.as_far(earlier, held[first], held[second])
+            if then is not None:
+                row[second] = then
+                return
+        row[first], row[second] = later, earlier
 
     def _value(self, place: int, held: Any, *, is_new: bool) -> Any:
         random, domain = self._random, self._domains[place]
