@@ -34,7 +34,7 @@ from palestra.sandbox import (
     open_workers,
 )
 from palestra.schema import VerifyRequest
-from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, RewardRules, Ruling
+from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
 
 _GRADING: Final = "palestra.resources_servers.math_with_judge.grading"
 
@@ -97,10 +97,6 @@ class MathServer(ResourcesServer):
     """Grades the text of the last message; a subclass says where the row has its task."""
 
     config: MathConfig
-
-    reward_rules: ClassVar[RewardRules] = RewardRules(
-        unsure={"mentioned": "without a box, the last expression of the text counts"}
-    )
 
     async def stop(self) -> None:
         """End the worker processes."""
