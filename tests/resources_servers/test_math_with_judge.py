@@ -166,6 +166,7 @@ def test_a_text_that_denies_its_value_has_not_given_it(text: str) -> None:
         "Since x is not zero, x = 9",
         "The answer is 9. I hope that it is not wrong.",
         "9 is not a prime. The answer is 9.",
+        "The answer is 9. It is not 9.5.",
     ],
 )
 def test_a_text_that_denies_something_else_has_given_its_value(text: str) -> None:

@@ -30,11 +30,11 @@ def congruence(answer: str) -> Congruence | None:
     left, modulus = (_SPACE.sub("", side) for side in (answer[: mod.start()], answer[mod.end() :]))
     sides = _EQUIVALENT.split(left)
     is_bracketed = left.endswith("(") and modulus.endswith(")")
-    if not (mod["pmod"] or is_bracketed or len(sides) == 2):
+    if not (mod["pmod"] or is_bracketed or len(sides) > 1):
         return None
-    name = sides[0] if len(sides) > 1 else ""
+    name = sides[0] if len(sides) == 2 else ""
     residue, modulus = sides[-1].removesuffix("("), modulus.strip("{}()")
-    return Congruence(name, residue, modulus) if residue and modulus and len(sides) < 3 else None
+    return Congruence(name, residue, modulus) if residue and modulus else None
 
 
 def same_residue(one: Congruence, other: Congruence) -> bool | None:

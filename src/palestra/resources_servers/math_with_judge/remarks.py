@@ -29,7 +29,7 @@ _BUT = re.compile(r"[\s$\\)\]}*,;:]*but\b", re.IGNORECASE)
 
 _BOUNDS: Final = {
     "at least": r"\bor (?:more|greater|above|higher|larger)\b|\bat least\b|\b(?:no|not) (?:less|fewer) than\b",
-    "at most": r"\bor (?:less|fewer|below|lower|smaller)\b|\bat most\b|\b(?:no|not) more than\b|\bup to\b",
+    "at most": r"\bor (?:less|fewer|below|lower|smaller)\b|\bat most\b|\b(?:no|not) more than\b",
     "more": r"(?<!no )(?<!not )\b(?:more|greater|larger|higher) than\b",
     "less": r"(?<!no )(?<!not )\b(?:less|fewer|smaller|lower) than\b",
 }
@@ -50,16 +50,23 @@ def denies(answer: str) -> bool:
 
 def is_denied(value: str, text: str) -> bool:
     """Whether a text that names a value, last where it does so more than once, denies it there."""
-    before, found, after = text.rpartition(value) if value else (text, "", "")
-    if not found:
+    if not value:
         return False
+    before, after = _around(value, text)
     return bool(_DENIED_BEFORE.search(before[-200:]) or _DENIED_AFTER.match(after[:200]))
 
 
 def corrected(value: str, text: str) -> str:
     """What a text that denies a value says instead, from its "but" on; empty when it does not."""
-    after = text.rpartition(value)[2]
+    _, after = _around(value, text)
     return after if _BUT.match(after) else ""
+
+
+def _around(value: str, text: str) -> tuple[str, str]:
+    """The text before and after a value, where it stands last and is no part of a number."""
+    places = re.finditer(rf"(?<![\d.]){re.escape(value)}(?!\d|\.\d)", text)
+    last = max((place.span() for place in places), default=(0, 0))
+    return text[: last[0]], text[last[1] :]
 
 
 def bounds(answer: str) -> AbstractSet[str]:
