@@ -181,6 +181,13 @@ def test_a_text_that_denies_something_else_has_given_its_value(text: str) -> Non
         ("It is below 9^{9^{9^9}}. The answer is 4.", "correct"),
         ("The answer is 2^2", "correct"),
         (r"\boxed{2^{2^{2^{0}}}}", "correct"),
+        (r"\boxed{(((4^2)^2)^2)^{1/8}}", "correct"),
+        ("(9**9)**(9**9)", "no_answer"),
+        (r"\boxed{(9^9)^{(9^9)}}", "different"),
+        (r"\boxed{x^{9^{9^{9}}}}", "different"),
+        (r"\boxed{" + "9^" * 4000 + "9}", "different"),
+        (r"\boxed{" + "1^" * 4000 + "1}", "different"),
+        (r"\boxed{" + "2^{" * 2400 + "2" + "}" * 2401, "different"),
         (r"\boxed{10^{10^{10}}}", "different"),
     ],
 )

@@ -20,7 +20,8 @@ from typing import Any, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from palestra.errors import RowError, VerifierError
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.profiling import compute_pass_majority_metrics
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.math_with_judge.boxes import find_answers
 from palestra.resources_servers.math_with_judge.prompt import SYSTEM, TEMPLATE
 from palestra.sandbox import (
@@ -188,11 +189,7 @@ class MathServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average, best and majority of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}", "majority@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics, majority=True)
 
 
 def _shown(text: str) -> str:
