@@ -11,6 +11,14 @@ from hypothesis import strategies as st
 from math_verify.parser import parse_latex_cached
 from verifying import example_rows, post_verify, recorded, said, verify
 
+from palestra.resources_servers.math_with_judge import (
+    congruences,
+    moments,
+    names,
+    remarks,
+    spelling,
+    towers,
+)
 from palestra.resources_servers.math_with_judge.app import MathWithJudgeConfig, MathWithJudgeServer
 from palestra.resources_servers.math_with_judge.boxes import find_answers
 from palestra.resources_servers.math_with_judge.grading import grade
@@ -212,6 +220,29 @@ def test_finding_boxes_never_raises_and_finds_what_stands_there(text: str) -> No
     answers = find_answers(text)
 
     assert all(part in text for part in answers.readings[:1])
+
+
+PIECES = (
+    *"ABCxy0123456789.,:;'^_{}()[]$ =+-*/!\u00b0\u2032\u20ac%&",
+    *(r"\frac", r"\text{", r"\pmod", r"\equiv", r"\overline{", r"\binom", r"\approx", r"\prime"),
+    *(" PM", "-03-05", " not ", " or more", "triangle ", "mod", "e8", "\u0663", "\ud800"),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join), st.lists(st.sampled_from(PIECES)))
+def test_what_is_read_beside_the_library_never_raises(one: str, pieces: list[str]) -> None:
+    other = "".join(pieces)
+    first, second = (spelling.rewritten(spelling.bare(answer)) for answer in (one, other))
+
+    assert names.same_name(first, first) in {None, True}
+    assert moments.same_moment(first, first) in {None, True}
+    assert names.same_name(first, second) == names.same_name(second, first)
+    assert moments.same_moment(first, second) == moments.same_moment(second, first)
+    assert not remarks.primed_differently(first, first)
+    assert remarks.is_denied("", other) is False
+    congruences.congruence(first)
+    remarks.is_denied("3", other)
+    towers.end_of_tower(other)
 
 
 @pytest.mark.parametrize("expected", [" ", "$$", r"\boxed{}"])
