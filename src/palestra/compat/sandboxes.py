@@ -94,7 +94,7 @@ class AsyncSandbox:
             try:
                 await stack.enter_async_context(door)
                 program = conversing(Path(__file__).with_name("sandbox_shell.py").read_bytes())
-                conversation = door.converse(program, limits=_limits(self.spec))
+                conversation = door.converse(program, limits=_limits(self.spec), rests=True)
                 self._conversation = await stack.enter_async_context(conversation)
             except (ConfigError, CallError) as error:
                 raise SandboxError(f"{error.message} ({error.hint})") from error
