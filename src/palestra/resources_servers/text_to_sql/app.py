@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from palestra.errors import RowError, VerifierError
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.profiling import compute_pass_majority_metrics
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, SAME
 from palestra.resources_servers.text_to_sql.prompt import SYSTEM, TEMPLATE
 from palestra.resources_servers.text_to_sql.queries import extract_sql, same_text
@@ -183,8 +184,4 @@ class TextToSqlServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average and best of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics)
