@@ -18,7 +18,8 @@ LIBRARIES = {"gymnasium": "gymnasium", "reasoning_gym": "reasoning_gym"}
 NEEDS_A_SERVER = {"openenv": "it is an adapter to a server that the reader runs"}
 SETTINGS = {
     # Hostile expressions are stopped by this limit, each of them.
-    "math_with_judge": ["++math_with_judge.resources_servers.math_with_judge.grading_limit_s=2"],
+    name: [f"++{name}.resources_servers.{name}.grading_limit_s=2"]
+    for name in ("math_with_code", "math_with_judge")
 }
 # A shared machine takes several times as long over a megabyte.
 LIMITS = Limits(hostile_s=20.0, repeats=2, blocked_s=0.25, blocked_by_hostile_s=2.0)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from palestra.errors import RowError
+from palestra.errors import RowError, VerifierError
 from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
 from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, SAME
 from palestra.resources_servers.text_to_sql.prompt import SYSTEM, TEMPLATE
@@ -117,7 +117,10 @@ class TextToSqlServer(ResourcesServer):
             case Crashed():
                 return FAILED, f"SQLite ended by {outcome.name}"
             case Raised(kind, message):
-                raise RuntimeError(f"{kind}: {message}")
+                raise VerifierError(
+                    f"comparing the queries raised {kind}: {message}",
+                    hint="a fault of the environment's own, of no query: report it with the row",
+                )
         verdict, why = outcome.value
         return verdict, why
 
