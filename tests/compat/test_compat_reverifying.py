@@ -116,6 +116,26 @@ def test_a_row_cannot_bring_its_own_verdict(tmp_path: Path) -> None:
     run(tmp_path, WITH_JUDGE, check)
 
 
+WILLING = """
+class Judge(SimpleResponsesAPIModel):
+    config: BaseResponsesAPIModelConfig
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        item = NeMoGymResponseOutputMessage(content=[NeMoGymResponseOutputText(text="no")])
+        return NeMoGymResponse(id="r", created_at=0, model="judge", output=[item])
+"""
+
+
+def test_a_stored_row_may_be_put_to_the_judge_anew(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        row = recorded("post: same?", "yes")
+        found = await fleet.client.peer("judged").call("/verify", row, VerifyResponse)
+        assert found.reward == 0.0
+        assert found.model_extra is not None
+        assert found.model_extra["label"] == "no"
+
+    run(tmp_path, {**ALONE, "responses_api_models/judge": WILLING}, check)
+
+
 def test_a_collected_row_is_verified_again_by_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

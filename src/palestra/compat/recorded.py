@@ -44,6 +44,11 @@ def is_replayed(body: Mapping[str, Any]) -> bool:
     return body.get(JUDGE_REPLAY) is True
 
 
+def is_stored(body: Mapping[str, Any]) -> bool:
+    """Whether it is one of a stored row, whoever is to judge: tasks hold no judge's answers."""
+    return is_replayed(body) or JUDGE_EVALUATIONS in body
+
+
 def recorded_reply(server: str, path: str, body: Any, *, running: bool) -> HttpReply | None:
     """What the judge answered to this before; None when it is to be asked.
 

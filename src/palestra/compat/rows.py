@@ -12,7 +12,7 @@ from typing import Any, final
 
 import orjson
 
-from palestra.compat.recorded import is_replayed, replaying
+from palestra.compat.recorded import is_replayed, is_stored, replaying
 from palestra.schema import JUDGE_EVALUATIONS, JUDGE_REPLAY, encode_json
 from palestra.serving import SESSION_ID_KEY
 from palestra.serving.mcp import McpDoor, own_name
@@ -57,6 +57,7 @@ class RowLayer:
         if body is not None:
             if is_replayed(body):
                 around = replaying(body)
+            if is_stored(body):
                 body = {name: body[name] for name in body if name not in self._left_out}
             if self._door is not None:
                 _name_plainly(body, self._server)
@@ -70,7 +71,8 @@ class RowLayer:
 
     def _concerns(self, raw: bytes) -> bool:
         # Most bodies hold neither, and are not worth decoding twice.
-        return JUDGE_REPLAY.encode() in raw or (self._door is not None and b"mcp__" in raw)
+        named = (JUDGE_REPLAY.encode(), JUDGE_EVALUATIONS.encode())
+        return any(name in raw for name in named) or (self._door is not None and b"mcp__" in raw)
 
 
 async def _read(receive: Receive) -> tuple[list[Message], bytes]:
