@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from verifying import post_verify, recorded, said, verify
 
 from judge_fakes import REFERENCE, fleet, question_text
+from palestra.errors import RowError
 from palestra.resources_servers.text_to_sql.app import TextToSqlConfig, TextToSqlServer
 from palestra.resources_servers.text_to_sql.example_rows import SQLITE, rows
 from palestra.resources_servers.text_to_sql.execution import compare
@@ -239,12 +240,18 @@ def test_sqlite_is_run_and_no_judge_is_asked(query: str, reward: float, reason: 
     assert (result["reward"], result["failure_reason"]) == (reward, reason)
 
 
-def test_a_query_that_hangs_in_native_code_is_stopped_and_worth_nothing() -> None:
-    slow = "SELECT instr(hex(zeroblob(450000)), hex(zeroblob(220000)) || '1')"
+SLOW = "SELECT instr(hex(zeroblob(450000)), hex(zeroblob(220000)) || '1')"
 
-    result = answer(server(execution_limit_s=1.0)[0], ROW, slow)
+
+def test_a_query_that_hangs_in_native_code_is_stopped_and_worth_nothing() -> None:
+    result = answer(server(execution_limit_s=1.0)[0], ROW, SLOW)
 
     assert (result["reward"], result["execution"]) == (0.0, "stopped after 1 s")
+
+
+def test_a_model_is_not_blamed_for_a_row_whose_own_query_hangs() -> None:
+    with pytest.raises(RowError, match="the row's own `sql` does not end within the limits"):
+        answer(server(execution_limit_s=1.0)[0], {**ROW, "sql": SLOW}, LONG_BOOKS)
 
 
 @pytest.mark.parametrize(("label", "reward"), [("[[A=B]]", 1.0), ("[[A!=B]]", 0.0)])

@@ -103,6 +103,20 @@ class TextToSqlServer(ResourcesServer):
         return await self._judged(body, query, hearing)
 
     async def _executed(self, body: TextToSqlVerifyRequest, query: str) -> tuple[str, str]:
+        compared = await self._compared(body, query)
+        if isinstance(compared, str):
+            # Both queries ran there: the row's own must not be what the model's is blamed for.
+            alone = await self._compared(body, body.sql)
+            if isinstance(alone, str):
+                raise RowError(
+                    f"the row's own `sql` does not end within the limits: {alone}",
+                    hint="a row with less to compute, or a higher execution_limit_s",
+                )
+            return FAILED, compared
+        return compared
+
+    async def _compared(self, body: TextToSqlVerifyRequest, query: str) -> tuple[str, str] | str:
+        """What comparing says and why; or what ended the comparison."""
         outcome = await self._workers.call(
             "palestra.resources_servers.text_to_sql.execution:compare",
             body.sql_context,
@@ -112,11 +126,11 @@ class TextToSqlServer(ResourcesServer):
         )
         match outcome:
             case TimedOut(limit_s):
-                return FAILED, f"stopped after {limit_s:g} s"
+                return f"stopped after {limit_s:g} s"
             case OutOfMemory(limit_mib):
-                return FAILED, f"more than {limit_mib} MiB"
+                return f"more than {limit_mib} MiB"
             case Crashed():
-                return FAILED, f"SQLite ended by {outcome.name}"
+                return f"SQLite ended by {outcome.name}"
             case Raised(kind, message):
                 raise VerifierError(
                     f"comparing the queries raised {kind}: {message}",
