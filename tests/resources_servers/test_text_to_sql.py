@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from verifying import post_verify, recorded, said, verify
 
 from judge_fakes import REFERENCE, fleet, question_text
-from palestra.errors import RowError
 from palestra.resources_servers.text_to_sql.app import TextToSqlConfig, TextToSqlServer
 from palestra.resources_servers.text_to_sql.example_rows import SQLITE, rows
 from palestra.resources_servers.text_to_sql.execution import compare
@@ -250,8 +249,12 @@ def test_a_query_that_hangs_in_native_code_is_stopped_and_worth_nothing() -> Non
 
 
 def test_a_model_is_not_blamed_for_a_row_whose_own_query_hangs() -> None:
-    with pytest.raises(RowError, match="the row's own `sql` does not end within the limits"):
-        answer(server(execution_limit_s=1.0)[0], {**ROW, "sql": SLOW}, LONG_BOOKS)
+    made, _ = server(execution_limit_s=1.0)
+
+    status, body = post_verify(made, {**ROW, "sql": SLOW}, said(f"```sql\n{LONG_BOOKS}\n```"))
+
+    assert (status, body["error"]["type"]) == (422, "data_error")
+    assert "the row's own `sql` does not end within the limits" in body["error"]["message"]
 
 
 @pytest.mark.parametrize(("label", "reward"), [("[[A=B]]", 1.0), ("[[A!=B]]", 0.0)])
