@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from verifying import ENVIRONMENTS, example_rows, post_verify, recorded, said, verify
 
 from palestra.resources_servers.code_gen.app import CodeGenConfig, CodeGenServer
+from palestra.resources_servers.code_gen.fences import last_code_block
 from palestra.resources_servers.code_gen.grading import (
-    last_code_block,
     same_value,
     wrong_output,
 )
@@ -64,6 +64,17 @@ PAIR = row(["1\n2", "3\n4"], ["[1, 2]", "[3, 4]"], "pair")
         ("print(1)", None),
         ("", None),
         ("``` ```", None),
+        ("```python\nfirst\n\nNo:\n```python\nsecond\n```", "second"),
+        ("Like ``` this:\n```python\na\n```\nDone.", "a"),
+        ("````markdown\n```python\na\n```\n````", "a"),
+        ("````python\na = '''\n```\n'''\n````", "a = '''\n```\n'''"),
+        (
+            '```python\ndef f():\n    """\n    ```python\n    f()\n    ```\n    """\n```',
+            'def f():\n    """\n    ```python\n    f()\n    ```\n    """',
+        ),
+        ("1. ```python\n   a\n   ```", "   a"),
+        ("```\na\n``` That is it.", "a"),
+        ("```python\r\na\r\n```\r\n", "a\r"),
     ],
 )
 def test_the_program_is_the_last_closed_block(text: str, code: str | None) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
-from palestra.resources_servers.code_gen.grading import last_code_block
+from palestra.profiling import compute_pass_majority_metrics
+from palestra.resources_servers.code_gen.fences import last_code_block
 from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdict, run_tests
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
 from palestra.serving import ResourcesServer, ResourcesServerConfig
@@ -125,8 +126,4 @@ class CodeGenServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average and best of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics)

@@ -1,4 +1,4 @@
-"""From a model's text to its program, and from what that wrote to whether it is right.
+"""From what a program wrote to whether it is right.
 
 Pure functions that never raise. The rules are those of LiveCodeBench.
 """
@@ -8,23 +8,8 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-FENCE = "```"
 LONGEST_EXCERPT = 300
 WRONG_LENGTH = "Wrong answer: mismatched output length"
-
-
-def last_code_block(text: str) -> str | None:
-    """What the last closed block of ``` fences holds; None when there is no such block.
-
-    A line with a fence opens a block, and the next such line closes it.
-    """
-    lines = text.split("\n")
-    fences = [number for number, line in enumerate(lines) if FENCE in line]
-    closed = len(fences) // 2 * 2
-    if not closed:
-        return None
-    opening, closing = fences[closed - 2 : closed]
-    return "\n".join(lines[opening + 1 : closing])
 
 
 def wrong_output(written: str, expected: str) -> str | None:
