@@ -48,8 +48,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "render-prompts",
-    "benchmark", "doctor", "diagnose", "cluster", "pip-list",
+    "view", "doctor", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)
 

@@ -199,6 +199,49 @@ def prepare_data() -> NoReturn:
     )
 
 
+def materialize_prompts() -> NoReturn:
+    """`ng_materialize_prompts`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.importing import render
+
+        return render(overrides, ng=True)
+
+    _command(
+        "ng_materialize_prompts",
+        "fill rows into a prompt template (+input_jsonl_fpath, +prompt_config, "
+        "+output_jsonl_fpath)",
+        call,
+    )
+
+
+def list_benchmarks() -> NoReturn:
+    """`ng_list_benchmarks`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.benchmarks import list_benchmarks as show
+
+        return show(overrides, ng=True)
+
+    _command("ng_list_benchmarks", "the benchmarks of +config_paths, else of the project", call)
+
+
+def prepare_benchmark() -> NoReturn:
+    """`ng_prepare_benchmark`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.benchmarks import prepare
+
+        return prepare(overrides, ng=True)
+
+    _command(
+        "ng_prepare_benchmark",
+        "run the scripts that make benchmarks' files (+use_cached_prepared_benchmarks, "
+        "+num_prepare_benchmark_processes, +prepare_script_args)",
+        call,
+    )
+
+
 def _sharing(name: str, about: str, function: str) -> NoReturn:
     def call(overrides: list[str]) -> int:
         import palestra.cli.sharing

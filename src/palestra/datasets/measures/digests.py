@@ -5,6 +5,7 @@ probability of 3 in 100 million.
 """
 
 import tempfile
+import weakref
 from collections.abc import Iterable
 from typing import IO, Final
 
@@ -94,7 +95,8 @@ class Uniques:
 
     def _spill(self) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="palestra-unique-")  # noqa: SIM115  # lives as long as this
+            self._file = file = tempfile.TemporaryFile(prefix="palestra-unique-")  # noqa: SIM115  # lives as long as this
+            weakref.finalize(self, file.close)
         self._seen.tofile(self._file)
         self._file.flush()
         self._runs.append(len(self._seen))

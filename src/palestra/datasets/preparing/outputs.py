@@ -8,7 +8,7 @@ two preparations from writing the same files.
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -67,6 +67,13 @@ class Outputs:
         self.make(path, size=0)
         with _told(path):
             self._open[path].write(text)
+
+    def stream(self, path: Path, pieces: Iterable[bytes]) -> None:
+        """A file of pieces that are only made while it is written."""
+        self.make(path, size=0)
+        with _told(path):
+            for piece in pieces:
+                self._open[path].write(piece)
 
     def put_in_place(self) -> None:
         """Give every file its name, the one that was made first as the last."""
