@@ -7,17 +7,23 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
 import pytest
 from documents import REPOSITORY, commands, documents, files, links
 
+from hub_fakes import WRITER, fake_hub
+from registry_fakes import TOKEN as GITLAB_TOKEN
+from registry_fakes import fake_gitlab
+
 README = REPOSITORY / "README.md"
 MODELS = REPOSITORY / "docs" / "models.md"
 TOKEN_IDS = REPOSITORY / "docs" / "token-ids.md"
 """Its commands serve a model of the reader's with vLLM: `tests/vllm` runs them with a real one."""
+SHARING = REPOSITORY / "docs" / "sharing.md"
+"""Its commands meet a hub and a registry that are fakes of ours."""
 GUIDES = [README, *sorted({*(REPOSITORY / "docs").glob("*.md")} - {TOKEN_IDS})]
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
@@ -61,8 +67,9 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Readers"]:
 class Reader:
     """Someone who types a document's commands, in order, in an empty folder."""
 
-    def __init__(self, folder: Path, document: Path) -> None:
+    def __init__(self, folder: Path, document: Path, variables: Mapping[str, str]) -> None:
         self._folder = folder
+        self._variables = variables
         self._fleets: list[subprocess.Popen[str]] = []
         # A head port of their own, so that the commands stay word for word what they are.
         with socket.socket() as sock:
@@ -119,6 +126,7 @@ class Reader:
             **os.environ,
             "PATH": f"{SCRIPTS}:{os.environ['PATH']}",
             "PALESTRA_RUN_DIR": str(self._folder / "run-files"),
+            **self._variables,
         }
 
 
@@ -134,8 +142,21 @@ class Readers:
         if document not in self._readers:
             folder = self._folder / document.stem
             folder.mkdir()
-            self._readers[document] = self._stack.enter_context(Reader(folder, document))
+            reader = Reader(folder, document, self._variables_for(document))
+            self._readers[document] = self._stack.enter_context(reader)
         return self._readers[document]
+
+    def _variables_for(self, document: Path) -> dict[str, str]:
+        """What the reader of this document has set."""
+        if document != SHARING:
+            return {}
+        gitlab = self._stack.enter_context(fake_gitlab())
+        return {
+            "HF_ENDPOINT": self._stack.enter_context(fake_hub()).endpoint,
+            "HF_TOKEN": WRITER,
+            "MLFLOW_TRACKING_URI": gitlab.uri,
+            "MLFLOW_TRACKING_TOKEN": GITLAB_TOKEN,
+        }
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from palestra.rollouts.row_checks import published_body
+from palestra.datasets.request_models import published_body
 from palestra.serving.published import published_schema
 
 

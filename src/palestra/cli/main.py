@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from palestra.cli.commands import (
+    data,
+    datasets,
     decisions,
     environments,
     files,
@@ -24,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _group in (fleet, rollouts, files, decisions, environments, models, sandbox):
+for _group in (fleet, rollouts, files, decisions, environments, models, sandbox, data, datasets):
     _group.register(app)
 
 
@@ -46,8 +48,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "prepare", "render-prompts",
-    "dataset", "benchmark", "doctor", "diagnose", "cluster", "pip-list",
+    "view", "doctor", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)
 

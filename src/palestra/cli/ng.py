@@ -182,6 +182,137 @@ def dev_test() -> NoReturn:
     _command("ng_dev_test", "run palestra's own quick tests, in a checkout of it", call)
 
 
+def prepare_data() -> NoReturn:
+    """`ng_prepare_data`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.preparing import prepare
+
+        return prepare(overrides, ng=True)
+
+    _command(
+        "ng_prepare_data",
+        "check, measure and write the datasets of the configuration's agents (+output_dirpath, "
+        "+mode=train_preparation|example_validation, +should_download, +data_source, "
+        "+overwrite_metrics_conflicts)",
+        call,
+    )
+
+
+def materialize_prompts() -> NoReturn:
+    """`ng_materialize_prompts`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.importing import render
+
+        return render(overrides, ng=True)
+
+    _command(
+        "ng_materialize_prompts",
+        "fill rows into a prompt template (+input_jsonl_fpath, +prompt_config, "
+        "+output_jsonl_fpath)",
+        call,
+    )
+
+
+def list_benchmarks() -> NoReturn:
+    """`ng_list_benchmarks`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.benchmarks import list_benchmarks as show
+
+        return show(overrides, ng=True)
+
+    _command("ng_list_benchmarks", "the benchmarks of +config_paths, else of the project", call)
+
+
+def prepare_benchmark() -> NoReturn:
+    """`ng_prepare_benchmark`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.benchmarks import prepare
+
+        return prepare(overrides, ng=True)
+
+    _command(
+        "ng_prepare_benchmark",
+        "run the scripts that make benchmarks' files (+use_cached_prepared_benchmarks, "
+        "+num_prepare_benchmark_processes, +prepare_script_args)",
+        call,
+    )
+
+
+def _sharing(name: str, about: str, function: str) -> NoReturn:
+    def call(overrides: list[str]) -> int:
+        import palestra.cli.sharing
+
+        run: Callable[..., int] = getattr(palestra.cli.sharing, function)
+        return run(overrides, ng=True)
+
+    _command(name, about, call)
+
+
+def upload_dataset_to_hf() -> NoReturn:
+    """`ng_upload_dataset_to_hf`."""
+    _sharing(
+        "ng_upload_dataset_to_hf",
+        "a file into a repository of the hub (+input_jsonl_fpath, +hf_organization, "
+        "+resource_config_path, +dataset_name, +hf_dataset_prefix, +hf_collection_name, "
+        "+hf_collection_slug, +split, +create_pr, +revision, +commit_message, "
+        "+commit_description, +delete_from_gitlab)",
+        "upload_to_hub",
+    )
+
+
+def download_dataset_from_hf() -> NoReturn:
+    """`ng_download_dataset_from_hf`."""
+    _sharing(
+        "ng_download_dataset_from_hf",
+        "a file or splits of the hub (+repo_id, +artifact_fpath or +split, +output_dirpath or "
+        "+output_fpath)",
+        "download_from_hub",
+    )
+
+
+def upload_dataset_to_gitlab() -> NoReturn:
+    """`ng_upload_dataset_to_gitlab`."""
+    _sharing(
+        "ng_upload_dataset_to_gitlab",
+        "a file into GitLab's registry (+dataset_name, +version=x.y.z, +input_jsonl_fpath)",
+        "upload_to_gitlab",
+    )
+
+
+def download_dataset_from_gitlab() -> NoReturn:
+    """`ng_download_dataset_from_gitlab`."""
+    _sharing(
+        "ng_download_dataset_from_gitlab",
+        "a file of GitLab's registry (+dataset_name, +version=x.y.z, +artifact_fpath, "
+        "+output_fpath)",
+        "download_from_gitlab",
+    )
+
+
+def delete_dataset_from_gitlab() -> NoReturn:
+    """`ng_delete_dataset_from_gitlab`."""
+    _sharing(
+        "ng_delete_dataset_from_gitlab",
+        "delete a dataset from GitLab's registry, after a question (+dataset_name, +yes=true)",
+        "delete_from_gitlab",
+    )
+
+
+def gitlab_to_hf_dataset() -> NoReturn:
+    """`ng_gitlab_to_hf_dataset`."""
+    _sharing(
+        "ng_gitlab_to_hf_dataset",
+        "upload a file to the hub, then ask whether to delete the dataset from GitLab (as "
+        "ng_upload_dataset_to_hf; +version and +artifact_fpath instead of +input_jsonl_fpath "
+        "take the registry's file)",
+        "migrate",
+    )
+
+
 def help_() -> NoReturn:
     """`ng_help`."""
 

@@ -15,6 +15,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from palestra.cli.data_settings import DATA_SETTINGS
+from palestra.cli.sharing_settings import SHARING_SETTINGS
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, load_config, resolve_path
 from palestra.errors import ConfigError
 from palestra.rollouts import AUTO, CollectSettings, InputFile, Shard
@@ -175,6 +177,8 @@ COMMAND_SETTINGS = frozenset(
         *CollectArgs.model_fields,
         *ProfileArgs.model_fields,
         *AggregateArgs.model_fields,
+        *SHARING_SETTINGS,
+        *DATA_SETTINGS,
         "should_validate_data",
         "wait",
     }

@@ -1,5 +1,39 @@
-"""Datasets of task rows: what can be said of one in a few numbers."""
+"""Datasets of task rows: which there are, and what can be said of one in a few numbers."""
 
-from palestra.datasets.metrics import DatasetMetrics, differences, metrics_of
+from palestra.datasets.entries import (
+    AgentDataset,
+    DatasetEntry,
+    DatasetType,
+    DataSource,
+    Download,
+    GitlabIdentifier,
+    HuggingFaceIdentifier,
+    datasets_of_agents,
+)
+from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
+from palestra.datasets.problems import RowProblems, line_ranges
+from palestra.datasets.prompts import PromptTemplate, load_prompt
+from palestra.datasets.request_models import Door, DoorKeeper, doors_in, published_body
 
-__all__ = ["DatasetMetrics", "differences", "metrics_of"]
+__all__ = [
+    "AgentDataset",
+    "DataSource",
+    "DatasetEntry",
+    "DatasetMetrics",
+    "DatasetType",
+    "Door",
+    "DoorKeeper",
+    "Download",
+    "GitlabIdentifier",
+    "HuggingFaceIdentifier",
+    "PromptTemplate",
+    "RowProblems",
+    "contradictions",
+    "datasets_of_agents",
+    "differences",
+    "doors_in",
+    "line_ranges",
+    "load_prompt",
+    "metrics_of",
+    "published_body",
+]

@@ -7,106 +7,57 @@ left out.
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from statistics import mean, stdev
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
-from palestra.schema import CREATE_PARAMS
-
-TOOLS: Final = "Number of tools"
-WORDS: Final = "Json-dumped number of words (proxy for token count)"
-TURNS: Final = "Number of turns"
-TEMPERATURE: Final = "Temperature"
-EXAMPLES: Final = "Number of examples"
+from palestra.datasets.measures import OURS, TOKENS, RowMeasures
 
 LARGE_TOLERANCE: Final = 5e-3
 """For numbers from 1 on; they are rounded to 2 places."""
 SMALL_TOLERANCE: Final = 5e-4
 """For smaller ones; they are rounded to 3."""
+AT_ONCE: Final = 4096
+
+NO_LONGER_MADE: Final = frozenset({"Median"})
+"""Statistics that older files of the field hold."""
+MAY_BE_MISSING: Final = frozenset({TOKENS})
+"""What is only there when somebody asked for it."""
 
 DatasetMetrics = dict[str, Any]
 
 
-@dataclass(slots=True)
-class _Field:
-    """The values of one field over all rows."""
-
-    numbers: list[float] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-
-    def add(self, value: Any) -> None:
-        for leaf in _leaves(value):
-            if isinstance(leaf, str):
-                self.texts.append(leaf)
-            else:
-                self.numbers.append(float(leaf))
-
-    def summary(self) -> dict[str, Any]:
-        if self.texts:
-            return {"unique_count": len(Counter(self.texts)), "total_count": len(self.texts)}
-        return _statistics(self.numbers)
-
-
 def metrics_of(rows: Iterable[Mapping[str, Any]]) -> DatasetMetrics:
-    """The numbers of a dataset."""
-    requests: dict[str, _Field] = {name: _Field() for name in (TOOLS, WORDS, TURNS, TEMPERATURE)}
-    others: dict[str, _Field] = {}
-    count = 0
-    for row in rows:
-        count += 1
-        for name, value in _of_request(row.get(CREATE_PARAMS) or {}).items():
-            requests[name].add(value)
-        for name, value in row.items():
-            if name != CREATE_PARAMS and any(True for _ in _leaves(value)):
-                others.setdefault(name, _Field()).add(value)
-    return {
-        EXAMPLES: count,
-        **{name: _statistics(found.numbers) for name, found in requests.items()},
-        **{name: found.summary() for name, found in others.items()},
-    }
+    """The numbers of a dataset, as the field has them."""
+    measures = RowMeasures()
+    left = iter(rows)
+    while batch := list(islice(left, AT_ONCE)):
+        measures.add(batch)
+    return {name: found for name, found in measures.summary().items() if name not in OURS}
 
 
-def _of_request(params: Mapping[str, Any]) -> dict[str, Any]:
-    given = params.get("input", "")
-    users = 1 if isinstance(given, str) else sum(_is_users(item) for item in given)
-    found: dict[str, Any] = {
-        WORDS: len(json.dumps(params).split()),
-        TURNS: users,
-    }
-    if isinstance(params.get("tools"), list):
-        found[TOOLS] = len(params["tools"])
-    if params.get("temperature") is not None:
-        found[TEMPERATURE] = params["temperature"]
-    return found
+def contradictions(stored: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """What of the stored numbers was found otherwise, or not at all; more may be found."""
+    problems: list[str] = []
+    for name, value in stored.items():
+        if value is None or name in NO_LONGER_MADE:
+            continue
+        other = found.get(name)
+        if other is None:
+            if name not in MAY_BE_MISSING:
+                problems.append(f"{name}: is stored, and was not found")
+        elif isinstance(value, Mapping) and isinstance(other, Mapping):
+            problems += [f"{name}: {problem}" for problem in contradictions(value, other)]
+        elif isinstance(value, list) and isinstance(other, list):
+            if sorted(map(_text, value)) != sorted(map(_text, other)):
+                problems.append(f"{name}: {value} is stored, {other} was found")
+        else:
+            problems += _differing(name, value, other)
+    return problems
 
 
-def _is_users(item: Any) -> bool:
-    return isinstance(item, Mapping) and item.get("role") == "user"
-
-
-def _leaves(value: Any) -> Iterator[str | float]:
-    """The texts and numbers in a value; of lists in lists, and of objects, none."""
-    for leaf in value if isinstance(value, list) else [value]:
-        if isinstance(leaf, str | int | float):
-            yield leaf
-
-
-def _statistics(numbers: list[float]) -> dict[str, Any]:
-    spread = stdev(numbers) if len(numbers) > 1 else 0.0
-    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 0.0)
-    return {
-        "Total # non-null values": len(numbers),
-        "Average": _rounded(mean(numbers) if numbers else 0.0),
-        "Min": _rounded(low),
-        "Max": _rounded(high),
-        "Standard deviation": _rounded(spread),
-    }
-
-
-def _rounded(value: float) -> float:
-    return round(value, 2 if abs(value) >= 1 else 3)
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def differences(stored: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@
 once, as a scored row or as a typed failure.
 """
 
+from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.rollouts.accounting import Accounting, AccountingError
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
@@ -21,9 +22,8 @@ from palestra.rollouts.merging import (
 )
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.results import Failed, Scored
-from palestra.rollouts.row_checks import check_rows
+from palestra.rollouts.row_checks import check_rows, doors_behind
 from palestra.rollouts.run import Collected, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
 from palestra.rollouts.settings import AUTO, CollectSettings, InputFile, RunPaths, Shard
@@ -64,6 +64,7 @@ __all__ = [
     "check_rows",
     "differences",
     "discard",
+    "doors_behind",
     "first_cause",
     "load_prompt",
     "materialize",

@@ -13,9 +13,9 @@ import orjson
 from pydantic import ValidationError
 
 from palestra.config import did_you_mean, nearest
+from palestra.datasets.problems import RowProblems
+from palestra.datasets.prompts import fill_row, load_prompt
 from palestra.errors import InputDataError
-from palestra.rollouts.problems import RowProblems
-from palestra.rollouts.prompt import PromptTemplate, load_prompt
 from palestra.rollouts.settings import CollectSettings, InputFile
 from palestra.schema import (
     AGENT_REF,
@@ -145,21 +145,12 @@ class Expansion:
         return None if found else row
 
     def _prompt(self, row: dict[str, Any]) -> Iterator[str]:
-        template: PromptTemplate | None = self._template
-        if template is None:
-            return
-        params = row.get(CREATE_PARAMS) or {}
-        if not isinstance(params, Mapping):
-            return  # `_params` says so
-        if params.get("input"):
-            yield f"/{CREATE_PARAMS}/input is there already, and prompt_config would replace it"
-        elif missing := template.missing(row):
-            yield f"prompt_config needs the fields {', '.join(missing)}"
-        else:
-            try:
-                row[CREATE_PARAMS] = {**params, "input": template.fill(row)}
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                yield f"prompt_config cannot be filled: {type(error).__name__}: {error}"
+        if self._template is None or not isinstance(row.get(CREATE_PARAMS) or {}, Mapping):
+            return  # what is no object is told by `_params`
+        try:
+            row.update(fill_row(self._template, row))
+        except ValueError as error:
+            yield str(error)
 
     def _params(self, row: dict[str, Any], place: Place) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)

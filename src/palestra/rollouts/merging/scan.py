@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from palestra.datasets.problems import RowProblems
 from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles
 from palestra.rollouts.merging.sources import Place, Sources
-from palestra.rollouts.problems import RowProblems
 from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, Outcome
 
 IntArray = npt.NDArray[np.int64]

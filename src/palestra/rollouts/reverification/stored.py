@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from palestra.config import nearest
+from palestra.datasets.problems import RowProblems
 from palestra.errors import InputDataError
-from palestra.rollouts.problems import RowProblems
 from palestra.rollouts.reverification.task_rows import IDENTITY, FoundTaskRows, TaskRows, digest_of
 from palestra.schema import (
     AGENT_REF,

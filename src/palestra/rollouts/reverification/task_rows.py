@@ -13,8 +13,8 @@ from typing import IO, Any, Self, final
 
 import orjson
 
+from palestra.datasets.problems import RowProblems
 from palestra.errors import InputDataError
-from palestra.rollouts.problems import RowProblems
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from palestra.errors import ConfigError
+from palestra.schema import CREATE_PARAMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,28 @@ class PromptTemplate:
         if self.system:
             messages.insert(0, {"role": "system", "content": self.system.format(**row)})
         return messages
+
+
+def fill_row(template: PromptTemplate, row: Mapping[str, Any]) -> dict[str, Any]:
+    """`row` with the template, filled from its fields, as its input.
+
+    Raises ValueError saying why it cannot be filled.
+    """
+    params = row.get(CREATE_PARAMS) or {}
+    if not isinstance(params, Mapping):
+        raise ValueError(f"/{CREATE_PARAMS}: should be an object")  # noqa: TRY004  # data, not code
+    if params.get("input"):
+        raise ValueError(
+            f"/{CREATE_PARAMS}/input is there already, and prompt_config would replace it"
+        )
+    if missing := template.missing(row):
+        raise ValueError(f"prompt_config needs the fields {', '.join(missing)}")
+    try:
+        return {**row, CREATE_PARAMS: {**params, "input": template.fill(row)}}
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"prompt_config cannot be filled: {type(error).__name__}: {error}"
+        ) from error
 
 
 def load_prompt(path: Path) -> PromptTemplate:

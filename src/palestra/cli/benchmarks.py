@@ -1,0 +1,118 @@
+"""`benchmark list` and `benchmark prepare`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.data_settings import BenchmarkArgs
+from palestra.cli.settings import args_from, existing_path, load
+from palestra.cli.tables import print_table
+from palestra.config import PACKAGE_ROOT, nearest
+from palestra.datasets import datasets_of_agents
+from palestra.datasets.benchmarks import Preparing, prepare_benchmarks
+from palestra.datasets.preparing import Located, locate
+from palestra.errors import ConfigError
+
+PLACES: Final = (
+    "benchmarks/*/*.yaml",
+    "benchmarks/*/configs/*.yaml",
+    "resources_servers/*/configs/*.yaml",
+    "responses_api_agents/*/configs/*.yaml",
+)
+"""Where configs with benchmarks are looked for when none are named."""
+
+
+def list_benchmarks(
+    overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None
+) -> int:
+    """Every benchmark of the configuration; without one, of the project and the package."""
+    found = _benchmarks(overrides, ng=ng, extra=extra)
+    if not found:
+        say("no agent has a dataset of type benchmark")
+        return 0
+    print_table(
+        ("benchmark", "agent", "file", "state"),
+        [
+            (
+                one.entry.name,
+                one.dataset.agent,
+                shown(one.path),
+                "ready" if one.there else "to prepare" if one.entry.prepare_script else "missing",
+            )
+            for one in found
+        ],
+    )
+    return 0
+
+
+def prepare(
+    overrides: list[str],
+    *,
+    ng: bool,
+    names: Sequence[str] = (),
+    extra: Mapping[str, Any] | None = None,
+) -> int:
+    """Run the prepare scripts of the benchmarks `names`, of all when there are none."""
+    found = _named(_benchmarks(overrides, ng=ng, extra=extra), names)
+    config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
+    args = args_from(BenchmarkArgs, config.tree)
+    how = Preparing(
+        place=existing_path,
+        arguments=args.prepare_script_args,
+        use_cached=args.use_cached_prepared_benchmarks,
+        at_once=args.num_prepare_benchmark_processes,
+    )
+    for path, rows in prepare_benchmarks(found, how, tell=notice).items():
+        say(f"  {shown(path)}: {rows} rows")
+    return 0
+
+
+def _named(found: Sequence[Located], names: Sequence[str]) -> list[Located]:
+    if not found:
+        raise ConfigError(
+            "no agent has a dataset of type benchmark", hint="name its config with --config"
+        )
+    known = [one.entry.name for one in found]
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            raise ConfigError(
+                f"there is no benchmark {name!r}" + (f"; did you mean {near!r}?" if near else ""),
+                hint=f"benchmarks: {', '.join(known)}",
+            )
+    return [one for one in found if not names or one.entry.name in names]
+
+
+def _benchmarks(
+    overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None
+) -> list[Located]:
+    config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
+    warn_all(config.warnings)
+    if config.instances:
+        return _of_instances(config.instances.values())
+    found: list[Located] = []
+    for path in _configs():
+        try:
+            one = load([], ng=False, extra={"config_paths": [path]}, require_all=False, required=())
+            found += _of_instances(one.instances.values())
+        except ConfigError as error:
+            notice(f"warning: {path} is left out: {error.message}")
+    return found
+
+
+def _of_instances(instances: Any) -> list[Located]:
+    datasets = datasets_of_agents(instances)
+    return locate([one for one in datasets if one.entry.type == "benchmark"], existing_path)
+
+
+def _configs() -> Iterator[str]:
+    """The configs of the project and of the package that speak of a benchmark."""
+    seen: set[str] = set()
+    for root in (Path.cwd(), PACKAGE_ROOT):
+        for pattern in PLACES:
+            for path in sorted(root.glob(pattern)):
+                name = str(path.relative_to(root))
+                if name not in seen and "benchmark" in path.read_text(errors="replace"):
+                    seen.add(name)
+                    yield name

@@ -1,0 +1,58 @@
+"""What the servers of a configuration take, asked before any of them runs."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from palestra.config import PACKAGE_ROOT, InstanceConfig, ResolvedConfig, ServerType
+from palestra.datasets import Door
+from palestra.errors import PalestraError
+from palestra.rollouts import doors_behind
+from palestra.serving import build_server, server_client
+from palestra.transport import ServerClient, Target
+
+
+def doors_of_agents(
+    config: ResolvedConfig, agents: Iterable[str], *, tell: Callable[[str], None]
+) -> dict[str, list[Door]]:
+    """Agent -> what it and its environments publish. A server that cannot be made here is told of."""
+    return asyncio.run(_doors(config, [config.instance(name) for name in agents], tell))
+
+
+async def _doors(
+    config: ResolvedConfig, agents: list[InstanceConfig], tell: Callable[[str], None]
+) -> dict[str, list[Door]]:
+    targets: dict[str, Target] = {}
+    client = server_client(targets, config.tree)
+    environments = {
+        agent.name: tuple(
+            ref.name
+            for ref in agent.refs
+            if ref.type == ServerType.RESOURCES and ref.name in config.instances
+        )
+        for agent in agents
+    }
+    wanted = [*environments, *(name for names in environments.values() for name in names)]
+    try:
+        for name in dict.fromkeys(wanted):
+            _put(config.instance(name), client, targets, tell)
+        shipped = {a.name for a in agents if a.folder and a.folder.is_relative_to(PACKAGE_ROOT)}
+        return await doors_behind(client, environments, forwarding=shipped)
+    finally:
+        await client.http.aclose()
+
+
+def _put(
+    instance: InstanceConfig,
+    client: ServerClient,
+    targets: dict[str, Target],
+    tell: Callable[[str], None],
+) -> None:
+    """Build a server, not started, and make it answer for what it publishes."""
+    try:
+        server = build_server(instance, client)
+        server.asgi_app()
+    except Exception as error:  # an author's code; what rows need of it cannot be asked then
+        why = error.message if isinstance(error, PalestraError) else f"{error!r}"
+        tell(f"warning: rows are not held to what {instance.name} takes: {why}")
+        return
+    targets[instance.name] = Target(instance.name, instance.type, local=server)

@@ -1,0 +1,136 @@
+"""`dataset import` and `render-prompts`: rows made of what people have."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.data_settings import RenderArgs
+from palestra.cli.doors import doors_of_agents
+from palestra.cli.settings import args_from, existing_path, load
+from palestra.cli.transfers import transfers
+from palestra.config import ResolvedConfig, ServerType
+from palestra.datasets import Door, load_prompt
+from palestra.datasets.entries import DatasetEntry, HuggingFaceIdentifier
+from palestra.datasets.importing import Columns, records_of, write_rows
+from palestra.datasets.prompts import fill_row
+from palestra.datasets.sources import Sources
+from palestra.errors import ConfigError
+from palestra.schema import read_jsonl
+
+HUB: Final = "hf:"
+PROMPT_USED: Final = "prompt_config_used"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportArgs:
+    """What `dataset import` takes. `source`: a file, or `hf:organization/name`."""
+
+    source: str
+    maps: Sequence[str] = ()
+    answer: str | None = None
+    prompt: str | None = None
+    environment: str | None = None
+    output: Path | None = None
+    split: str = "train"
+    artifact: str | None = None
+
+
+def import_rows(args: ImportArgs, overrides: list[str]) -> int:
+    """Make rows of a file, hold them to an environment, and write them."""
+    prompt = load_prompt(existing_path(args.prompt)) if args.prompt else None
+    columns = Columns(_fields(args.maps), args.answer, prompt)
+    config = _config(args.environment, overrides)
+    with masking(config.secrets), _source(args, config) as source:
+        output = args.output or Path(f"{source.stem}_rows.jsonl")
+        made = write_rows(
+            records_of(source), columns.row, output, source=source, doors=_doors(config)
+        )
+    say(f"wrote {made.rows} rows to {shown(made.path.absolute())}")
+    say("next: put this under your agent, and `palestra prepare` writes what a trainer reads")
+    say("  datasets:")
+    say(f"  - {{name: train, type: train, license: TBD, jsonl_fpath: {made.path}}}")
+    return 0
+
+
+def _fields(maps: Sequence[str]) -> dict[str, str]:
+    """`field=column`, each."""
+    fields = {}
+    for given in maps:
+        name, equals, column = given.partition("=")
+        if not (name and equals and column):
+            raise ConfigError(f"--map {given}: is FIELD=COLUMN, as in --map question=problem")
+        fields[name] = column
+    return fields
+
+
+def _config(environment: str | None, overrides: list[str]) -> ResolvedConfig:
+    extra: dict[str, Any] = {}
+    if environment is not None:
+        from palestra.cli.evaluating import EvalArgs, find_target
+
+        target = find_target(EvalArgs(target=environment))
+        extra = {**target.extra, "config_paths": list(target.configs)}
+    config = load(overrides, ng=False, extra=extra, require_all=False, required=())
+    warn_all(config.warnings)
+    return config
+
+
+def _doors(config: ResolvedConfig) -> list[Door]:
+    """What every agent's rows have to pass: those of the environment, where there is one."""
+    agents = [agent.name for agent in config.instances_of(ServerType.AGENT)]
+    if not agents:
+        if config.instances:
+            notice("warning: no agent in the configuration, so rows are held to no environment")
+        return []
+    return [
+        door for doors in doors_of_agents(config, agents, tell=notice).values() for door in doors
+    ]
+
+
+@contextmanager
+def _source(args: ImportArgs, config: ResolvedConfig) -> Iterator[Path]:
+    """The file to read; one of the hub for as long as the body runs."""
+    if not args.source.startswith(HUB):
+        yield existing_path(args.source)
+        return
+    repo = args.source.removeprefix(HUB)
+    where = HuggingFaceIdentifier(repo_id=repo, artifact_fpath=args.artifact)
+    name = f"{repo.rsplit('/', 1)[-1]}_{args.split}.jsonl"
+    with tempfile.TemporaryDirectory(prefix="palestra-import-") as folder, transfers() as progress:
+        path = Path(folder) / (Path(args.artifact).name if args.artifact else name)
+        entry = DatasetEntry.model_validate(
+            {
+                "name": repo,
+                "type": "train" if args.split == "train" else "validation",
+                "license": "unknown",
+                "jsonl_fpath": str(path),
+                "huggingface_identifier": where,
+            }
+        )
+        Sources(config.tree, os.environ, progress)(entry, "huggingface", path)
+        yield path
+
+
+def render(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
+    """Fill rows into a prompt template, each with the name of the template."""
+    config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
+    warn_all(config.warnings)
+    args = args_from(RenderArgs, config.tree)
+    prompt = load_prompt(existing_path(args.prompt_config))
+
+    def filled(row: Any) -> dict[str, Any]:
+        if not isinstance(row, Mapping):
+            raise ValueError("not a JSON object")  # noqa: TRY004  # data, not code
+        return {**fill_row(prompt, row), PROMPT_USED: args.prompt_config}
+
+    source = existing_path(args.input_jsonl_fpath)
+    if not source.is_file():
+        raise ConfigError(f"input_jsonl_fpath {args.input_jsonl_fpath} does not exist")
+    made = write_rows(read_jsonl(source), filled, Path(args.output_jsonl_fpath), source=source)
+    say(f"wrote {made.rows} rows to {shown(made.path.absolute())}")
+    return 0

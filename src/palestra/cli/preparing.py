@@ -1,0 +1,128 @@
+"""`prepare`: datasets of agents checked, measured, and written as a trainer reads them."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.data_settings import PrepareArgs
+from palestra.cli.doors import doors_of_agents
+from palestra.cli.settings import args_from, existing_path, load
+from palestra.cli.tables import print_table
+from palestra.cli.transfers import transfers
+from palestra.config import ResolvedConfig, ServerType
+from palestra.datasets import AgentDataset, datasets_of_agents
+from palestra.datasets.extras import needs
+from palestra.datasets.preparing import (
+    Located,
+    PreparedFile,
+    PrepareSettings,
+    fetch,
+    in_scope,
+    locate,
+    prepare_datasets,
+)
+from palestra.datasets.sources import Sources
+from palestra.errors import ConfigError
+
+TOKENIZER = "tokenizer.json"
+
+
+def prepare(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
+    """Prepare the datasets of the configuration."""
+    config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
+    warn_all(config.warnings)
+    args = args_from(PrepareArgs, config.tree)
+    with masking(config.secrets):
+        located = _located(config, args)
+        _fetch(located, config, args)
+        agents = dict.fromkeys(found.dataset.agent for found in located)
+        made = prepare_datasets(
+            located,
+            PrepareSettings(
+                output_dirpath=Path(args.output_dirpath).absolute(),
+                overwrite_metrics_conflicts=args.overwrite_metrics_conflicts,
+                tokenizer=_tokenizer(args.tokenizer),
+                place=existing_path,
+            ),
+            doors=doors_of_agents(config, agents, tell=notice),
+            tell=notice,
+        )
+    _report(made)
+    return 0
+
+
+def _located(config: ResolvedConfig, args: PrepareArgs) -> list[Located]:
+    """The datasets in scope; says which agents have any, and which of the files are there."""
+    datasets = datasets_of_agents(config.instances.values())
+    wanted = in_scope(datasets, args.mode)
+    _introduce(config, datasets, wanted, args.mode)
+    if not wanted:
+        raise ConfigError(
+            f"no agent of the configuration has a dataset for {args.mode}",
+            hint="datasets stand under an agent: {name, type, jsonl_fpath}; train_preparation "
+            "takes those of type train, validation and benchmark, example_validation example",
+        )
+    located = locate(wanted, existing_path)
+    for there, word in ((True, "found"), (False, "missing")):
+        for found in located:
+            if found.there is there:
+                say(f"  {word:7}  {shown(found.path)}  ({found.entry.type}, {found.dataset})")
+    return located
+
+
+def _introduce(
+    config: ResolvedConfig,
+    datasets: Sequence[AgentDataset],
+    wanted: Sequence[AgentDataset],
+    mode: str,
+) -> None:
+    agents = [agent.name for agent in config.instances_of(ServerType.AGENT)]
+    having = {dataset.agent for dataset in datasets}
+    scope = {dataset.agent for dataset in wanted}
+    say(f"agents with datasets: {_listed(a for a in agents if a in having)}")
+    say(f"agents without datasets: {_listed(a for a in agents if a not in having)}")
+    say(f"in scope of {mode}: {_listed(a for a in agents if a in scope)}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _fetch(located: Sequence[Located], config: ResolvedConfig, args: PrepareArgs) -> None:
+    with transfers() as progress:
+        fetch(
+            located,
+            download=Sources(config.tree, os.environ, progress) if args.should_download else None,
+            preferred=args.data_source,
+            tell=notice,
+        )
+
+
+def _tokenizer(given: str | None) -> Path | None:
+    if given is None:
+        return None
+    needs("tokenizers", extra="tokenizers", what="counting tokens")
+    path = existing_path(given)
+    file = path / TOKENIZER if path.is_dir() else path
+    if not file.is_file():
+        raise ConfigError(
+            f"tokenizer {given}: {file} does not exist",
+            hint="the tokenizer.json of a model, or the folder it is in",
+        )
+    return file
+
+
+def _report(made: Sequence[PreparedFile]) -> None:
+    print_table(
+        ("dataset", "examples", "rows"),
+        [
+            (str(file.dataset or f"all of {file.path.stem}"), file.examples, file.rows)
+            for file in made
+        ],
+        right="examples,rows",
+    )
+    for file in made:
+        say(f"  {shown(file.path)}")
+        say(f"  {shown(file.metrics)}")

@@ -1,0 +1,282 @@
+"""`dataset upload`, `download`, `delete`, `migrate`, and the `ng_*` commands they are."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.settings import args_from, existing_path, load
+from palestra.cli.sharing_settings import NetworkSettings
+from palestra.cli.transfers import transfers
+from palestra.config import Redactor
+from palestra.datasets.extras import needs
+from palestra.datasets.hub import HubDownload, HubUpload, UploadTarget, check_rows, target_of
+from palestra.datasets.registry import (
+    GitlabDelete,
+    GitlabDownload,
+    GitlabUpload,
+    RegistryAddress,
+)
+from palestra.datasets.sources import credentials_in
+from palestra.datasets.transfer import Outgoing, Patience, Progress, outgoing
+from palestra.errors import ConfigError
+
+if TYPE_CHECKING:
+    from palestra.datasets.registry.catalogue import Catalogue
+
+Tree = Mapping[str, Any]
+YES: Final = frozenset({"y", "yes"})
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one command works with."""
+
+    tree: Tree = field(repr=False)
+    patience: Patience
+    progress: Progress
+    say: Callable[[str], None]
+    """As `say`, without a secret that somebody else may have put into a text."""
+    yes: bool
+
+
+Command = Callable[[_Run], int]
+
+
+def upload_to_hub(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+    """`ng_upload_dataset_to_hf`."""
+    return _run(_upload_to_hub, overrides, ng=ng, extra=extra, hub=True)
+
+
+def download_from_hub(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+    """`ng_download_dataset_from_hf`."""
+    return _run(_download_from_hub, overrides, ng=ng, extra=extra, hub=True)
+
+
+def upload_to_gitlab(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+    """`ng_upload_dataset_to_gitlab`."""
+    return _run(_upload_to_gitlab, overrides, ng=ng, extra=extra)
+
+
+def download_from_gitlab(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+    """`ng_download_dataset_from_gitlab`."""
+    return _run(_download_from_gitlab, overrides, ng=ng, extra=extra)
+
+
+def delete_from_gitlab(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+    """`ng_delete_dataset_from_gitlab`."""
+    return _run(_delete_from_gitlab, overrides, ng=ng, extra=extra)
+
+
+def migrate(overrides: list[str], *, ng: bool, extra: Tree | None = None) -> int:
+    """`ng_gitlab_to_hf_dataset`."""
+    return _run(_migrate, overrides, ng=ng, extra=extra, hub=True)
+
+
+def _run(
+    command: Command, overrides: list[str], *, ng: bool, extra: Tree | None, hub: bool = False
+) -> int:
+    config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
+    secrets = config.secrets | credentials_in(os.environ) | (_login() if hub else frozenset())
+    with masking(secrets):
+        warn_all(config.warnings)
+        network = args_from(NetworkSettings, config.tree)
+        timeout = min(60.0, network.network_deadline_s)
+        patience = Patience(deadline_s=network.network_deadline_s, answer_timeout_s=timeout)
+        mask = Redactor(secrets)
+        with transfers() as progress:
+            return command(
+                _Run(config.tree, patience, progress, lambda text: say(mask(text)), network.yes)
+            )
+
+
+def _login() -> frozenset[str]:
+    """The token that the hub's own login has left on this machine."""
+    needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
+    from huggingface_hub import get_token
+
+    token = get_token()
+    return frozenset({token} if token else ())
+
+
+# The hub
+
+
+def _upload_to_hub(run: _Run) -> int:
+    settings = args_from(HubUpload, run.tree)
+    file, target = _checked(settings)
+    if not settings.delete_from_gitlab:
+        return _send_to_hub(file, target, settings, run)
+    address = RegistryAddress.of(run.tree, os.environ)
+    with _catalogue(address, run) as catalogue:
+        catalogue.require(target.dataset_name)
+        _send_to_hub(file, target, settings, run)
+        return _delete(catalogue, target.dataset_name, run)
+
+
+def _checked(settings: HubUpload) -> tuple[Outgoing, UploadTarget]:
+    """All that can be wrong on this machine, before anything is sent."""
+    path = existing_path(settings.input_jsonl_fpath)
+    file = outgoing(path)
+    if settings.split == "train":
+        warn_all(check_rows(path))
+    return file, target_of(settings)
+
+
+def _send_to_hub(file: Outgoing, target: UploadTarget, settings: HubUpload, run: _Run) -> int:
+    from palestra.datasets.hub.calls import Hub
+    from palestra.datasets.hub.uploading import upload
+
+    hub = Hub.of(run.tree, os.environ, run.patience)
+    hub.require_token()
+    done = upload(file, target, settings, hub, run.progress)
+    if done.unchanged:
+        run.say(f"{done.repo_id} has this {done.path_in_repo} already: {done.url}")
+    elif done.pull_request:
+        run.say(f"Pull Request created: {done.pull_request}")
+    else:
+        run.say(f"Dataset upload successful: {done.url}")
+    run.say(f"verified: sha256 {file.sha256}, {file.size_bytes:,} bytes")
+    if done.collection:
+        run.say(f"in the collection {done.collection}")
+    return 0
+
+
+def _download_from_hub(run: _Run) -> int:
+    settings = args_from(HubDownload, run.tree)
+    from palestra.datasets.hub.calls import Hub
+    from palestra.datasets.hub.downloading import download
+
+    for path in download(settings, Hub.of(run.tree, os.environ, run.patience), run.progress):
+        run.say(f"wrote {shown(path)}")
+    return 0
+
+
+# GitLab's registry
+
+
+def _upload_to_gitlab(run: _Run) -> int:
+    settings = args_from(GitlabUpload, run.tree)
+    address = RegistryAddress.of(run.tree, os.environ)
+    file = outgoing(existing_path(settings.input_jsonl_fpath))
+    needs("mlflow", extra="registry", what="GitLab's registry")
+    from palestra.datasets.registry.access import open_registry
+    from palestra.datasets.registry.moving import upload
+
+    with open_registry(address, run.patience) as registry:
+        done = upload(file, settings, registry, run.progress)
+    already = "was there already" if done.unchanged else "Dataset upload successful"
+    run.say(f"{already}: {done.artifact} in version {done.version} of {done.name!r}")
+    run.say(f"verified: sha256 {file.sha256}, {file.size_bytes:,} bytes")
+    return 0
+
+
+def _download_from_gitlab(run: _Run) -> int:
+    settings = args_from(GitlabDownload, run.tree)
+    address = RegistryAddress.of(run.tree, os.environ)
+    needs("mlflow", extra="registry", what="GitLab's registry")
+    from palestra.datasets.registry.access import open_registry
+    from palestra.datasets.registry.moving import download
+
+    with open_registry(address, run.patience) as registry:
+        verified = download(settings, registry, run.progress)
+    run.say(f"wrote {shown(Path(settings.output_fpath))}")
+    if not verified:
+        notice("the registry tells no digest of this file: only its size was compared")
+    return 0
+
+
+def _delete_from_gitlab(run: _Run) -> int:
+    settings = args_from(GitlabDelete, run.tree)
+    with _catalogue(RegistryAddress.of(run.tree, os.environ), run) as catalogue:
+        catalogue.require(settings.dataset_name)
+        return _delete(catalogue, settings.dataset_name, run)
+
+
+def _migrate(run: _Run) -> int:
+    """The file of this machine, or the registry's own, goes to the hub; then the question."""
+    if "delete_from_gitlab" in run.tree:
+        raise ConfigError(
+            "delete_from_gitlab: is not for this command, which always asks",
+            hint="leave it out; --yes (+yes=true) answers the question",
+        )
+    address = RegistryAddress.of(run.tree, os.environ)
+    with tempfile.TemporaryDirectory(prefix="palestra-migrate-") as folder:
+        stored = _stored_file(run.tree, Path(folder))
+        settings = args_from(HubUpload, {**run.tree, **_input_of(stored)})
+        target = target_of(settings)
+        with _catalogue(address, run) as catalogue:
+            catalogue.require(target.dataset_name)
+            if stored is not None:
+                _fetch(stored, address, run)
+            file, target = _checked(settings)
+            _send_to_hub(file, target, settings, run)
+            return _delete(catalogue, target.dataset_name, run)
+
+
+def _stored_file(tree: Tree, folder: Path) -> GitlabDownload | None:
+    """What to fetch from the registry; None when the file is on this machine."""
+    if tree.get("input_jsonl_fpath") is not None:
+        if tree.get("artifact_fpath") is not None or tree.get("version") is not None:
+            raise ConfigError(
+                "input_jsonl_fpath is a file of this machine, and version and artifact_fpath are "
+                "one of the registry: give one or the other"
+            )
+        return None
+    if tree.get("artifact_fpath") is None and tree.get("version") is None:
+        raise ConfigError(
+            "say what to upload: input_jsonl_fpath (a file of this machine), or version and "
+            "artifact_fpath (one of the registry)"
+        )
+    name = Path(str(tree.get("artifact_fpath") or "")).name
+    return args_from(GitlabDownload, {**tree, "output_fpath": str(folder / name)})
+
+
+def _input_of(stored: GitlabDownload | None) -> dict[str, str]:
+    return {} if stored is None else {"input_jsonl_fpath": stored.output_fpath}
+
+
+def _fetch(stored: GitlabDownload, address: RegistryAddress, run: _Run) -> None:
+    from palestra.datasets.registry.access import open_registry
+    from palestra.datasets.registry.moving import download
+
+    with open_registry(address, run.patience) as registry:
+        download(stored, registry, run.progress)
+
+
+@contextlib.contextmanager
+def _catalogue(address: RegistryAddress, run: _Run) -> Iterator["Catalogue"]:
+    needs("mlflow", extra="registry", what="GitLab's registry")
+    from palestra.datasets.registry.access import open_registry
+    from palestra.datasets.registry.catalogue import Catalogue
+
+    with open_registry(address, run.patience) as registry:
+        yield Catalogue(registry)
+
+
+def _delete(catalogue: "Catalogue", name: str, run: _Run) -> int:
+    """Ask, unless that is answered; anything but yes is no."""
+    question = (
+        f"Found model {name!r} in the registry. Are you sure you want to delete it from Gitlab? "
+        "[y/N]: "
+    )
+    if not run.yes and _answer(question).strip().lower() not in YES:
+        run.say(f"Skipped: {name!r} stays in the registry")
+        return 0
+    catalogue.delete(name)
+    run.say(f"Deleted {name!r} from the registry")
+    return 0
+
+
+def _answer(question: str) -> str:
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        say()
+    return answer

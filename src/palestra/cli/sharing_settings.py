@@ -1,0 +1,33 @@
+"""The settings of the commands that move datasets, as names that a configuration may hold."""
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from palestra.datasets.hub import HubDownload, HubUpload
+from palestra.datasets.registry import GitlabDownload, GitlabUpload
+
+
+class NetworkSettings(BaseModel):
+    """What every command about a hub or a registry takes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    network_deadline_s: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+    """How long trouble of the network is put up with."""
+    yes: bool = False
+    """Delete without a question."""
+
+
+SHARING_SETTINGS: Final = frozenset(
+    {
+        *HubUpload.model_fields,
+        *HubDownload.model_fields,
+        *GitlabUpload.model_fields,
+        *GitlabDownload.model_fields,
+        *NetworkSettings.model_fields,
+        "hf_token",
+        "mlflow_tracking_uri",
+        "mlflow_tracking_token",
+    }
+)

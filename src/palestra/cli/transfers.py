@@ -1,0 +1,118 @@
+"""How far an up- or download is: a bar on a terminal, a line now and then elsewhere."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, final
+
+from palestra.cli.console import notice
+from palestra.cli.escaping import one_line
+from palestra.cli.terminal import is_a_screen
+from palestra.datasets.transfer import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+LINE_EVERY_S = 5.0
+
+
+@contextlib.contextmanager
+def transfers() -> Iterator[Progress]:
+    """Show the transfers that the body makes."""
+    if not is_a_screen(sys.stderr):
+        yield Lines()
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        yield Frames(bars)
+
+
+@final
+class Frames:
+    """Bars on a terminal, one under the other."""
+
+    def __init__(self, bars: "Bars") -> None:
+        self._bars = bars
+        self._task: TaskID | None = None
+
+    def start(self, name: str, total_bytes: int | None, done_bytes: int, /) -> None:
+        """A bar for it."""
+        self._task = self._bars.add_task(one_line(name), total=total_bytes, completed=done_bytes)
+
+    def advance(self, count: int, /) -> None:
+        """The bar grows."""
+        if self._task is not None:
+            self._bars.advance(self._task, count)
+
+    def end(self) -> None:
+        """The bar stays as it is."""
+        if self._task is not None:
+            self._bars.stop_task(self._task)
+
+
+@final
+class Lines:
+    """A line where there is no terminal: at the start, every few seconds, at the end."""
+
+    def __init__(
+        self,
+        tell: Callable[[str], None] = notice,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._name = ""
+        self._total: int | None = None
+        self._done = 0
+        self._next = 0.0
+
+    def start(self, name: str, total_bytes: int | None, done_bytes: int, /) -> None:
+        """How much there is to do, and what is there already."""
+        self._name, self._total, self._done = one_line(name), total_bytes, done_bytes
+        self._next = self._clock() + LINE_EVERY_S
+        size = "" if total_bytes is None else f" ({sized(total_bytes)})"
+        here = f", {sized(done_bytes)} are there already" if done_bytes else ""
+        self._tell(f"{self._name}{size}{here} …")
+
+    def advance(self, count: int, /) -> None:
+        """A line when it is time for one."""
+        self._done += count
+        if self._clock() >= self._next:
+            self._next = self._clock() + LINE_EVERY_S
+            self._tell(f"{self._name}: {self._so_far()}")
+
+    def end(self) -> None:
+        """How far it came."""
+        self._tell(f"{self._name}: {self._so_far()}")
+
+    def _so_far(self) -> str:
+        if not self._total:
+            return sized(self._done)
+        share = min(100, 100 * self._done // self._total)
+        return f"{sized(self._done)} of {sized(self._total)}, {share} %"
+
+
+def sized(count: int) -> str:
+    """Bytes as people read them."""
+    size, units = float(count), ["B", "kB", "MB", "GB"]
+    while size >= 1000 and len(units) > 1:
+        size, units = size / 1000, units[1:]
+    return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"

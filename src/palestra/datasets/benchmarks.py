@@ -1,0 +1,142 @@
+"""Benchmarks: datasets of type benchmark, and the scripts that make their files.
+
+A `prepare_script` is a Python file with `prepare()`, which makes the rows and returns their path: that
+of the dataset. It runs in a process of its own, so that what it does ends with it.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.datasets.preparing import Located
+from palestra.datasets.problems import RowProblems
+from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
+from palestra.datasets.row_checks import RowCheck
+from palestra.errors import ConfigError, InputDataError, RunFailed
+from palestra.schema import Line, read_jsonl
+
+MOST_OUTPUT: Final = 2000
+"""Characters of what a failed script has printed last that are shown."""
+
+_RUN: Final = """
+import inspect, json, runpy, sys
+script, arguments = sys.argv[1], json.loads(sys.argv[2])
+found = runpy.run_path(script, run_name="prepare_script").get("prepare")
+if found is None:
+    sys.exit(f"{script} defines no prepare()")
+made = found(**arguments)
+sys.stdout.flush()
+with open(sys.argv[3], "w") as answer:
+    json.dump(None if made is None else str(made), answer)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Preparing:
+    """How benchmarks are prepared. `place`: of a path as the configuration gives it."""
+
+    place: Callable[[str], Path]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """What every `prepare()` is called with."""
+    use_cached: bool = False
+    """Leave those alone whose file is there."""
+    at_once: int = 1
+    timeout_s: float = 3600.0
+
+
+def prepare_benchmarks(
+    benchmarks: Sequence[Located], how: Preparing, *, tell: Callable[[str], None]
+) -> dict[Path, int]:
+    """File -> its rows, each held to what a row must be. Raises at the end for those that failed."""
+    todo = list({found.path: found for found in benchmarks}.values())
+    made: dict[Path, int] = {}
+    failures: list[str] = []
+    with ThreadPoolExecutor(how.at_once) as threads:
+        futures = [(found, threads.submit(_prepared, found, how, tell)) for found in todo]
+        for found, future in futures:
+            try:
+                made[found.path] = future.result()
+            except (RunFailed, InputDataError, ConfigError) as error:
+                failures.append(f"{found.dataset}: {error.message}")
+    if failures:
+        raise RunFailed("\n".join(failures))
+    return made
+
+
+def _prepared(found: Located, how: Preparing, tell: Callable[[str], None]) -> int:
+    if how.use_cached and found.there:
+        tell(f"{found.dataset}: {found.path} is there already")
+    elif found.entry.prepare_script:
+        tell(f"{found.dataset}: running {found.entry.prepare_script}")
+        _run(found, how.place(found.entry.prepare_script), how)
+    elif not found.there:
+        raise InputDataError(f"{found.path} does not exist, and no prepare_script makes it")
+    prompt = found.entry.prompt_config
+    return checked_rows(found.path, load_prompt(how.place(prompt)) if prompt else None)
+
+
+def _run(found: Located, script: Path, how: Preparing) -> None:
+    """Raises RunFailed with what it printed last when it does not do what it must."""
+    if not script.is_file():
+        raise ConfigError(f"prepare_script {script} does not exist")
+    answer = found.path.with_name(f".{found.path.name}.made")
+    answer.parent.mkdir(parents=True, exist_ok=True)
+    command = [
+        sys.executable,
+        "-c",
+        _RUN,
+        str(script),
+        json.dumps(dict(how.arguments)),
+        str(answer),
+    ]
+    try:
+        done = subprocess.run(  # noqa: S603  # the configuration's own script
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=how.timeout_s,
+            check=False,
+        )
+        if done.returncode:
+            said = done.stdout.decode(errors="replace").strip()[-MOST_OUTPUT:]
+            raise RunFailed(f"{script} ended with exit code {done.returncode}:\n{said}")
+        made = json.loads(answer.read_text())
+    except subprocess.TimeoutExpired:
+        raise RunFailed(f"{script} was not done within {how.timeout_s:g} s") from None
+    finally:
+        answer.unlink(missing_ok=True)
+    if made is None or how.place(made).resolve() != found.path.resolve():
+        raise RunFailed(
+            f"prepare() of {script} returned {made!r}, and jsonl_fpath is {found.entry.jsonl_fpath}",
+            hint="it must return the path of the file that it makes",
+        )
+    if not found.there:
+        raise RunFailed(f"prepare() of {script} has not made {found.path}")
+
+
+def checked_rows(path: Path, prompt: PromptTemplate | None) -> int:
+    """How many rows a file has. Raises InputDataError naming every one that is no good."""
+    problems = RowProblems()
+    check = RowCheck()
+    count = 0
+    for line in read_jsonl(path):
+        count += 1
+        try:
+            fills = prompt is not None and isinstance(line.row, dict)
+            row = fill_row(prompt, line.row) if prompt is not None and fills else line.row
+        except ValueError as error:
+            problems.add(path, line.number, str(error))
+            continue
+        if line.error or not check.passes(row):
+            for problem in check.problems(Line(line.number, row, line.error)):
+                problems.add(path, line.number, problem)
+    problems.raise_if_any()
+    if not count:
+        raise InputDataError(f"{path} has no rows")
+    return count

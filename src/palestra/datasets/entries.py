@@ -1,0 +1,136 @@
+"""A dataset as an agent's configuration names it: which rows, from where, under which licence.
+
+datasets:
+- name: train
+  type: train
+  jsonl_fpath: resources_servers/my_env/data/train.jsonl
+  num_repeats: 8
+  license: Apache 2.0
+  huggingface_identifier: {repo_id: my_org/my_env, artifact_fpath: train.jsonl}
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from palestra.config import InstanceConfig, ServerType, nearest
+from palestra.errors import ConfigError
+
+DatasetType = Literal["train", "validation", "example", "benchmark"]
+DataSource = Literal["huggingface", "gitlab"]
+
+NEED_A_LICENSE: Final = frozenset({"train", "validation"})
+_MISSPELT_FROM: Final = 0.8
+"""Likeness to a known key from which an unknown one is taken for it."""
+
+
+class GitlabIdentifier(BaseModel):
+    """Where a dataset is in GitLab's registry."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset_name: str
+    """Case-sensitive."""
+    version: str
+    """`x.y.z`"""
+    artifact_fpath: str
+    """The file's name in the registry."""
+
+
+class HuggingFaceIdentifier(BaseModel):
+    """Where a dataset is on the Hugging Face hub."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    repo_id: str
+    """`organization/name`"""
+    artifact_fpath: str | None = None
+    """One raw file of the repository; without it, the split of the dataset's type."""
+
+
+class DatasetEntry(BaseModel):
+    """One entry of an agent's `datasets`. Keys that are not known here are kept as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str
+    type: DatasetType
+    jsonl_fpath: str
+    """Relative to the working directory, else to the installed package."""
+    num_repeats: int = Field(default=1, ge=1)
+    """How often each row is taken: `aabbcc`."""
+    start_idx: int | None = Field(default=None, ge=0)
+    """The first row that is taken, counted from 0."""
+    end_idx: int | None = Field(default=None, ge=0)
+    """The row before which it ends; None: all to the end."""
+    gitlab_identifier: GitlabIdentifier | None = None
+    huggingface_identifier: HuggingFaceIdentifier | None = None
+    license: str | None = None
+    prepare_script: str | None = None
+    """A Python file whose `prepare()` makes the rows (type benchmark)."""
+    prompt_config: str | None = None
+    """A prompt template that the rows are filled into when they are run."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.type in NEED_A_LICENSE and not self.license:
+            raise ValueError(f"license is required for a dataset of type {self.type}")
+        if self.end_idx is not None and self.end_idx < (self.start_idx or 0):
+            raise ValueError(f"end_idx {self.end_idx} is before start_idx {self.start_idx}")
+        for key in self.model_extra or {}:
+            near = nearest(key, type(self).model_fields, cutoff=_MISSPELT_FROM)
+            if near is not None:
+                raise ValueError(f"{key} is not a setting of a dataset; did you mean {near!r}?")
+        return self
+
+    def source(self, preferred: DataSource) -> DataSource | None:
+        """Where it is downloaded from; `preferred` decides when both places are known."""
+        known: dict[DataSource, object] = {
+            "huggingface": self.huggingface_identifier,
+            "gitlab": self.gitlab_identifier,
+        }
+        held = [place for place, identifier in known.items() if identifier is not None]
+        return preferred if preferred in held else next(iter(held), None)
+
+
+Download = Callable[[DatasetEntry, DataSource, Path], None]
+"""Fetches an entry's rows from a place to a file, whole or not at all; raises PalestraError."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDataset:
+    """A dataset and the agent instance whose it is."""
+
+    agent: str
+    entry: DatasetEntry
+
+    def __str__(self) -> str:
+        return f"{self.entry.name} of {self.agent}"
+
+
+def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDataset, ...]:
+    """Every dataset of every agent, in order. Raises ConfigError that lists all that is wrong."""
+    found: list[AgentDataset] = []
+    problems: list[str] = []
+    for agent in instances:
+        if agent.type != ServerType.AGENT:
+            continue
+        for number, given in enumerate(agent.datasets):
+            try:
+                found.append(AgentDataset(agent.name, DatasetEntry.model_validate(dict(given))))
+            except ValidationError as error:
+                problems += _told(f"{agent.name}.datasets[{number}]", given, error)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return tuple(found)
+
+
+def _told(where: str, given: Mapping[str, Any], error: ValidationError) -> Iterator[str]:
+    named = f"{where} ({given['name']})" if given.get("name") else where
+    for problem in error.errors(include_url=False):
+        place = ".".join(map(str, problem["loc"]))
+        said = problem["msg"].removeprefix("Value error, ")
+        yield f"{named}: {place}: {said}" if place else f"{named}: {said}"

@@ -1,0 +1,14 @@
+"""Libraries that come with an extra of the package."""
+
+from importlib.util import find_spec
+
+from palestra.errors import ConfigError
+
+
+def needs(library: str, *, extra: str, what: str) -> None:
+    """Raise ConfigError, which names the extra, when `library` is not installed."""
+    if find_spec(library) is None:
+        raise ConfigError(
+            f"{what} needs {library}, which is not installed",
+            hint=f"pip install 'palestra[{extra}]'",
+        )

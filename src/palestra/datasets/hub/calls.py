@@ -1,0 +1,207 @@
+"""Asking the hub: with a deadline for every wait, and errors in our words.
+
+huggingface_hub waits forever for a silent server unless its client is told otherwise, and asks
+anew without a pause when two repositories are being created at once; its client is made here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+import httpx2
+from huggingface_hub import HfApi, get_token, set_client_factory
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils.logging import set_verbosity_error
+
+from palestra.datasets.transfer import Patience, Trouble
+from palestra.errors import (
+    ConfigError,
+    CredentialsRejected,
+    PalestraError,
+    RunFailed,
+    excerpt,
+)
+
+T = TypeVar("T")
+
+HOW_TO_BE_LET_IN: Final = (
+    "put hf_token: hf_… into env.yaml, or set HF_TOKEN; a token with write access is needed to "
+    "upload"
+)
+_PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
+_CREATING: Final = "another conflicting operation is in progress"
+
+
+class _CreatingBusy(Exception):
+    """The hub makes another repository for the same account just now."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """The hub as this user reaches it."""
+
+    token: str | None = field(default=None, repr=False)
+    endpoint: str | None = None
+    """Default: what HF_ENDPOINT says, else the public hub."""
+    patience: Patience = field(default_factory=Patience)
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any], environ: Mapping[str, str], patience: Patience) -> "Hub":
+        """With the token of `hf_token`, else of HF_TOKEN, else of the hub's own login."""
+        given = tree.get("hf_token")
+        token = given if isinstance(given, str) and given else get_token()
+        return cls(token, environ.get("HF_ENDPOINT") or None, patience)
+
+    def require_token(self) -> None:
+        """Raise ConfigError, which says where to put it, without a token."""
+        if not self.token:
+            raise ConfigError(
+                "hf_token is not set, and the hub takes nothing without", hint=HOW_TO_BE_LET_IN
+            )
+
+    @cached_property
+    def api(self) -> HfApi:
+        """The hub's client."""
+        longest_s = self.patience.answer_timeout_s
+
+        def hurry(request: httpx2.Request) -> None:
+            """Most of the library's calls ask for no timeout at all, whatever the client has."""
+            asked = request.extensions.get("timeout", {})
+            request.extensions["timeout"] = {
+                phase: min(asked.get(phase) or longest_s, longest_s)
+                for phase in ("connect", "read", "write", "pool")
+            }
+
+        set_client_factory(
+            lambda: httpx2.Client(
+                follow_redirects=True,
+                timeout=longest_s,
+                event_hooks={"request": [hurry], "response": [_look_at]},
+            )
+        )
+        # Its warnings quote addresses, which may be signed; ours say what matters.
+        set_verbosity_error()
+        # Without a token of its own the client would look for one again.
+        return HfApi(endpoint=self.endpoint, token=self.token or False)
+
+    def ask(
+        self,
+        what: str,
+        call: Callable[[], T],
+        *,
+        moved: Callable[[], int] = lambda: 0,
+        passing: Callable[[Exception], Trouble | None] | None = None,
+    ) -> T:
+        """What `call` gives; `what` begins the error when it cannot be had.
+
+        `passing` says which failures another try may mend, when not all that look so.
+        """
+        try:
+            return self.patience.insist(what, call, passing or trouble_of, moved=moved)
+        except PalestraError:
+            raise
+        except Exception as error:
+            failure = as_error(what, error)
+        # Out here: the foreign error holds the request, and the request the token.
+        raise failure
+
+
+def _look_at(response: httpx2.Response) -> None:
+    if response.status_code == 409:
+        response.read()
+        if _CREATING in response.text:
+            raise _CreatingBusy
+
+
+def trouble_of(error: Exception) -> Trouble | None:
+    """Why another try may go well, or None."""
+    cause = _innermost(error)
+    if isinstance(cause, _CreatingBusy):
+        return Trouble(f"the hub says that {_CREATING}")
+    if isinstance(cause, httpx2.TimeoutException):
+        return Trouble("the hub did not answer in time")
+    if isinstance(cause, httpx2.TransportError) and not isinstance(
+        cause, httpx2.UnsupportedProtocol
+    ):
+        return Trouble(f"the connection to the hub failed ({_in_short(cause)})")
+    if isinstance(cause, HfHubHTTPError) and cause.response.status_code in _PASSING:
+        status = cause.response.status_code
+        return Trouble(f"the hub answered {status}", _retry_after_s(cause.response))
+    return None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Uploads are wrapped: `Error while uploading … to the Hub`, caused by what it was."""
+    while type(error) is RuntimeError and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _retry_after_s(response: httpx2.Response) -> float | None:
+    given = response.headers.get("retry-after", "")
+    return float(given) if given.isdecimal() else None
+
+
+def as_error(what: str, error: Exception) -> PalestraError:
+    """The same in our words."""
+    cause = _innermost(error)
+    if isinstance(cause, OfflineModeIsEnabled):
+        return ConfigError(f"{what}: HF_HUB_OFFLINE is set", hint="unset it")
+    if isinstance(cause, HFValidationError):
+        return ConfigError(f"{what}: {_in_short(cause)}")
+    if isinstance(cause, httpx2.TransportError | httpx2.InvalidURL):
+        return ConfigError(f"{what}: {_in_short(cause)}", hint="look at HF_ENDPOINT")
+    if isinstance(cause, HfHubHTTPError):
+        return _refused(what, cause)
+    return RunFailed(f"{what}: {type(cause).__name__}: {_in_short(cause)}")
+
+
+_ABSENT: Final = (
+    (RevisionNotFoundError, "the repository has no such revision"),
+    (EntryNotFoundError, "the repository has no such file"),
+    (
+        RepositoryNotFoundError,
+        "the hub has no such dataset repository, or does not show it to this token",
+    ),
+)
+
+
+def _refused(what: str, error: HfHubHTTPError) -> PalestraError:
+    status = error.response.status_code
+    if isinstance(error, GatedRepoError):
+        return CredentialsRejected(
+            f"{what}: the repository is gated",
+            hint=f"ask for access on its page; {HOW_TO_BE_LET_IN}",
+            status=status,
+        )
+    for kind, told in _ABSENT:
+        if isinstance(error, kind):
+            return ConfigError(
+                f"{what}: {told}", hint=HOW_TO_BE_LET_IN if kind is RepositoryNotFoundError else ""
+            )
+    said = _said(error)
+    if status in {401, 403}:
+        told = "the hub rejects the token" if status == 401 else "this token may not do that"
+        return CredentialsRejected(f"{what}: {told}{said}", hint=HOW_TO_BE_LET_IN, status=status)
+    if status == 404:
+        return ConfigError(f"{what}: the hub has no such thing{said}")
+    return RunFailed(f"{what}: the hub answered {status}{said}")
+
+
+def _said(error: HfHubHTTPError) -> str:
+    words = (error.server_message or "").strip()
+    return f": {excerpt(words)}" if words else ""
+
+
+def _in_short(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return excerpt(lines[0]) if lines else type(error).__name__

@@ -1,0 +1,184 @@
+"""A file or a split of the hub comes to this machine, whole or not at all.
+
+The client's own download forgets what it has when it is stopped, and compares no digests; here
+the bytes grow beside the destination, so that the next try, also of another process, goes on.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Final
+from urllib.parse import urlsplit
+
+import httpx2
+from huggingface_hub import HfFileMetadata, get_hf_file_metadata, get_session, hf_hub_url
+from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]
+
+from palestra.datasets.hub.calls import Hub
+from palestra.datasets.hub.parquet import write_rows
+from palestra.datasets.hub.repositories import NOTHING_READABLE, Split, chosen, splits_of
+from palestra.datasets.hub.settings import HubDownload
+from palestra.datasets.transfer import Arriving, Digest, Progress, arriving, free_destination
+from palestra.errors import ConfigError
+
+DATASET: Final = "dataset"
+
+
+@dataclass(frozen=True, slots=True)
+class _Repository:
+    """A repository at one commit: what is fetched of it belongs together."""
+
+    repo_id: str
+    commit: str
+    hub: Hub
+    progress: Progress
+
+
+def download(settings: HubDownload, hub: Hub, progress: Progress) -> list[Path]:
+    """The files that were written.
+
+    Raises ConfigError for what the hub does not have, CredentialsRejected for what it does not
+    show, InfraError when it cannot be reached for long or sends other bytes than it promised.
+    """
+    if settings.artifact_fpath is not None:
+        destination = free_destination(settings.destination(settings.artifact_fpath))
+        repository, _ = _look_up(settings, hub, progress)
+        _fetch(repository, settings.artifact_fpath, destination)
+        return [destination]
+    if settings.split is not None:
+        free_destination(settings.destination(f"{settings.split}.jsonl"))
+    elif settings.output_dirpath is not None:
+        free_destination(Path(settings.output_dirpath) / "split.jsonl")
+    return _download_splits(settings, hub, progress)
+
+
+def _download_splits(settings: HubDownload, hub: Hub, progress: Progress) -> list[Path]:
+    repository, splits = _look_up(settings, hub, progress)
+    if settings.split is not None:
+        wanted = [chosen(splits, settings.split, settings.repo_id)]
+    else:
+        wanted = list(splits.values())
+    if not wanted:
+        raise ConfigError(f"{settings.repo_id} has no data", hint=NOTHING_READABLE)
+    written = []
+    for split in wanted:
+        destination = free_destination(settings.destination(f"{split.name}.jsonl"))
+        _fetch_split(repository, split, destination)
+        written.append(destination)
+    return written
+
+
+def _look_up(
+    settings: HubDownload, hub: Hub, progress: Progress
+) -> tuple[_Repository, dict[str, Split]]:
+    info = hub.ask(
+        settings.repo_id,
+        lambda: hub.api.dataset_info(settings.repo_id, revision=settings.revision),
+    )
+    files = [sibling.rfilename for sibling in info.siblings or ()]
+    card = info.card_data.to_dict() if info.card_data else {}
+    repository = _Repository(settings.repo_id, str(info.sha), hub, progress)
+    return repository, splits_of(files, card)
+
+
+def _fetch_split(repository: _Repository, split: Split, destination: Path) -> None:
+    """The files of a split, drawn together as JSONL."""
+    if len(split.files) == 1 and split.files[0].endswith(".jsonl"):
+        _fetch(repository, split.files[0], destination)
+        return
+    # Kept when something fails: what has arrived whole is not fetched again.
+    parts = destination.with_name(f".{destination.name}.{repository.commit[:16]}.parts")
+    joined = parts / "joined.jsonl"
+    for number, file in enumerate(split.files):
+        part = parts / f"{number:05d}-{Path(file).name}"
+        if not part.exists():
+            _fetch(repository, file, part)
+    with joined.open("wb") as output:
+        for number, file in enumerate(split.files):
+            part = parts / f"{number:05d}-{Path(file).name}"
+            if file.endswith(".parquet"):
+                write_rows(part, output)
+            else:
+                with part.open("rb") as rows:
+                    shutil.copyfileobj(rows, output)
+                _end_line(part, output)
+    joined.replace(destination)
+    shutil.rmtree(parts, ignore_errors=True)
+
+
+def _end_line(part: Path, output: IO[bytes]) -> None:
+    with part.open("rb") as rows:
+        if rows.seek(0, 2) and rows.seek(-1, 2) >= 0 and rows.read(1) != b"\n":
+            output.write(b"\n")
+
+
+def _fetch(repository: _Repository, file: str, destination: Path) -> None:
+    """One file, to where it belongs."""
+    hub = repository.hub
+    url = hf_hub_url(
+        repository.repo_id,
+        file,
+        repo_type=DATASET,
+        revision=repository.commit,
+        endpoint=hub.api.endpoint,
+    )
+    what = f"{file} of {repository.repo_id}"
+    told = hub.ask(what, partial(_metadata, hub, url))
+    digest = Digest(told.etag or "")
+    with (
+        arriving(destination, digest, told.size) as part,
+        _shown(repository.progress, file, told, part),
+    ):
+        hub.ask(
+            what,
+            lambda: _receive(hub, url, told, part, repository.progress),
+            moved=lambda: part.here_bytes,
+        )
+        part.put_in_place()
+
+
+def _metadata(hub: Hub, url: str) -> HfFileMetadata:
+    timeout = hub.patience.answer_timeout_s
+    return get_hf_file_metadata(url, token=hub.token or False, timeout=timeout)
+
+
+@contextlib.contextmanager
+def _shown(progress: Progress, name: str, told: HfFileMetadata, part: Arriving) -> Iterator[None]:
+    progress.start(name, told.size, part.here_bytes)
+    try:
+        yield
+    finally:
+        progress.end()
+
+
+def _receive(hub: Hub, url: str, told: HfFileMetadata, part: Arriving, progress: Progress) -> None:
+    """The rest of the bytes."""
+    if told.size is None:
+        part.start_afresh()  # nobody could tell where it ends
+    here = part.here_bytes
+    if here == told.size:
+        return
+    headers = dict(build_hf_headers(token=hub.token or False))
+    headers["Accept-Encoding"] = "identity"
+    if urlsplit(told.location).netloc != urlsplit(url).netloc:
+        headers.pop("authorization", None)  # a store of files knows nothing of our token
+    if here:
+        headers["Range"] = f"bytes={here}-"
+    with get_session().stream("GET", told.location, headers=headers) as answer:
+        if answer.is_error:
+            answer.read()
+        hf_raise_for_status(answer)
+        if here and answer.status_code != 206:
+            part.start_afresh()
+            progress.advance(-here)
+        with part.path.open("ab") as file:
+            for chunk in answer.iter_raw():
+                file.write(chunk)
+                progress.advance(len(chunk))
+    if told.size is not None and part.here_bytes < told.size:
+        raise httpx2.RemoteProtocolError(
+            f"the answer ended after {part.here_bytes:,} of {told.size:,} bytes"
+        )

@@ -1,0 +1,230 @@
+"""A checked file goes into a repository of the hub, and what arrived is compared with it."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import httpx2
+from huggingface_hub import CommitInfo, CommitOperationAdd
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.hf_api import RepoFile
+
+from palestra.datasets.hub.calls import Hub, trouble_of
+from palestra.datasets.hub.settings import MAIN, HubUpload
+from palestra.datasets.hub.target import UploadTarget
+from palestra.datasets.transfer import CountedReader, Outgoing, Progress, Trouble, git_blob_of
+from palestra.errors import RunFailed
+
+DATASET: Final = "dataset"
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """What is on the hub now, its bytes compared with the file's."""
+
+    repo_id: str
+    path_in_repo: str
+    url: str
+    """Of the commit."""
+    pull_request: str | None
+    """Its address; None without one, also when the hub had the bytes already."""
+    unchanged: bool
+    """The hub had these bytes before."""
+    collection: str | None
+
+
+def upload(
+    file: Outgoing, target: UploadTarget, settings: HubUpload, hub: Hub, progress: Progress
+) -> Uploaded:
+    """Make the repository if need be, commit the file, verify it, list it in the collection.
+
+    Raises CredentialsRejected, ConfigError or RunFailed as the hub refuses, InfraError when it
+    cannot be reached for long.
+    """
+    return _Upload(file, target, settings, hub, progress).run()
+
+
+class _Addition(CommitOperationAdd):
+    """A file of a commit that tells how much of it has been sent.
+
+    Given as an open file, and not by its name, it travels over HTTP also where hf_xet is
+    installed, of whose waits none has a deadline and whose progress nobody else can show.
+    """
+
+    path: Path
+    progress: Progress
+    sent_bytes: int = 0
+
+    @contextlib.contextmanager
+    def as_file(self, with_tqdm: bool = False) -> Iterator[BinaryIO]:
+        """As the client wants it; `with_tqdm` is how it says that it is sending now."""
+        if not with_tqdm:
+            with super().as_file() as file:
+                yield file
+            return
+        with CountedReader(self.path, self.progress) as counted:
+            yield counted
+            self.sent_bytes = max(self.sent_bytes, counted.told)
+
+
+class _Upload:
+    def __init__(
+        self,
+        file: Outgoing,
+        target: UploadTarget,
+        settings: HubUpload,
+        hub: Hub,
+        progress: Progress,
+    ) -> None:
+        self._file = file
+        self._target = target
+        self._settings = settings
+        self._hub = hub
+        self._progress = progress
+        self._repo = target.repo_id
+        self._name = file.path.name
+        self._what = f"{self._name} to {self._repo}"
+
+    def run(self) -> Uploaded:
+        self._find_collection()
+        self._make_repository()
+        before = self._on_hub(self._settings.revision or MAIN)
+        commit = None if before == self._expected(before) else self._send()
+        revision = self._settings.revision or MAIN
+        if commit is not None:
+            revision = commit.pr_revision or commit.oid
+            self._verify(revision)
+        self._list_in_collection()
+        api = self._hub.api
+        return Uploaded(
+            repo_id=self._repo,
+            path_in_repo=self._name,
+            url=str(commit) if commit else f"{api.endpoint}/datasets/{self._repo}",
+            pull_request=commit.pr_url if commit else None,
+            unchanged=commit is None,
+            collection=self._target.collection,
+        )
+
+    def _find_collection(self) -> None:
+        """Before anything is sent: a repository in no collection is one that nobody finds."""
+        slug = self._target.collection
+        if slug is not None:
+            self._hub.ask(f"collection {slug}", lambda: self._hub.api.get_collection(slug))
+
+    def _list_in_collection(self) -> None:
+        slug = self._target.collection
+        if slug is not None:
+            self._hub.ask(
+                f"{self._repo} into the collection {slug}",
+                lambda: self._hub.api.add_collection_item(
+                    slug, item_id=self._repo, item_type=DATASET, exists_ok=True
+                ),
+            )
+
+    def _make_repository(self) -> None:
+        what = f"repository {self._repo}"
+        api = self._hub.api
+        if not self._hub.ask(what, lambda: api.repo_exists(self._repo, repo_type=DATASET)):
+            # `exist_ok`: somebody else's, or of a try whose answer was lost.
+            self._hub.ask(
+                what,
+                lambda: api.create_repo(self._repo, repo_type=DATASET, private=True, exist_ok=True),
+            )
+
+    def _send(self) -> CommitInfo:
+        """Large files have a place of their own; a small one goes with the commit."""
+        size = self._file.size_bytes
+        self._progress.start(self._name, size, 0)
+        try:
+            with self._file.path.open("rb") as file:
+                addition = _Addition(self._name, file)
+                addition.path, addition.progress = self._file.path, self._progress
+                self._send_large(addition)
+                commit = self._commit(addition)
+            self._progress.advance(size - addition.sent_bytes)
+        finally:
+            self._progress.end()
+        return commit
+
+    def _send_large(self, addition: _Addition) -> None:
+        self._hub.ask(
+            self._what,
+            lambda: self._hub.api.preupload_lfs_files(
+                self._repo,
+                [addition],
+                repo_type=DATASET,
+                revision=self._settings.revision,
+                create_pr=self._settings.create_pr,
+                free_memory=False,
+            ),
+        )
+
+    def _commit(self, addition: _Addition) -> CommitInfo:
+        settings = self._settings
+        message = settings.commit_message or f"Upload {self._name} ({settings.split})"
+        return self._hub.ask(
+            self._what,
+            lambda: self._hub.api.create_commit(
+                self._repo,
+                [addition],
+                commit_message=message,
+                commit_description=settings.commit_description,
+                repo_type=DATASET,
+                revision=settings.revision,
+                create_pr=settings.create_pr,
+            ),
+            passing=self._passing_before_the_commit if settings.create_pr else None,
+        )
+
+    def _passing_before_the_commit(self, error: Exception) -> Trouble | None:
+        """A pull request that may have been made is not asked for twice."""
+        if not _was_sent(error):
+            return trouble_of(error)
+        if trouble_of(error) is None:
+            return None
+        pulls = f"{self._hub.api.endpoint}/datasets/{self._repo}/discussions"
+        raise RunFailed(
+            f"{self._what}: the connection failed after the pull request was asked for; it may "
+            "have been made",
+            hint=f"look at {pulls} before you try again",
+        ) from None
+
+    def _on_hub(self, revision: str) -> str | None:
+        """The digest of the file of that name there."""
+        found = self._hub.ask(
+            self._what,
+            lambda: self._hub.api.get_paths_info(
+                self._repo, [self._name], revision=revision, repo_type=DATASET
+            ),
+        )
+        for entry in found:
+            if isinstance(entry, RepoFile):
+                return entry.lfs.sha256 if entry.lfs else entry.blob_id
+        return None
+
+    def _expected(self, like: str | None) -> str:
+        """The file's digest, of the kind that the hub told."""
+        if like is not None and len(like) == 40:
+            return git_blob_of(self._file.path)
+        return self._file.sha256
+
+    def _verify(self, revision: str) -> None:
+        there = self._on_hub(revision)
+        wanted = self._expected(there)
+        if there != wanted:
+            raise RunFailed(
+                f"{self._what}: the hub's file has the digest {there}, and ours {wanted}",
+                hint="upload it again; do not trust what is there",
+            )
+
+
+def _was_sent(error: Exception) -> bool:
+    """Whether the hub may have acted on the commit that `error` came of."""
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout):
+        return False
+    if isinstance(error, HfHubHTTPError) and error.response.status_code in {408, 429, 503}:
+        return False
+    request = getattr(error, "_request", None) or getattr(error, "request", None)
+    return isinstance(request, httpx2.Request) and "/commit/" in request.url.path

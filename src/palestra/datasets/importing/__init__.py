@@ -1,0 +1,13 @@
+"""Rows of tasks from what people have: CSV, Parquet, JSON, chats, questions with answers.
+
+sources    any file -> records, as plain objects
+chats      messages of a chat -> the items of a request
+mapping    a record -> a row, as the columns are named
+writing    records -> a file of rows, all of them good, or none
+"""
+
+from palestra.datasets.importing.mapping import Columns
+from palestra.datasets.importing.sources import records_of
+from palestra.datasets.importing.writing import RowFile, write_rows
+
+__all__ = ["Columns", "RowFile", "records_of", "write_rows"]

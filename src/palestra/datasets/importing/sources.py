@@ -1,0 +1,103 @@
+"""Records of a file, whatever its format, one at a time."""
+
+import csv
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from palestra.errors import InputDataError
+from palestra.schema import MAX_ROW_BYTES, Line, read_jsonl
+
+Records = Iterator[Line]
+"""Number from 1, and an object or what is wrong. Of a table, the number of the row below its head."""
+
+
+def records_of(path: Path) -> Records:
+    """The records of `path`; its name tells the format.
+
+    Raises InputDataError when it cannot be read as that.
+    """
+    read = _READERS.get(path.suffix.lower())
+    if read is None:
+        raise InputDataError(
+            f"{path}: {path.suffix or 'a file without an ending'} is no format that can be imported",
+            hint=f"known: {', '.join(sorted(_READERS))}",
+        )
+    if not path.is_file():
+        raise InputDataError(f"{path} does not exist")
+    try:
+        yield from read(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputDataError(f"{path} cannot be read: {error}") from error
+
+
+def _json(path: Path) -> Records:
+    """A list of objects, or an object with one list in it."""
+    try:
+        found = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        yield from read_jsonl(path)  # many a .json holds a row a line
+        return
+    if isinstance(found, Mapping):
+        lists = [value for value in found.values() if isinstance(value, list)]
+        found = lists[0] if len(lists) == 1 else [found]
+    for number, record in enumerate(found, start=1):
+        yield Line(number, record)
+
+
+def _table(path: Path) -> Records:
+    """Fields are texts; what is quoted may hold line breaks."""
+    before = csv.field_size_limit(MAX_ROW_BYTES)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=_delimiter(path), strict=True)
+            try:
+                yield from _records(path, reader)
+            except csv.Error as error:
+                raise InputDataError(f"{path} line {reader.line_num}: {error}") from error
+    finally:
+        csv.field_size_limit(before)
+
+
+def _records(path: Path, reader: Iterator[list[str]]) -> Records:
+    head = next(reader, [])
+    if not any(head):
+        raise InputDataError(f"{path} has no head: its first line names the columns")
+    if len(set(head)) < len(head):
+        raise InputDataError(f"{path}: a column is named twice: {', '.join(head)}")
+    for number, cells in enumerate((cells for cells in reader if cells), start=1):
+        if len(cells) == len(head):
+            yield Line(number, dict(zip(head, cells, strict=True)))
+        else:
+            yield Line(number, None, f"{len(cells)} cells under {len(head)} columns")
+
+
+def _delimiter(path: Path) -> str:
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    with path.open(encoding="utf-8-sig") as file:
+        head = file.readline()
+    return ";" if ";" in head and "," not in head else ","
+
+
+def _parquet(path: Path) -> Records:
+    from palestra.datasets.hub.parquet import write_rows
+
+    with tempfile.TemporaryDirectory(prefix="palestra-import-") as folder:
+        lines = Path(folder) / "rows.jsonl"
+        with lines.open("wb") as file:
+            write_rows(path, file)
+        yield from read_jsonl(lines)
+
+
+_READERS: Final[Mapping[str, Callable[[Path], Records]]] = {
+    ".csv": _table,
+    ".tsv": _table,
+    ".json": _json,
+    ".jsonl": read_jsonl,
+    ".ndjson": read_jsonl,
+    ".parquet": _parquet,
+}

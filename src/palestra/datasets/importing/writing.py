@@ -1,0 +1,80 @@
+"""Rows made one by one, each held to what it must be, and written whole or not at all."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from palestra.datasets.preparing.outputs import Outputs
+from palestra.datasets.problems import RowProblems
+from palestra.datasets.request_models import Door
+from palestra.datasets.row_checks import RowCheck
+from palestra.errors import InputDataError
+from palestra.schema import Line
+
+
+@dataclass(frozen=True, slots=True)
+class RowFile:
+    """A file of rows that was written."""
+
+    path: Path
+    rows: int
+
+
+def write_rows(
+    records: Iterable[Line],
+    make: Callable[[Any], dict[str, Any]],
+    output: Path,
+    *,
+    source: Path,
+    doors: Sequence[Door] = (),
+) -> RowFile:
+    """Write what `make` makes of each record, which raises ValueError for one it cannot use.
+
+    Raises InputDataError naming every record that gives no good row, and then nothing is written.
+    """
+    if output.resolve() == source.resolve():
+        raise InputDataError(f"{output} would be written over what it is made of")
+    problems = RowProblems()
+    check = RowCheck(doors)
+    count = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal count
+        for record in records:
+            row = _made(record, make, check, source, problems)
+            if row is not None:
+                count += 1
+                yield orjson.dumps(row) + b"\n"
+
+    with Outputs() as outputs:
+        outputs.stream(output, lines())
+        problems.raise_if_any(hint="nothing was written; mend these, or take them out")
+        if not count:
+            raise InputDataError(f"{source} has no rows")
+        outputs.put_in_place()
+    return RowFile(output, count)
+
+
+def _made(
+    record: Line,
+    make: Callable[[Any], dict[str, Any]],
+    check: RowCheck,
+    source: Path,
+    problems: RowProblems,
+) -> dict[str, Any] | None:
+    if record.error:
+        problems.add(source, record.number, record.error)
+        return None
+    try:
+        row = make(record.row)
+    except ValueError as error:
+        problems.add(source, record.number, str(error))
+        return None
+    if check.passes(row):
+        return row
+    for problem in check.problems(Line(record.number, row)):
+        problems.add(source, record.number, problem)
+    return None

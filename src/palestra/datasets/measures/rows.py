@@ -1,0 +1,121 @@
+"""Task rows in numbers: their requests, and every further field that they have."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from palestra.datasets.measures.digests import as_array
+from palestra.datasets.measures.fields import Field, Texts
+from palestra.datasets.measures.numbers import Numbers
+from palestra.datasets.measures.requests import KnownTools, Requests, all_text, user_texts
+from palestra.schema import CREATE_PARAMS
+
+EXAMPLES: Final = "Number of examples"
+TOOLS: Final = "Number of tools"
+WORDS: Final = "Json-dumped number of words (proxy for token count)"
+TURNS: Final = "Number of turns"
+TEMPERATURE: Final = "Temperature"
+TOKENS: Final = "Number of tokens"
+SAMPLING: Final = "Sampling parameters"
+REQUESTS: Final = "Create params"
+USERS: Final = "User messages"
+OURS: Final = frozenset({TOKENS, SAMPLING, REQUESTS, USERS})
+"""What the field's metrics files do not have."""
+
+_SAMPLED_BY: Final = ("top_p", "top_logprobs", "max_output_tokens", "max_tool_calls")
+
+
+class RowMeasures:
+    """All measures of some rows. `count_tokens`: of a text, by the tokenizer that is wanted."""
+
+    def __init__(self, count_tokens: Callable[[str], int] | None = None) -> None:
+        self._tools = KnownTools()
+        self._count_tokens = count_tokens
+        self.examples = 0
+        self.requests = {name: Numbers() for name in (TOOLS, WORDS, TURNS, TEMPERATURE)}
+        self.tokens = Numbers()
+        self.sampling: dict[str, Numbers] = {}
+        self.params = Texts()
+        self.users = Texts()
+        self.fields: dict[str, Field] = {}
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take rows; a few thousand at once is fastest."""
+        self.examples += len(rows)
+        columns: defaultdict[str, list[Any]] = defaultdict(list)
+        requests: list[Mapping[str, Any]] = []
+        for row in rows:
+            requests.append(row.get(CREATE_PARAMS) or {})
+            for name, value in row.items():
+                columns[name].append(value)
+        columns.pop(CREATE_PARAMS, None)
+        self._add_requests(requests)
+        for name, values in columns.items():
+            self._field(name).add(values)
+
+    def _add_requests(self, requests: Iterable[Mapping[str, Any]]) -> None:
+        held: defaultdict[str, list[Any]] = defaultdict(list)
+        taken = Requests(self._tools)
+        users: list[Any] = []
+        turns: list[int] = []
+        for params in requests:
+            taken.add(params)
+            before = len(users)
+            users += user_texts(params)
+            turns.append(len(users) - before)
+            for name, value in params.items():
+                held[name].append(value)
+            if self._count_tokens is not None:
+                held[TOKENS].append(self._count_tokens(all_text(params)))
+        self.params.add_digests(as_array(taken.digests))
+        self.users.add(users)
+        self.requests[WORDS].add(taken.words())
+        self.requests[TURNS].add(turns)
+        self.requests[TOOLS].add(len(tools) for tools in held["tools"] if isinstance(tools, list))
+        self.requests[TEMPERATURE].add(_numbers(held["temperature"]))
+        self.tokens.add(held[TOKENS])
+        for name in _SAMPLED_BY:
+            if name in held:
+                self.sampling.setdefault(name, Numbers()).add(_numbers(held[name]))
+
+    def _field(self, name: str) -> Field:
+        return self.fields.setdefault(name, Field())
+
+    def merge(self, other: "RowMeasures") -> None:
+        """Take all that `other` has taken."""
+        self.examples += other.examples
+        for name, numbers in other.requests.items():
+            self.requests[name].merge(numbers)
+        for name, numbers in other.sampling.items():
+            self.sampling.setdefault(name, Numbers()).merge(numbers)
+        self.tokens.merge(other.tokens)
+        self.params.merge(other.params)
+        self.users.merge(other.users)
+        for name, field in other.fields.items():
+            self._field(name).merge(field)
+
+    def summary(self) -> dict[str, Any]:
+        """As metrics files hold it."""
+        sampling = {name: self.sampling[name] for name in _SAMPLED_BY if name in self.sampling}
+        return {
+            EXAMPLES: self.examples,
+            **{name: numbers.summary() for name, numbers in self.requests.items()},
+            **({TOKENS: self.tokens.summary()} if self.tokens.count else {}),
+            SAMPLING: {name: numbers.summary() for name, numbers in sampling.items()},
+            REQUESTS: self.params.summary(),
+            USERS: self.users.summary(),
+            **{name: field.summary() for name, field in self.fields.items() if field},
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what only helps to take rows."""
+        return {name: held for name, held in vars(self).items() if not name.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As it was given."""
+        self.__init__()  # type: ignore[misc]
+        vars(self).update(state)
+
+
+def _numbers(values: Iterable[Any]) -> list[float]:
+    return [value for value in values if isinstance(value, int | float)]

@@ -1,0 +1,96 @@
+"""Which datasets a preparation is about, and where their files are."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from palestra.datasets.entries import AgentDataset, DatasetEntry, DatasetType, DataSource, Download
+from palestra.errors import InputDataError
+
+Mode = Literal["train_preparation", "example_validation"]
+
+TYPES: Final[Mapping[Mode, tuple[DatasetType, ...]]] = {
+    "train_preparation": ("train", "validation", "benchmark"),
+    "example_validation": ("example",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A dataset and where its file is, or should be."""
+
+    dataset: AgentDataset
+    path: Path
+
+    @property
+    def entry(self) -> DatasetEntry:
+        """What the configuration says of it."""
+        return self.dataset.entry
+
+    @property
+    def there(self) -> bool:
+        """Whether the file exists."""
+        return self.path.is_file()
+
+
+def in_scope(datasets: Iterable[AgentDataset], mode: Mode) -> list[AgentDataset]:
+    """The datasets of the types that `mode` is about, type by type."""
+    held = list(datasets)
+    return [found for kind in TYPES[mode] for found in held if found.entry.type == kind]
+
+
+def locate(datasets: Iterable[AgentDataset], place: Callable[[str], Path]) -> list[Located]:
+    """Where their files are; `place`: of a path as the configuration gives it."""
+    return [Located(found, place(found.entry.jsonl_fpath)) for found in datasets]
+
+
+def fetch(
+    located: Sequence[Located],
+    *,
+    download: Download | None,
+    preferred: DataSource,
+    tell: Callable[[str], None],
+) -> None:
+    """Download what is missing; without `download`, or a place to have it from, raise.
+
+    Raises InputDataError naming every file that cannot be had, before any is downloaded.
+    """
+    missing = list({found.path: found for found in located if not found.there}.values())
+    hopeless = [
+        found for found in missing if download is None or found.entry.source(preferred) is None
+    ]
+    if hopeless:
+        raise InputDataError(
+            "these files are missing:\n" + "\n".join(_missing(found) for found in hopeless),
+            hint=_how_to_get(hopeless, may_download=download is not None),
+        )
+    for found in missing:
+        source = found.entry.source(preferred)
+        if download is None or source is None:
+            continue
+        tell(f"downloading {found.dataset} from {source} to {found.path}")
+        found.path.parent.mkdir(parents=True, exist_ok=True)
+        download(found.entry, source, found.path)
+        if not found.there:
+            raise InputDataError(f"the download of {found.dataset} has not made {found.path}")
+
+
+def _missing(found: Located) -> str:
+    return f"  {found.path} ({found.entry.type} dataset {found.dataset})"
+
+
+def _how_to_get(missing: Sequence[Located], *, may_download: bool) -> str:
+    hints = []
+    entries = [found.entry for found in missing]
+    known = [entry for entry in entries if entry.source("huggingface")]
+    if known and not may_download:
+        hints.append("+should_download=true (--download) downloads those with an identifier")
+    if any(entry.prepare_script for entry in entries):
+        hints.append("`palestra benchmark prepare` makes those with a prepare_script")
+    if any(not entry.source("huggingface") and not entry.prepare_script for entry in entries):
+        hints.append(
+            "put the others there, or give their datasets a huggingface_identifier or a "
+            "gitlab_identifier"
+        )
+    return "; ".join(hints)

@@ -1,0 +1,103 @@
+"""Files that are written beside their names and renamed when all of them are whole.
+
+Killed at any moment, a preparation leaves what was there before, or whole new files. What it has
+written so far is in `<name>.preparing`; the next one takes that over. It is also the lock that keeps
+two preparations from writing the same files.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from palestra.errors import BadInput, InputDataError, Layer
+
+
+class CannotWrite(BadInput):
+    """A file or folder cannot be written; nothing was changed."""
+
+    layer = Layer.INFRA
+
+
+class Outputs:
+    """New files, none of which is there until `put_in_place`."""
+
+    def __init__(self) -> None:
+        self._open: dict[Path, BinaryIO] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del kind, error, trace
+        for path, file in self._open.items():
+            with contextlib.suppress(OSError):
+                _beside(path).unlink(missing_ok=True)
+            file.close()
+        self._open.clear()
+
+    def make(self, path: Path, *, size: int) -> Path:
+        """A file of `size` bytes that will be at `path`; where it is written meanwhile."""
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = _beside(path).open("ab")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                raise InputDataError(
+                    f"{path} is being written by another preparation",
+                    hint="wait for it, or give another output_dirpath",
+                ) from None
+            self._open[path] = file
+            file.truncate(0)
+            file.truncate(size)
+        return _beside(path)
+
+    def write(self, path: Path, text: bytes) -> None:
+        """A small file, at once."""
+        self.make(path, size=0)
+        with _told(path):
+            self._open[path].write(text)
+
+    def stream(self, path: Path, pieces: Iterable[bytes]) -> None:
+        """A file of pieces that are only made while it is written."""
+        self.make(path, size=0)
+        with _told(path):
+            for piece in pieces:
+                self._open[path].write(piece)
+
+    def put_in_place(self) -> None:
+        """Give every file its name, the one that was made first as the last."""
+        for path, file in self._open.items():
+            with _told(path):
+                file.flush()
+                os.fsync(file.fileno())
+        for path, file in reversed(list(self._open.items())):
+            with _told(path):
+                _beside(path).replace(path)
+            del self._open[path]
+            file.close()
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".preparing")
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CannotWrite(
+            f"cannot write {path}: {error.strerror or error}",
+            hint="metrics and prepared rows stand beside the data: its folder must be writable",
+        ) from error

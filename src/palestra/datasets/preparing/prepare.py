@@ -1,0 +1,342 @@
+"""From files of rows to files that a trainer reads: look at everything, then write everything."""
+
+import itertools
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from palestra.config import nearest
+from palestra.datasets.entries import AgentDataset, DatasetEntry
+from palestra.datasets.measures import TOKENS, RowMeasures
+from palestra.datasets.metrics import DatasetMetrics, contradictions
+from palestra.datasets.preparing.crew import Crew, crew_for
+from palestra.datasets.preparing.files import Located
+from palestra.datasets.preparing.jobs import Count, Found, Look, Write
+from palestra.datasets.preparing.outputs import Outputs
+from palestra.datasets.preparing.parts import PART_BYTES, Part, parts_of
+from palestra.datasets.preparing.rows import DatasetRows
+from palestra.datasets.problems import RowProblems
+from palestra.datasets.prompts import load_prompt
+from palestra.datasets.request_models import Door
+from palestra.datasets.row_checks import KNOWN_PARAMS
+from palestra.errors import InputDataError
+from palestra.schema import CREATE_PARAMS
+
+MISSPELT_FROM = 0.85
+"""Likeness to a known parameter from which an unknown one is taken for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareSettings:
+    """How datasets are prepared. `place`: of a path as the configuration gives it."""
+
+    output_dirpath: Path
+    overwrite_metrics_conflicts: bool = False
+    tokenizer: Path | None = None
+    """A `tokenizer.json`, to count tokens with."""
+    place: Callable[[str], Path] = Path
+    processes: int | None = None
+    """How many read rows; None: as many as there are cores, when there is much to read."""
+    part_bytes: int = PART_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFile:
+    """A file that was written. `examples`: rows before they were repeated."""
+
+    path: Path
+    metrics: Path
+    examples: int
+    rows: int
+    dataset: AgentDataset | None = None
+    """None: all datasets of a type together."""
+
+
+@dataclass(slots=True)
+class _Examined:
+    """One dataset: what was found in it, and where its files go."""
+
+    located: Located
+    rows: DatasetRows
+    stem: str
+    parts: list[Part] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    measures: RowMeasures = field(default_factory=RowMeasures)
+    agreed: bool = False
+    """Whether metrics are there that say the same, and as much: they stay as they are."""
+
+    @property
+    def metrics_path(self) -> Path:
+        return self.located.path.with_name(f"{self.stem}_metrics.json")
+
+    @property
+    def conflict_path(self) -> Path:
+        return self.located.path.with_name(f"{self.stem}_metrics_conflict.json")
+
+    @property
+    def prepared_path(self) -> Path:
+        return self.located.path.with_name(f"{self.stem}_prepare.jsonl")
+
+    @property
+    def size(self) -> int:
+        """Bytes that its rows become."""
+        return sum(found.size for found in self.found)
+
+    def metrics(self) -> DatasetMetrics:
+        return {**described(self.located.entry), **self.measures.summary()}
+
+
+def prepare_datasets(
+    located: Sequence[Located],
+    settings: PrepareSettings,
+    *,
+    doors: Mapping[str, Sequence[Door]],
+    tell: Callable[[str], None],
+) -> list[PreparedFile]:
+    """Check and measure every row; then write the metrics, and the rows with their agent.
+
+    `doors`: agent -> what its servers take. Raises InputDataError naming every bad row, and then
+    nothing is written; and when earlier metrics say something else, which is then written beside
+    them.
+    """
+    examined = _planned(located, settings, doors)
+    _refuse_own_inputs(examined, settings)
+    with crew_for([one.rows for one in examined], processes=settings.processes) as crew:
+        _examine(examined, crew, settings, tell)
+        _compare(examined, overwrite=settings.overwrite_metrics_conflicts)
+        with Outputs() as outputs:
+            made = _write_all(examined, crew, outputs, settings)
+            outputs.put_in_place()
+    for one in examined:
+        one.conflict_path.unlink(missing_ok=True)
+    return made
+
+
+def _planned(
+    located: Sequence[Located], settings: PrepareSettings, doors: Mapping[str, Sequence[Door]]
+) -> list[_Examined]:
+    stems = _stems(located)
+    planned = []
+    for found, stem in zip(located, stems, strict=True):
+        entry, agent = found.entry, found.dataset.agent
+        prompt = load_prompt(settings.place(entry.prompt_config)) if entry.prompt_config else None
+        rows = DatasetRows(
+            path=found.path,
+            agent=agent,
+            repeats=entry.num_repeats,
+            start=entry.start_idx or 0,
+            end=entry.end_idx,
+            prompt=prompt,
+            doors=tuple(doors.get(agent, ())),
+            tokenizer=settings.tokenizer,
+        )
+        planned.append(_Examined(found, rows, stem))
+    return planned
+
+
+def _stems(located: Sequence[Located]) -> list[str]:
+    """What the files of each dataset are called after: its file, told apart where two share it."""
+    names = [
+        (found.path, (found.path.stem, found.entry.name, found.dataset.agent)) for found in located
+    ]
+    stems = []
+    for number, (path, name) in enumerate(names):
+        for length in (1, 2, 3):
+            stem = "_".join(name[:length])
+            if not any(
+                path == other and name[:length] == held[:length]
+                for at, (other, held) in enumerate(names)
+                if at != number
+            ):
+                break
+        else:
+            stem = f"{stem}_{number}"
+        stems.append(stem)
+    return stems
+
+
+def _refuse_own_inputs(examined: Sequence[_Examined], settings: PrepareSettings) -> None:
+    inputs = {one.located.path.resolve() for one in examined}
+    outputs = [one.prepared_path for one in examined]
+    outputs += [_of_type(settings, one.located.entry.type) for one in examined]
+    if clash := next((path for path in outputs if path.resolve() in inputs), None):
+        raise InputDataError(
+            f"{clash} is one of the datasets, and would be written over",
+            hint="give another output_dirpath",
+        )
+
+
+def _of_type(settings: PrepareSettings, kind: str) -> Path:
+    return settings.output_dirpath / f"{kind}.jsonl"
+
+
+def _examine(
+    examined: Sequence[_Examined],
+    crew: Crew,
+    settings: PrepareSettings,
+    tell: Callable[[str], None],
+) -> None:
+    """Look at every row of every dataset. Raises InputDataError naming all that are bad."""
+    problems = RowProblems()
+    empty: list[str] = []
+    for one in examined:
+        one.parts = parts_of(one.rows.path, part_bytes=settings.part_bytes)
+        firsts = _first_rows(one, crew)
+        lines = 0
+        unknown: set[str] = set()
+        looks = [
+            Look(examined.index(one), part, first)
+            for part, first in zip(one.parts, firsts, strict=True)
+        ]
+        for found in crew.each(looks):
+            problems.merge(found.problems, offset=lines)
+            found.problems = RowProblems()
+            lines += found.lines
+            unknown |= found.unknown_params
+            one.measures.merge(found.measures)
+            found.measures = RowMeasures()
+            one.found.append(found)
+        _warn_of(unknown, one, tell)
+        if not sum(found.rows for found in one.found):
+            empty.append(f"{one.rows.path} has no rows")
+        elif not one.measures.examples and not problems:
+            empty.append(f"{one.rows.path} has no rows from {one.rows.start} to {one.rows.end}")
+    problems.raise_if_any(hint="nothing was written; mend these rows, or take them out")
+    if empty:
+        raise InputDataError(
+            "\n".join(empty), hint=f"one task a line, as JSON with {CREATE_PARAMS}"
+        )
+
+
+def _first_rows(one: _Examined, crew: Crew) -> list[int]:
+    """The number of each part's first row, where that matters."""
+    if not one.rows.sliced:
+        return [0] * len(one.parts)
+    counts = list(crew.each([Count(part) for part in one.parts]))
+    return list(itertools.accumulate(counts, initial=0))[:-1]
+
+
+def _warn_of(unknown: Collection[str], one: _Examined, tell: Callable[[str], None]) -> None:
+    for name in sorted(unknown):
+        if near := nearest(name, KNOWN_PARAMS, cutoff=MISSPELT_FROM):
+            tell(
+                f"warning: {one.rows.path}: /{CREATE_PARAMS}/{name} is no parameter that we know, "
+                f"so the endpoint gets it as it is; did you mean {near!r}?"
+            )
+
+
+def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
+    """Hold the metrics to those that are there already."""
+    told: list[str] = []
+    conflicts = []
+    for one in examined:
+        differing = _contradicted(one)
+        one.agreed = differing == []
+        if differing and not overwrite:
+            conflicts.append(one)
+            told.append(f"{one.metrics_path} says otherwise:")
+            told += [f"  {difference}" for difference in differing]
+    if not conflicts:
+        return
+    with Outputs() as outputs:
+        for one in conflicts:
+            outputs.write(one.conflict_path, _as_json(one.metrics()))
+        outputs.put_in_place()
+    raise InputDataError(
+        "\n".join(told),
+        hint="the new numbers are in "
+        + ", ".join(str(one.conflict_path) for one in conflicts)
+        + "; if they are right, +overwrite_metrics_conflicts=true (--overwrite-metrics-conflicts)",
+    )
+
+
+def _contradicted(one: _Examined) -> list[str] | None:
+    """What the metrics that are there say otherwise; None when there are none to keep."""
+    try:
+        stored = json.loads(one.metrics_path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        return [f"it cannot be read: {error}"]
+    if not isinstance(stored, dict):
+        return ["it is no JSON object"]
+    metrics = one.metrics()
+    return contradictions(stored, json.loads(_as_json(metrics))) or _none_missing(stored, metrics)
+
+
+def _none_missing(stored: Mapping[str, Any], found: DatasetMetrics) -> list[str] | None:
+    """Nothing, when tokens are counted in both or in none."""
+    return None if TOKENS in found and TOKENS not in stored else []
+
+
+def _write_all(
+    examined: Sequence[_Examined], crew: Crew, outputs: Outputs, settings: PrepareSettings
+) -> list[PreparedFile]:
+    """Write everything beside its name; the rows of a type stand in the configuration's order."""
+    made = []
+    writes: list[Write] = []
+    for kind, group in itertools.groupby(examined, key=lambda one: one.located.entry.type):
+        together = list(group)
+        of_type = _of_type(settings, kind)
+        whole = outputs.make(of_type, size=sum(one.size for one in together))
+        at = 0
+        for one in together:
+            beside = outputs.make(one.prepared_path, size=one.size)
+            writes += _writes(examined.index(one), one, (beside, 0), (whole, at))
+            at += one.size
+            if not one.agreed:
+                outputs.write(one.metrics_path, _as_json(one.metrics()))
+            examples = one.measures.examples
+            rows = examples * one.rows.repeats
+            made.append(
+                PreparedFile(
+                    one.prepared_path, one.metrics_path, examples, rows, one.located.dataset
+                )
+            )
+        made.append(_of_all(kind, of_type, together, outputs))
+    for _ in crew.each(writes):
+        pass
+    return made
+
+
+def _writes(
+    number: int, one: _Examined, own: tuple[Path, int], whole: tuple[Path, int]
+) -> list[Write]:
+    writes = []
+    first = at = 0
+    for part, found in zip(one.parts, one.found, strict=True):
+        targets = tuple((path, start + at) for path, start in (own, whole))
+        writes.append(Write(number, part, first, found.plain, found.size, targets))
+        first += found.rows
+        at += found.size
+    return writes
+
+
+def _of_all(kind: str, path: Path, together: Sequence[_Examined], outputs: Outputs) -> PreparedFile:
+    """The metrics of all datasets of a type."""
+    measures = RowMeasures()
+    for one in together:
+        measures.merge(one.measures)
+    rows = sum(one.measures.examples * one.rows.repeats for one in together)
+    about = {"name": kind, "type": kind, "jsonl_fpath": str(path), "Number of rows": rows}
+    metrics = path.with_name(f"{kind}_metrics.json")
+    outputs.write(metrics, _as_json({**about, **measures.summary()}))
+    return PreparedFile(path, metrics, measures.examples, rows)
+
+
+def described(entry: DatasetEntry) -> dict[str, Any]:
+    """What a metrics file says of the dataset itself."""
+    of_the_field = {
+        "name", "type", "jsonl_fpath", "num_repeats", "gitlab_identifier",
+        "huggingface_identifier", "license",
+    }  # fmt: skip
+    held = entry.model_dump()
+    return {
+        name: value for name, value in held.items() if name in of_the_field or value is not None
+    }
+
+
+def _as_json(metrics: DatasetMetrics) -> bytes:
+    return (json.dumps(metrics, indent=4) + "\n").encode()

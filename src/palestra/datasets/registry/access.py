@@ -1,0 +1,224 @@
+"""Asking the registry: with a deadline for every wait, and errors in our words.
+
+MLflow's client takes its token and its timeouts from the environment, tries again for minutes
+without a word, and reports its use to its makers; while ours runs, the environment says otherwise.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
+
+from palestra.datasets.extras import needs
+from palestra.datasets.registry.settings import RegistryAddress
+from palestra.datasets.transfer import Patience, Trouble
+from palestra.errors import (
+    ConfigError,
+    CredentialsRejected,
+    PalestraError,
+    RunFailed,
+    excerpt,
+)
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+    from requests import Response
+
+T = TypeVar("T")
+
+HOW_TO_BE_LET_IN: Final = (
+    "put mlflow_tracking_token into env.yaml, or set MLFLOW_TRACKING_TOKEN: an access token of the "
+    "project with the api scope"
+)
+PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class Refused(Exception):
+    """The registry answered a transfer of bytes with an error."""
+
+    def __init__(self, status: int, said: str, retry_after_s: float | None) -> None:
+        super().__init__(f"{status} {said}")
+        self.status = status
+        self.said = said
+        self.retry_after_s = retry_after_s
+
+
+class NoFile(Exception):
+    """The registry answered with something else than the file: a page to log in, for example."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The registry, open. Made by `open_registry`."""
+
+    address: RegistryAddress
+    patience: Patience
+    client: "MlflowClient" = field(repr=False)
+
+    def ask(self, what: str, call: Callable[[], T], *, moved: Callable[[], int] = lambda: 0) -> T:
+        """What `call` gives; `what` begins the error when it cannot be had."""
+        try:
+            return self.patience.insist(what, call, trouble_of, moved=moved)
+        except PalestraError:
+            raise
+        except Exception as error:
+            failure = as_error(what, error)
+        # Out here: the foreign error holds the request, and the request the token.
+        raise failure
+
+    def send(self, method: str, url: str, **options: object) -> "Response":
+        """One request for bytes; any status is an answer. The token goes to the registry only."""
+        from mlflow.utils.rest_utils import MlflowHostCreds, http_request
+
+        ours = urlsplit(url).netloc == urlsplit(self.address.uri).netloc
+        answer: Response = http_request(
+            MlflowHostCreds(host=url, token=self.address.token if ours else None),
+            "",
+            method,
+            max_retries=0,
+            raise_on_status=False,
+            timeout=self.patience.answer_timeout_s,
+            **options,
+        )
+        return answer
+
+
+@contextlib.contextmanager
+def open_registry(address: RegistryAddress, patience: Patience) -> Iterator[Registry]:
+    """The registry while the body runs. Raises ConfigError without the extra."""
+    needs("mlflow", extra="registry", what="GitLab's registry")
+    timeout = str(max(1, round(patience.answer_timeout_s)))
+    with _environment(
+        MLFLOW_DISABLE_TELEMETRY="true",
+        MLFLOW_ENABLE_DB_SDK="false",
+        MLFLOW_HTTP_REQUEST_MAX_RETRIES="0",
+        MLFLOW_HTTP_REQUEST_TIMEOUT=timeout,
+        MLFLOW_TRACKING_TOKEN=address.token,
+        MLFLOW_TRACKING_USERNAME=None,
+        MLFLOW_TRACKING_PASSWORD=None,
+        MLFLOW_REGISTRY_URI=None,
+    ):
+        from mlflow import MlflowClient
+
+        yield Registry(address, patience, MlflowClient(address.uri, address.uri))
+
+
+@contextlib.contextmanager
+def _environment(**wanted: str | None) -> Iterator[None]:
+    """These variables have these values, or none, while the body runs."""
+    before = {name: os.environ.get(name) for name in wanted}
+    _set(wanted)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def trouble_of(error: Exception) -> Trouble | None:
+    """Why another try may go well, or None."""
+    from mlflow.exceptions import MlflowException
+    from requests.exceptions import RequestException
+
+    if isinstance(error, Refused):
+        return _passing(error.status, error.retry_after_s)
+    if not isinstance(error, MlflowException):
+        return _broken(error)
+    below = error.__cause__ or error.__context__
+    if isinstance(below, RequestException):
+        return _broken(below)
+    return _passing(_status_of(error), None)
+
+
+_STATUSES: Final = {
+    "invalid_token": 401,
+    "insufficient_scope": 403,
+    "insufficient_granular_scope": 403,
+}
+"""Of GitLab's refusals that MLflow's client does not know."""
+
+
+def _status_of(error: "MlflowException") -> int:
+    """The status that the registry answered with; 0 when it cannot be told.
+
+    Of an answer that does not name one of MLflow's own errors, the client keeps only the text.
+    """
+    told = getattr(error, "json", None)
+    if not isinstance(told, dict) or "error_code" in told:
+        return int(error.get_http_status_code())
+    for text in map(str, (told.get("message", ""), told.get("error", ""))):
+        if text in _STATUSES:
+            return _STATUSES[text]
+        if text[:3].isdecimal() and text[3:4] in {"", " "}:  # as in `401 Unauthorized`
+            return int(text[:3])
+    return 0
+
+
+def _passing(status: int, retry_after_s: float | None) -> Trouble | None:
+    if status not in PASSING:
+        return None
+    return Trouble(f"the registry answered {status}", retry_after_s)
+
+
+def _broken(error: BaseException) -> Trouble | None:
+    """What the connection did."""
+    from requests import exceptions
+    from urllib3.exceptions import ReadTimeoutError
+
+    # What urllib3 met stands in what it raised, which stands in what requests raised.
+    met = getattr(error.args[0], "reason", None) if error.args else None
+    if isinstance(error, exceptions.Timeout) or isinstance(met, ReadTimeoutError):
+        return Trouble("the registry did not answer in time")
+    if isinstance(error, exceptions.RetryError):
+        return Trouble("the registry answers that it is in trouble")
+    broken = (exceptions.ConnectionError, exceptions.ChunkedEncodingError, ConnectionError)
+    if isinstance(error, broken):
+        return Trouble(f"the connection to the registry failed ({type(error).__name__})")
+    return None
+
+
+def as_error(what: str, error: Exception) -> PalestraError:
+    """The same in our words."""
+    from mlflow.exceptions import MlflowException
+
+    if isinstance(error, NoFile):
+        return CredentialsRejected(f"{what}: {error}", hint=HOW_TO_BE_LET_IN)
+    if isinstance(error, Refused):
+        return _refused(what, error.status, error.said)
+    if isinstance(error, MlflowException):
+        return _refused(what, _status_of(error), str(error.message))
+    return RunFailed(f"{what}: {type(error).__name__}: {_in_short(str(error))}")
+
+
+def _refused(what: str, status: int, said: str) -> PalestraError:
+    told = _in_short(said).removeprefix("INTERNAL_ERROR: ")
+    if status == 401:
+        return CredentialsRejected(
+            f"{what}: the registry rejects the token ({told})", hint=HOW_TO_BE_LET_IN, status=status
+        )
+    if status == 403:
+        return CredentialsRejected(
+            f"{what}: this token may not do that ({told})", hint=HOW_TO_BE_LET_IN, status=status
+        )
+    if status == 404:
+        return ConfigError(
+            f"{what}: the registry has no such thing ({told})",
+            hint="names are case-sensitive; mlflow_tracking_uri names the project",
+        )
+    answered = f"the registry answered {status}" if status else "the registry refuses"
+    return RunFailed(f"{what}: {answered} ({told})")
+
+
+def _in_short(said: str) -> str:
+    lines = said.strip().splitlines()
+    return excerpt(lines[0]) if lines else "without a word"

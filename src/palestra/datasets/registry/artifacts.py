@@ -1,0 +1,167 @@
+"""The bytes of a version's files."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
+
+from palestra.datasets.registry.access import NoFile, Refused, Registry
+from palestra.datasets.registry.catalogue import DatasetVersion
+from palestra.datasets.transfer import Arriving, CountedReader, Digest, Progress, arriving
+from palestra.errors import ConfigError
+
+if TYPE_CHECKING:
+    from requests import Response
+
+CHUNK_BYTES: Final = 1 << 16
+"""What is lost of an answer that breaks off is less than this."""
+
+
+class Artifacts:
+    """The files of one version."""
+
+    def __init__(self, registry: Registry, version: DatasetVersion, progress: Progress) -> None:
+        self._registry = registry
+        self._version = version
+        self._progress = progress
+        self._base = _address_of(version.files_uri, registry.address.uri)
+
+    def put(self, path: Path, size_bytes: int) -> None:
+        """Send a file, under its own name."""
+        what = f"{path.name} to {self._version.name!r} {self._version.version}"
+        self._progress.start(path.name, size_bytes, 0)
+        try:
+            self._registry.ask(what, lambda: self._send(path))
+        finally:
+            self._progress.end()
+
+    def sha256_of(self, name: str) -> str | None:
+        """The digest of the bytes that the registry gives back; None when it has no such file."""
+        what = f"{name} of {self._version.name!r} {self._version.version}"
+        return self._registry.ask(what, lambda: self._digest(name))
+
+    def fetch(self, name: str, destination: Path) -> bool:
+        """A file comes to `destination`, whole; whether its digest was known, and was right."""
+        what = f"{name} of {self._version.name!r} {self._version.version}"
+        known = self._version.sha256_of(name)
+        size = self._registry.ask(what, lambda: self._size(name))
+        key = Digest(known) if known else Digest(f"{self._base}/{name} {size}")
+        with arriving(destination, key, size) as part:
+            if not known:
+                part.start_afresh()  # nothing would tell that the rest is of other bytes
+            self._progress.start(name, size, part.here_bytes)
+            try:
+                self._registry.ask(
+                    what, lambda: self._receive(name, part), moved=lambda: part.here_bytes
+                )
+            finally:
+                self._progress.end()
+            part.put_in_place()
+        return known is not None
+
+    def _url(self, name: str) -> str:
+        return f"{self._base}/{quote(name)}"
+
+    def _send(self, path: Path) -> None:
+        with CountedReader(path, self._progress) as body:
+            answer = self._registry.send(
+                "PUT",
+                self._url(path.name),
+                data=body,
+                extra_headers={"Content-Type": "application/octet-stream"},
+            )
+        _raise_for(answer)
+
+    def _size(self, name: str) -> int | None:
+        """Asked for with one byte: not every registry answers HEAD."""
+        options = {"stream": True, "extra_headers": _asking("bytes=0-0")}
+        with closing(self._registry.send("GET", self._url(name), **options)) as answer:
+            if answer.status_code == 416:
+                return 0
+            _raise_for(answer)
+            _raise_for_a_page(answer, name)
+            total = answer.headers.get("content-range", "").rpartition("/")[2]
+            if answer.status_code != 206:
+                total = answer.headers.get("content-length", "")
+            return int(total) if total.isdecimal() else None
+
+    def _digest(self, name: str) -> str | None:
+        digest = hashlib.sha256()
+        options = {"stream": True, "extra_headers": _asking(None)}
+        with closing(self._registry.send("GET", self._url(name), **options)) as answer:
+            if answer.status_code == 404:
+                return None
+            _raise_for(answer)
+            _raise_for_a_page(answer, name)
+            for chunk in _chunks(answer):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+    def _receive(self, name: str, part: Arriving) -> None:
+        """The rest of the bytes."""
+        if part.total_bytes is None:
+            part.start_afresh()  # nobody could tell where it ends
+        here = part.here_bytes
+        if here == part.total_bytes:
+            return
+        headers = _asking(f"bytes={here}-" if here else None)
+        options = {"stream": True, "extra_headers": headers}
+        with closing(self._registry.send("GET", self._url(name), **options)) as answer:
+            _raise_for(answer)
+            _raise_for_a_page(answer, name)
+            if here and answer.status_code != 206:
+                part.start_afresh()
+                self._progress.advance(-here)
+            with part.path.open("ab") as file:
+                for chunk in _chunks(answer):
+                    file.write(chunk)
+                    self._progress.advance(len(chunk))
+        if part.total_bytes is not None and part.here_bytes < part.total_bytes:
+            raise ConnectionError(
+                f"the answer ended after {part.here_bytes:,} of {part.total_bytes:,} bytes"
+            )
+
+
+def _asking(span: str | None) -> dict[str, str]:
+    headers = {"Accept-Encoding": "identity"}
+    return {**headers, "Range": span} if span else headers
+
+
+def _chunks(answer: "Response") -> Iterator[bytes]:
+    yield from answer.iter_content(CHUNK_BYTES)
+
+
+def _address_of(files_uri: str, tracking_uri: str) -> str:
+    """Where files can be asked for over HTTP."""
+    from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
+
+    scheme = urlsplit(files_uri).scheme
+    if scheme == "mlflow-artifacts":
+        return str(MlflowArtifactsRepository.resolve_uri(files_uri, tracking_uri))
+    if scheme in {"http", "https"}:
+        return files_uri.rstrip("/")
+    raise ConfigError(
+        f"the registry keeps its files at {scheme or 'a path of its own'}:, out of reach from here",
+        hint="a registry that serves its files itself is needed: GitLab's, or mlflow server with "
+        "--artifacts-destination",
+    )
+
+
+def _raise_for(answer: "Response") -> None:
+    if answer.status_code < 400:
+        return
+    given = answer.headers.get("retry-after", "")
+    said = ""
+    if "html" not in answer.headers.get("content-type", ""):
+        said = answer.raw.read(2000, decode_content=True).decode("utf-8", "replace")
+    after = float(given) if given.isdecimal() else None
+    raise Refused(answer.status_code, said, after)
+
+
+def _raise_for_a_page(answer: "Response", name: str) -> None:
+    """A page to log in comes with status 200, and must not become the file."""
+    is_page = "html" in answer.headers.get("content-type", "")
+    if is_page and PurePosixPath(name).suffix not in {".html", ".htm"}:
+        raise NoFile("the registry answered with a web page instead of the file")

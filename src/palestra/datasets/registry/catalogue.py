@@ -1,0 +1,175 @@
+"""Names and versions in the registry."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from palestra.datasets.registry.access import Registry
+from palestra.errors import ConfigError, RunFailed
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion, RegisteredModel
+    from mlflow.exceptions import MlflowException
+
+VERSION_TAG: Final = "gitlab.version"
+"""GitLab takes the version from it; on a plain MLflow server, which counts them, we do."""
+DIGEST_TAG: Final = "palestra.sha256"
+EXPERIMENT: Final = "palestra datasets"
+"""On a plain MLflow server the files of a version are those of a run, and runs have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetVersion:
+    """A version of a dataset in the registry."""
+
+    name: str
+    version: str
+    """`x.y.z`"""
+    files_uri: str
+    """Where its files are."""
+    digest: str | None
+    """`<sha256> <file>`, as we write it beside what we upload."""
+
+    def sha256_of(self, artifact: str) -> str | None:
+        """What the bytes of a file must be, when that is known."""
+        sha256, _, name = (self.digest or "").partition(" ")
+        return sha256 if name == artifact and len(sha256) == 64 else None
+
+
+class Catalogue:
+    """What the registry knows of datasets."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._client = registry.client
+
+    def has(self, name: str) -> bool:
+        """Whether there is a dataset of exactly that name."""
+        return self._registry.ask(f"dataset {name!r}", lambda: self._model(name)) is not None
+
+    def versions_of(self, name: str) -> list[str]:
+        """The versions of a dataset that the registry lists."""
+        model = self._registry.ask(f"dataset {name!r}", lambda: self._model(name))
+        listed = model.latest_versions or [] if model else []
+        return [str((version.tags or {}).get(VERSION_TAG, version.version)) for version in listed]
+
+    def require(self, name: str) -> None:
+        """Raise ConfigError, which names what is spelt nearly so, when there is no such dataset."""
+        if self.has(name):
+            return
+        alike = [other for other in self._names() if other.lower() == name.lower()]
+        meant = f"; did you mean {alike[0]!r}?" if alike else ""
+        raise ConfigError(
+            f"the registry has no dataset {name!r}{meant}", hint="names are case-sensitive"
+        )
+
+    def find(self, name: str, version: str) -> DatasetVersion | None:
+        """A version, or None."""
+        what = f"dataset {name!r} {version}"
+        found = self._registry.ask(what, lambda: self._version(name, version))
+        return None if found is None else self._told(what, found, version)
+
+    def create(self, name: str, version: str, artifact: str, sha256: str) -> DatasetVersion:
+        """A new version, of a new dataset if need be."""
+        what = f"dataset {name!r} {version}"
+        if not self.has(name):
+            self._registry.ask(what, lambda: self._create_model(name))
+        tags = {VERSION_TAG: version, DIGEST_TAG: f"{sha256} {artifact}"}
+        made = self._registry.ask(what, lambda: self._create_version(name, version, tags))
+        return self._told(what, made, version)
+
+    def delete(self, name: str) -> None:
+        """Remove the dataset with all its versions."""
+        self._registry.ask(f"dataset {name!r}", lambda: self._client.delete_registered_model(name))
+        if self.has(name):
+            raise RunFailed(f"dataset {name!r} is still in the registry")
+
+    def _model(self, name: str) -> "RegisteredModel | None":
+        from mlflow.exceptions import MlflowException
+
+        try:
+            model = self._client.get_registered_model(name)
+        except MlflowException as error:
+            if _is_missing(error):
+                return None
+            raise
+        # Some databases compare names as if case did not matter.
+        return model if model.name == name else None
+
+    def _names(self) -> list[str]:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return [model.name for model in self._client.search_registered_models(max_results=1000)]
+        except MlflowException:
+            return []  # only a hint
+
+    def _create_model(self, name: str) -> None:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.create_registered_model(name)
+        except MlflowException as error:
+            # By somebody else, or by a try whose answer was lost.
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+
+    def _version(self, name: str, version: str) -> "ModelVersion | None":
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return self._client.get_model_version(name, version)
+        except MlflowException as error:
+            if _is_missing(error):
+                return None
+            if error.error_code not in {"INVALID_PARAMETER_VALUE", "BAD_REQUEST"}:
+                raise
+        # A plain MLflow server counts versions from 1; ours is in a tag.
+        quoted = name.replace("'", "\\'")
+        for found in self._client.search_model_versions(f"name='{quoted}'", max_results=1000):
+            if found.name == name and (found.tags or {}).get(VERSION_TAG) == version:
+                return found
+        return None
+
+    def _create_version(self, name: str, version: str, tags: dict[str, str]) -> "ModelVersion":
+        from mlflow.exceptions import MlflowException
+
+        found = self._version(name, version)  # made by a try whose answer was lost
+        if found is not None:
+            return found
+        try:
+            return self._client.create_model_version(
+                name, source="", tags=tags, await_creation_for=0
+            )
+        except MlflowException as error:
+            if error.error_code not in {"INVALID_PARAMETER_VALUE", "BAD_REQUEST"}:
+                raise
+        # GitLab makes a place for the files; a plain MLflow server wants to be told a run's.
+        run = self._client.create_run(self._experiment(), run_name=f"{name} {version}")
+        self._client.set_terminated(run.info.run_id)
+        return self._client.create_model_version(
+            name,
+            source=run.info.artifact_uri,
+            run_id=run.info.run_id,
+            tags=tags,
+            await_creation_for=0,
+        )
+
+    def _experiment(self) -> str:
+        found = self._client.get_experiment_by_name(EXPERIMENT)
+        return str(found.experiment_id if found else self._client.create_experiment(EXPERIMENT))
+
+    def _told(self, what: str, found: "ModelVersion", version: str) -> DatasetVersion:
+        run = found.run_id
+        if run:
+            info = self._registry.ask(what, lambda: self._client.get_run(run)).info
+            files = info.artifact_uri
+        else:
+            files = found.source
+        if not files:
+            raise RunFailed(f"{what}: the registry does not say where its files are")
+        tags = found.tags or {}
+        return DatasetVersion(found.name, version, str(files), tags.get(DIGEST_TAG))
+
+
+def _is_missing(error: "MlflowException") -> bool:
+    return error.error_code in {"RESOURCE_DOES_NOT_EXIST", "NOT_FOUND", "ENDPOINT_NOT_FOUND"}

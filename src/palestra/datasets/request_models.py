@@ -1,0 +1,116 @@
+"""The request models that servers publish, as JSON Schema that rows can be held to.
+
+A check must never refuse what the server would take. Request models coerce scalars ("5" is a
+number to them), so scalars pass as each other; and a model that transforms its input before it
+looks at it says so in its schema and is left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from palestra.schema import CREATE_PARAMS, TRANSFORMS
+
+MADE_BY_THE_RUN: Final = frozenset({CREATE_PARAMS, "response"})
+"""Fields that are checked already (the parameters) or come later (the trajectory)."""
+SCALARS: Final = frozenset({"integer", "number", "boolean"})
+MASK: Final = "the value"
+"""Stands for what a row holds: rows that are bad in the same way are said in one line."""
+LONGEST: Final = 200
+"""Characters of a message that are repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One endpoint that a row has to pass: what its server accepts, as JSON Schema."""
+
+    server: str
+    path: str
+    schema: dict[str, Any]
+
+
+def doors_in(
+    document: Any, server: str, paths: tuple[str, ...], *, whole: bool = True
+) -> list[Door]:
+    """What an OpenAPI `document` says of the bodies of `paths`; `whole`: rows are all of a body."""
+    return [
+        Door(server, path, schema)
+        for path in paths
+        if (schema := _published(document, path, whole=whole)) is not None
+    ]
+
+
+def _published(document: Any, path: str, *, whole: bool) -> dict[str, Any] | None:
+    """The JSON Schema of a body, made lenient; None where there is none to hold a row to."""
+    try:
+        schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"][
+            "schema"
+        ]
+    except (KeyError, TypeError):
+        return None
+    if not isinstance(schema, Mapping):
+        return None
+    # References of FastAPI's own routes lead into the document.
+    return published_body(schema, document.get("components", {}), whole=whole)
+
+
+def published_body(
+    schema: Mapping[str, Any], components: Any, *, whole: bool = True
+) -> dict[str, Any] | None:
+    """`schema` made lenient; None when its model transforms its input.
+
+    `whole`: a row is all of the body, so that what is required must be there.
+    """
+    if schema.get(TRANSFORMS):
+        return None
+    given = schema.get("properties", {})
+    left_out = MADE_BY_THE_RUN | {
+        name for name, held in given.items() if isinstance(held, Mapping) and held.get(TRANSFORMS)
+    }
+    needed = [name for name in schema.get("required", ()) if whole and name not in left_out]
+    properties = {name: name in left_out or lenient(held) for name, held in given.items()}
+    made = {**lenient(schema), "required": needed, "properties": properties}
+    return {**made, "components": lenient(components)}
+
+
+def lenient(schema: Any) -> Any:
+    """`schema` with numbers and booleans accepted as any scalar, and `oneOf` as any of."""
+    if isinstance(schema, list):
+        return [lenient(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {key: lenient(value) for key, value in schema.items()}
+    if isinstance(made.get("oneOf"), list):
+        # Lenient choices overlap, and pydantic goes by the tag, or a function of the author's.
+        made["allOf"] = [*made.get("allOf", ()), {"anyOf": made.pop("oneOf")}]
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in SCALARS:
+        made["type"] = [*sorted(SCALARS), "string"]
+    return made
+
+
+class DoorKeeper:
+    """Rows before some doors, each with a compiled schema."""
+
+    def __init__(self, doors: list[Door]) -> None:
+        from jsonschema_rs import ValidationError, validator_for
+
+        self._validators: list[tuple[Door, Any]] = []
+        for door in doors:
+            try:
+                self._validators.append((door, validator_for(door.schema, mask=MASK)))
+            except (ValidationError, ValueError):
+                continue  # a schema of some other draft: the server itself will have to say
+
+    def admits(self, row: Mapping[str, Any]) -> bool:
+        """Whether `row` passes all of them."""
+        return all(validator.is_valid(row) for _, validator in self._validators)
+
+    def problems(self, row: Mapping[str, Any]) -> Iterator[str]:
+        """Why `row` does not pass, with JSON pointers."""
+        for door, validator in self._validators:
+            for error in validator.iter_errors(row):
+                pointer = "".join(f"/{part}" for part in error.instance_path)
+                said = error.message
+                short = said if len(said) < LONGEST else f"{said[:LONGEST]} ..."
+                yield f"{pointer or '/'}: {short} (asked by {door.server}{door.path})"

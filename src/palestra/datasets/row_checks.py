@@ -1,0 +1,67 @@
+"""One row of a dataset: whether it can be used, and if not, why."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from palestra.datasets.plain_requests import PLAIN_REQUEST
+from palestra.datasets.prompts import PromptTemplate
+from palestra.datasets.request_models import Door, DoorKeeper
+from palestra.schema import CREATE_PARAMS, Line, ResponseCreateParams, rejected_fields
+
+KNOWN_PARAMS: Final = frozenset(ResponseCreateParams.model_fields)
+
+
+class RowCheck:
+    """Holds rows to JSON, to the Responses API, and to what the servers behind `doors` take.
+
+    `prompt`: rows are filled into it before, and have no input of their own.
+    """
+
+    def __init__(self, doors: Sequence[Door] = (), *, prompt: PromptTemplate | None = None) -> None:
+        from jsonschema_rs import validator_for
+
+        self._keeper = DoorKeeper(list(doors))
+        self._prompt = prompt
+        self._plain = validator_for(PLAIN_REQUEST)
+        self.unknown_params: set[str] = set()
+        """Parameters that came by and are none that we know."""
+
+    def passes(self, row: Any) -> bool:
+        """Whether there is nothing wrong with `row`."""
+        try:
+            params = row[CREATE_PARAMS]
+        except (KeyError, TypeError, IndexError):
+            return False
+        if not self._plain.is_valid(params):
+            try:
+                ResponseCreateParams.model_validate(params)
+            except ValidationError:
+                return False
+        if not params.keys() <= KNOWN_PARAMS:
+            self.unknown_params |= params.keys() - KNOWN_PARAMS
+        return self._keeper.admits(row)
+
+    def problems(self, line: Line) -> Iterator[str]:
+        """All that is wrong with a row, each with a JSON pointer."""
+        if line.error:
+            yield line.error
+        elif not isinstance(line.row, Mapping):
+            yield "not a JSON object"
+        else:
+            yield from self._of_row(line.row)
+
+    def _of_row(self, row: Mapping[str, Any]) -> Iterator[str]:
+        params = row.get(CREATE_PARAMS)
+        if params is None:
+            yield f"no `{CREATE_PARAMS}`"
+        elif not isinstance(params, Mapping):
+            yield f"/{CREATE_PARAMS}: should be an object"
+        else:
+            try:
+                ResponseCreateParams.model_validate(params)
+            except ValidationError as error:
+                for field in rejected_fields(params, error):
+                    yield f"/{CREATE_PARAMS}{field.pointer}: {field.expected}"
+        yield from self._keeper.problems(row)

@@ -1,0 +1,78 @@
+"""Where a dataset that is missing on this machine is fetched from, as its entry says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.config import Redactor, find_secrets
+from palestra.datasets.entries import DatasetEntry, DataSource
+from palestra.datasets.extras import needs
+from palestra.datasets.hub import HubDownload
+from palestra.datasets.registry import GitlabDownload, RegistryAddress
+from palestra.datasets.transfer import Patience, Progress, Silent
+from palestra.errors import ConfigError, PalestraError, mask_error
+
+CREDENTIALS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MLFLOW_TRACKING_TOKEN")
+
+
+def credentials_in(environ: Mapping[str, str]) -> frozenset[str]:
+    """The tokens for the hub and the registry that the environment holds."""
+    return frozenset(environ[name] for name in CREDENTIALS if environ.get(name))
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Fetches entries' files; called as `entries.Download` is."""
+
+    tree: Mapping[str, Any] = field(repr=False)
+    """The configuration: `hf_token`, `mlflow_tracking_uri`, `mlflow_tracking_token`."""
+    environ: Mapping[str, str] = field(repr=False)
+    progress: Progress = field(default_factory=Silent)
+    patience: Patience = field(default_factory=Patience)
+
+    def __call__(self, entry: DatasetEntry, source: DataSource, destination: Path, /) -> None:
+        """The entry's rows come to `destination`, whole or not at all.
+
+        Raises PalestraError, in which no token shows, whoever has put it there.
+        """
+        fetch = self._from_hub if source == "huggingface" else self._from_registry
+        try:
+            fetch(entry, destination)
+        except PalestraError as error:
+            mask_error(error, Redactor(find_secrets(self.tree) | credentials_in(self.environ)))
+            raise
+
+    def _from_hub(self, entry: DatasetEntry, destination: Path) -> None:
+        place = entry.huggingface_identifier
+        if place is None:
+            raise ConfigError(f"dataset {entry.name!r} has no huggingface_identifier")
+        needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
+        from palestra.datasets.hub.calls import Hub
+        from palestra.datasets.hub.downloading import download
+
+        settings = HubDownload(
+            repo_id=place.repo_id,
+            artifact_fpath=place.artifact_fpath,
+            split=None if place.artifact_fpath else entry.type,
+            output_fpath=str(destination),
+        )
+        download(settings, Hub.of(self.tree, self.environ, self.patience), self.progress)
+
+    def _from_registry(self, entry: DatasetEntry, destination: Path) -> None:
+        place = entry.gitlab_identifier
+        if place is None:
+            raise ConfigError(f"dataset {entry.name!r} has no gitlab_identifier")
+        needs("mlflow", extra="registry", what="GitLab's registry")
+        from palestra.datasets.registry.access import open_registry
+        from palestra.datasets.registry.moving import download
+
+        settings = GitlabDownload(
+            dataset_name=place.dataset_name,
+            version=place.version,
+            artifact_fpath=place.artifact_fpath,
+            output_fpath=str(destination),
+        )
+        address = RegistryAddress.of(self.tree, self.environ)
+        with open_registry(address, self.patience) as registry:
+            download(settings, registry, self.progress)

@@ -1,0 +1,31 @@
+"""Moving a dataset's file to or from another machine: whole or not at all, and nobody waits forever.
+
+    Patience     how long trouble of the network is put up with
+    Progress     who is told how many bytes have moved
+    arriving     a file that grows beside its destination and takes its place when it is whole
+    Digest       what the bytes must be
+
+Nothing here knows of a hub or a registry.
+"""
+
+from palestra.datasets.transfer.digests import Digest, git_blob_of, sha256_of
+from palestra.datasets.transfer.files import Arriving, arriving, free_destination
+from palestra.datasets.transfer.outgoing import Outgoing, outgoing
+from palestra.datasets.transfer.patience import Patience, Trouble
+from palestra.datasets.transfer.progress import CountedReader, Progress, Silent
+
+__all__ = [
+    "Arriving",
+    "CountedReader",
+    "Digest",
+    "Outgoing",
+    "Patience",
+    "Progress",
+    "Silent",
+    "Trouble",
+    "arriving",
+    "free_destination",
+    "git_blob_of",
+    "outgoing",
+    "sha256_of",
+]

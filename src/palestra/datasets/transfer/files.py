@@ -1,0 +1,99 @@
+"""A file that grows beside its destination and takes its place when it is whole."""
+
+import contextlib
+import fcntl
+import glob
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from palestra.datasets.transfer.digests import Digest
+from palestra.errors import InfraError, InputDataError
+
+
+def free_destination(path: Path) -> Path:
+    """`path`, where a file can be put. Raises InputDataError, before anything is fetched."""
+    if path.is_dir():
+        raise InputDataError(
+            f"{path} is a directory, not a file", hint="output_dirpath takes a directory"
+        )
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise InputDataError(f"{path} cannot be written: {above} is not a directory")
+    if not os.access(above, os.W_OK):
+        raise InputDataError(f"{path} cannot be written: {above} belongs to somebody else")
+    return path
+
+
+@dataclass(slots=True)
+class Arriving:
+    """The part of a file that is here. `path` is where it grows."""
+
+    path: Path
+    destination: Path
+    digest: Digest
+    total_bytes: int | None
+
+    @property
+    def here_bytes(self) -> int:
+        """How much has arrived."""
+        return self.path.stat().st_size
+
+    def start_afresh(self) -> None:
+        """Forget what has arrived."""
+        os.truncate(self.path, 0)
+
+    def put_in_place(self) -> None:
+        """Make it the destination. Raises InfraError, and forgets it, when the bytes are wrong."""
+        here = self.here_bytes
+        if self.total_bytes is not None and here != self.total_bytes:
+            self._forget()
+            raise InfraError(
+                f"{self.destination.name}: {here:,} bytes arrived of {self.total_bytes:,}",
+                hint="nothing was written; try again",
+            )
+        if self.digest.kind and (found := self.digest.of(self.path)) != self.digest.hex:
+            self._forget()
+            raise InfraError(
+                f"{self.destination.name}: the {here:,} bytes that arrived have the "
+                f"{self.digest.kind} {found}, and should have {self.digest.hex}",
+                hint="nothing was written; try again",
+            )
+        with self.path.open("rb") as file:
+            os.fsync(file.fileno())
+        self.path.replace(self.destination)
+        for other in self.destination.parent.glob(f".{glob.escape(self.destination.name)}.*.part"):
+            _unlink_unless_locked(other)
+
+    def _forget(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def _unlink_unless_locked(part: Path) -> None:
+    """Remove what an earlier download of other bytes left."""
+    with contextlib.suppress(OSError), part.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.unlink()
+
+
+@contextlib.contextmanager
+def arriving(destination: Path, digest: Digest, total_bytes: int | None) -> Iterator[Arriving]:
+    """Where the bytes of `destination` grow. What an earlier try left of the same bytes is there.
+
+    A part of other bytes is not gone on with: the digest is in its name. Raises InputDataError
+    when another process fetches the same file.
+    """
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    key = hashlib.sha256(digest.hex.encode()).hexdigest()[:16]
+    path = destination.with_name(f".{destination.name}.{key}.part")
+    with path.open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputDataError(f"{destination} is being fetched by another process") from None
+        part = Arriving(path, destination, digest, total_bytes)
+        if total_bytes is not None and part.here_bytes > total_bytes:
+            part.start_afresh()
+        yield part

@@ -1,0 +1,50 @@
+"""What an agent's `datasets` may say, and what is said when they are wrong."""
+
+from typing import Any
+
+import pytest
+
+from palestra.config import InstanceConfig, ServerType
+from palestra.datasets import DatasetEntry, datasets_of_agents
+from palestra.errors import ConfigError
+
+HUB = {"repo_id": "org/set"}
+REGISTRY = {"dataset_name": "Set", "version": "0.0.1", "artifact_fpath": "train.jsonl"}
+
+
+def agent(*datasets: dict[str, Any]) -> InstanceConfig:
+    return InstanceConfig("a", ServerType.AGENT, "simple_agent", {}, "h", None, datasets=datasets)
+
+
+def entry(**fields: Any) -> DatasetEntry:
+    return DatasetEntry(name="d", type="example", jsonl_fpath="d.jsonl", **fields)
+
+
+def test_everything_wrong_with_the_entries_is_said_in_one_error() -> None:
+    held = agent(
+        {"name": "t", "type": "train", "jsonl_fpath": "t.jsonl"},
+        {"name": "e", "type": "exmaple", "jsonl_fpath": "e.jsonl"},
+        {"name": "n", "type": "example", "jsonl_fpath": "n.jsonl", "num_repeat": 8},
+    )
+
+    with pytest.raises(ConfigError) as caught:
+        datasets_of_agents([held])
+
+    assert "a.datasets[0] (t): license is required" in caught.value.message
+    assert "a.datasets[1] (e): type: Input should be" in caught.value.message
+    assert "num_repeat is not a setting of a dataset; did you mean 'num_repeats'" in str(
+        caught.value
+    )
+
+
+def test_keys_of_other_versions_are_kept() -> None:
+    assert entry(source=None, note="x").model_extra == {"source": None, "note": "x"}
+
+
+def test_the_preferred_source_decides_only_when_both_are_known() -> None:
+    both = entry(huggingface_identifier=HUB, gitlab_identifier=REGISTRY)
+
+    assert both.source("gitlab") == "gitlab"
+    assert both.source("huggingface") == "huggingface"
+    assert entry(gitlab_identifier=REGISTRY).source("huggingface") == "gitlab"
+    assert entry().source("gitlab") is None

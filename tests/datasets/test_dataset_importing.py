@@ -1,0 +1,137 @@
+"""Rows made of tables, chats and questions."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preparations import read_rows
+
+from palestra.datasets import Door, PromptTemplate
+from palestra.datasets.importing import Columns, records_of, write_rows
+from palestra.errors import InputDataError
+
+
+def imported(source: Path, columns: Columns | None = None, **how: Any) -> list[dict[str, Any]]:
+    output = source.with_name("rows.jsonl")
+    how = {"columns": columns or Columns(), **how}
+    write_rows(records_of(source), how.pop("columns").row, output, source=source, **how)
+    return read_rows(output)
+
+
+def asked(row: dict[str, Any]) -> list[Any]:
+    return [
+        (item.get("role"), item.get("content")) for item in row["responses_create_params"]["input"]
+    ]
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_table_becomes_rows_as_its_columns_are_mapped(tmp_path: Path) -> None:
+    table = written(tmp_path / "t.csv", '\ufeffproblem,solution,level\n"2 + 2,\n= ?",4,1\nx,y,2\n')
+    prompt = PromptTemplate(user="Solve: {question}", system="Be brief.")
+
+    rows = imported(table, Columns({"question": "problem"}, "solution", prompt))
+
+    assert asked(rows[0]) == [("system", "Be brief."), ("user", "Solve: 2 + 2,\n= ?")]
+    assert rows[0]["expected_answer"] == "4"
+    assert rows[1] == {**rows[1], "question": "x", "expected_answer": "y", "level": "2"}
+    assert "problem" not in rows[0]
+
+
+def test_questions_with_answers_need_no_mapping(tmp_path: Path) -> None:
+    text = '{"question": "2 + 2?", "answer": "4", "id": 7}\n'
+
+    (row,) = imported(written(tmp_path / "q.jsonl", text))
+
+    assert asked(row) == [("user", "2 + 2?")]
+    assert (row["expected_answer"], row["id"]) == ("4", 7)
+
+
+def test_a_chat_becomes_the_items_of_a_request_and_its_last_word_the_answer(tmp_path: Path) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
+    messages = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "4"},
+        {"role": "assistant", "content": "It is 4."},
+    ]
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
+    text = json.dumps([{"messages": messages, "tools": tools}])
+
+    (row,) = imported(written(tmp_path / "c.json", text))
+
+    params = row["responses_create_params"]
+    assert params["input"][1] == {
+        "role": "user",
+        "content": [{"type": "input_text", "text": "2 + 2?"}],
+    }
+    assert params["input"][2]["type"] == "function_call"
+    assert params["input"][3] == {"type": "function_call_output", "call_id": "c1", "output": "4"}
+    assert params["tools"] == [{"type": "function", "name": "add", "parameters": {}}]
+    assert row["expected_answer"] == "It is 4."
+
+
+def test_a_chat_of_humans_and_gpts_is_read_too(tmp_path: Path) -> None:
+    chat = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "hello"}]
+
+    (row,) = imported(written(tmp_path / "s.jsonl", json.dumps({"conversations": chat})))
+
+    assert asked(row) == [("user", "hi")]
+    assert row["expected_answer"] == "hello"
+
+
+def test_parquet_is_read_as_any_other_table(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"question": ["a", "b"], "answer": ["1", "2"], "tags": [["x"], []]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+
+    rows = imported(tmp_path / "t.parquet")
+
+    assert [row["expected_answer"] for row in rows] == ["1", "2"]
+    assert rows[0]["tags"] == ["x"]
+
+
+def test_every_record_that_gives_no_row_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    source = written(
+        tmp_path / "q.jsonl", '{"question": "x"}\n{"q": 1}\nno\n{"question": "y", "answer": 4}\n'
+    )
+    door = Door("env", "/verify", {"required": ["expected_answer"]})
+
+    with pytest.raises(InputDataError) as caught:
+        imported(source, doors=[door])
+
+    said = caught.value.message
+    assert 'line 1: /: "expected_answer" is a required property (asked by env/verify)' in said
+    assert "line 2: has neither a chat (messages) nor a question" in said
+    assert "line 3: not JSON" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["q.jsonl"]
+
+
+def test_a_misspelt_column_names_the_nearest_one(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match=r"no column 'anwser'; did you mean 'answer'\?"):
+        imported(written(tmp_path / "t.csv", "question,answer\nx,y\n"), Columns(answer="anwser"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.csv", "a,b\n1\n", "1 cells under 2 columns"),
+        ("t.csv", "a,a\n1,2\n", "named twice"),
+        ("t.csv", "", "has no head"),
+        ("t.csv", 'a\n"x', "line 2: unexpected end of data"),
+        ("t.xls", "", "no format that can be imported"),
+        ("t.csv", "question\n", "has no rows"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_clear_error(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    with pytest.raises(InputDataError, match=said):
+        imported(written(tmp_path / name, text))
