@@ -114,4 +114,4 @@ def test_what_was_asked_of_the_model_is_measured() -> None:
     assert found["Sampling parameters"]["top_p"]["Average"] == 0.5
     assert found["Sampling parameters"]["max_output_tokens"]["Max"] == 8.0
     assert found["Number of tokens"]["Average"] == 6.0
-    assert found["User messages"] == {"unique_count": 1, "total_count": 1}
+    assert found["Unique user messages"] == {"unique_count": 1, "total_count": 1}

@@ -131,7 +131,7 @@ def test_metrics_stand_beside_the_data_and_those_of_a_type_count_all_its_dataset
         "Standard deviation": 2.65,
     }
     assert whole["tag"] == {"unique_count": 2, "total_count": 3}
-    assert whole["Create params"] == {"unique_count": 2, "total_count": 3}
+    assert whole["Unique create params"] == {"unique_count": 2, "total_count": 3}
 
 
 def test_metrics_that_say_otherwise_are_kept_and_the_new_ones_put_beside_them(

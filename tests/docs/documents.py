@@ -30,9 +30,10 @@ def commands(path: Path) -> list[str]:
 
 
 def files(path: Path) -> dict[str, str]:
-    """The files that a document shows whole: Python blocks that begin with their name."""
-    found = (b.text for b in blocks(path) if b.language == "python")
-    return {text.split("\n", 1)[0][2:]: text for text in found if text.startswith("# ")}
+    """The files that a document shows whole: blocks that begin with their name in a comment."""
+    found = (b.text for b in blocks(path) if b.language in {"python", "yaml"})
+    named = {text.split("\n", 1)[0][2:]: text for text in found if text.startswith("# ")}
+    return {name: text for name, text in named.items() if " " not in name}
 
 
 def links(path: Path) -> list[Path]:

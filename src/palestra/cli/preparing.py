@@ -41,7 +41,7 @@ def prepare(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None =
         made = prepare_datasets(
             located,
             PrepareSettings(
-                output_dirpath=Path(args.output_dirpath).absolute(),
+                output_dirpath=Path(args.output_dirpath),
                 overwrite_metrics_conflicts=args.overwrite_metrics_conflicts,
                 tokenizer=_tokenizer(args.tokenizer),
                 place=existing_path,
@@ -124,5 +124,5 @@ def _report(made: Sequence[PreparedFile]) -> None:
         right="examples,rows",
     )
     for file in made:
-        say(f"  {shown(file.path)}")
-        say(f"  {shown(file.metrics)}")
+        for path in (file.path, file.metrics):
+            say(f"  {shown(path.absolute())}")

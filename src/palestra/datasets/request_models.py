@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from palestra.schema import CREATE_PARAMS, TRANSFORMS
+from palestra.schema import CREATE_PARAMS, TRANSFORMS, TRANSFORMS_VALUE
 
 MADE_BY_THE_RUN: Final = frozenset({CREATE_PARAMS, "response"})
 """Fields that are checked already (the parameters) or come later (the trajectory)."""
@@ -64,10 +64,12 @@ def published_body(
     if schema.get(TRANSFORMS):
         return None
     given = schema.get("properties", {})
-    left_out = MADE_BY_THE_RUN | {
-        name for name, held in given.items() if isinstance(held, Mapping) and held.get(TRANSFORMS)
+    marks = {n: held.get(TRANSFORMS) for n, held in given.items() if isinstance(held, Mapping)}
+    left_out = MADE_BY_THE_RUN | {name for name, mark in marks.items() if mark}
+    needless = MADE_BY_THE_RUN | {
+        name for name, mark in marks.items() if mark and mark != TRANSFORMS_VALUE
     }
-    needed = [name for name in schema.get("required", ()) if whole and name not in left_out]
+    needed = [name for name in schema.get("required", ()) if whole and name not in needless]
     properties = {name: name in left_out or lenient(held) for name, held in given.items()}
     made = {**lenient(schema), "required": needed, "properties": properties}
     return {**made, "components": lenient(components)}

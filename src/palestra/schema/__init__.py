@@ -48,6 +48,7 @@ from palestra.schema.outcomes import Outcome
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     TRANSFORMS,
+    TRANSFORMS_VALUE,
     AggregateMetrics,
     AggregateMetricsRequest,
     RunRequest,
@@ -114,6 +115,7 @@ __all__ = [
     "ROLLOUT_INDEX",
     "TASK_INDEX",
     "TRANSFORMS",
+    "TRANSFORMS_VALUE",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "ChatChoice",

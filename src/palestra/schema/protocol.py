@@ -13,7 +13,11 @@ from palestra.schema.items import WireModel
 from palestra.schema.responses import Response, ResponseCreateParams
 
 TRANSFORMS = "x-palestra-transforms"
-"""Stands, as true, in a published JSON Schema where the server takes more than it says."""
+"""Stands, as true, in a published JSON Schema where the server takes more than it says.
+
+As `TRANSFORMS_VALUE` where only the value may be another one: the field must still be there.
+"""
+TRANSFORMS_VALUE = "value"
 
 
 class RunRequest(WireModel):

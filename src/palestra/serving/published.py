@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from palestra.schema import TRANSFORMS
+from palestra.schema import TRANSFORMS, TRANSFORMS_VALUE
 
 _PLAIN = frozenset(
     {
@@ -72,7 +72,7 @@ _UNLIKE_JSON_SCHEMA = {
 
 
 def published_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of `model`, with `TRANSFORMS: true` on each field that changes its input.
+    """The JSON Schema of `model`, with `TRANSFORMS` on each field that changes its input.
 
     On the schema itself when the model does.
     """
@@ -86,8 +86,11 @@ def published_schema(model: type[BaseModel]) -> dict[str, Any]:
     properties = schema.get("properties", {})
     for name, field in fields.items():
         if _transforms(field, named, frozenset(), text_changes=text_changes):
+            # Under another name it may be there after all.
+            renamed = isinstance(field.get("validation_alias"), list)
+            mark = True if renamed else TRANSFORMS_VALUE
             for given in _names(name, field) & properties.keys():
-                properties[given] = {**properties[given], TRANSFORMS: True}
+                properties[given] = {**properties[given], TRANSFORMS: mark}
     return schema
 
 

@@ -17,8 +17,8 @@ TURNS: Final = "Number of turns"
 TEMPERATURE: Final = "Temperature"
 TOKENS: Final = "Number of tokens"
 SAMPLING: Final = "Sampling parameters"
-REQUESTS: Final = "Create params"
-USERS: Final = "User messages"
+REQUESTS: Final = "Unique create params"
+USERS: Final = "Unique user messages"
 OURS: Final = frozenset({TOKENS, SAMPLING, REQUESTS, USERS})
 """What the field's metrics files do not have."""
 

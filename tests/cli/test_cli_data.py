@@ -1,0 +1,96 @@
+"""From a table to a prepared dataset, as its owner types it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_world import Done, World
+
+pytestmark = pytest.mark.slow
+
+STRING_MATCH = "resources_servers/string_match/configs/string_match.yaml"
+AGENT = "string_match_simple_agent.responses_api_agents.simple_agent"
+LINE = '{"responses_create_params": {"input": "x"}, "expected_answer": "y"}\n'
+
+
+def datasets(*entries: str) -> str:
+    return f"++{AGENT}.datasets=[{','.join(entries)}]"
+
+
+def entry(name: str, kind: str = "train", **more: str) -> str:
+    others = "".join(f", {key}: {value}" for key, value in more.items())
+    return f"{{name: {name}, type: {kind}, license: MIT, jsonl_fpath: {name}.jsonl{others}}}"
+
+
+def prepare(world: World, *arguments: str) -> Done:
+    common = ("--mode", "train_preparation", "--output-dir", "out", "-c", STRING_MATCH)
+    return world.run("palestra", "prepare", *common, *arguments)
+
+
+def test_datasets_are_prepared_and_what_is_found_is_told(world: World) -> None:
+    world.write("a.jsonl", LINE * 2)
+
+    done = prepare(world, datasets(entry("a", num_repeats="3")))
+
+    assert done.code == 0, done.err
+    assert "agents with datasets: string_match_simple_agent" in done.out
+    assert "found    a.jsonl  (train, a of string_match_simple_agent)" in done.out
+    rows = world.rows("out/train.jsonl")
+    assert [row["agent_ref"]["name"] for row in rows] == ["string_match_simple_agent"] * 6
+    assert {"a_metrics.json", "a_prepare.jsonl", "out/train_metrics.json"} <= {*world.files()}
+
+
+def test_missing_files_are_all_named_with_the_option_that_fetches_them(world: World) -> None:
+    world.write("a.jsonl", LINE)
+    hub = "{repo_id: org/b}"
+
+    done = prepare(world, datasets(entry("a"), entry("b", huggingface_identifier=hub), entry("c")))
+
+    assert "found    a.jsonl" in done.out
+    assert "missing  b.jsonl" in done.out
+    said = done.refused()
+    assert "b.jsonl (train dataset b of" in said
+    assert "c.jsonl (train dataset c of" in said
+    assert "+should_download=true" in said
+    assert not (world.folder / "out").exists()
+
+
+def test_rows_that_the_environment_would_refuse_are_named(world: World) -> None:
+    world.write("a.jsonl", LINE + '{"responses_create_params": {"input": "x"}}\n')
+
+    said = prepare(world, datasets(entry("a"))).refused()
+
+    assert (
+        'line 2: /: "expected_answer" is a required property (asked by string_match/verify)' in said
+    )
+    assert world.files() == ["a.jsonl"]
+
+
+def test_the_command_of_the_field_takes_overrides(world: World) -> None:
+    world.write("a.jsonl", LINE)
+    program = world.write("ng.py", "from palestra.cli.ng import prepare_data\nprepare_data()\n")
+    settings = ("+mode=train_preparation", "+output_dirpath=out", "+policy_model_name=x")
+
+    done = _run(world, program, f"+config_paths=[{STRING_MATCH}]", datasets(entry("a")), *settings)
+
+    assert done.code == 0, done.err
+    assert len(world.rows("out/train.jsonl")) == 1
+
+
+def test_settings_that_are_missing_are_all_named(world: World) -> None:
+    said = world.run("palestra", "prepare").refused()
+
+    assert "output_dirpath: is required; mode: is required" in said
+
+
+def _run(world: World, program: Path, *arguments: str) -> Done:
+    done = subprocess.run(
+        [sys.executable, program, *arguments],
+        cwd=world.folder,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
