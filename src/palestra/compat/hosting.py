@@ -97,7 +97,7 @@ class Hosted(Server):
         """Add what a fleet offers around an environment."""
         door = None
         if getattr(self.config, "expose_tools_over_mcp", False):
-            door = mcp_door(app, self.asgi_app, server=self.name, secret=self._secret)
+            door = mcp_door(app, self.asgi_app, server=self.name, secret=self._palestra_secret)
             # Before a catch-all of the author's.
             app.router.routes.insert(0, door.route)
         app.add_middleware(RowLayer, server=self.name, door=door, reported=_reported(app))
