@@ -20,8 +20,8 @@ _BYTES: Final = 8
 
 
 def as_array(digests: Iterable[int]) -> Digests:
-    """Signed digests, as `hash` gives them."""
-    return np.fromiter(digests, np.int64).view(np.uint64)
+    """Digests as they are taken."""
+    return np.fromiter(digests, np.uint64)
 
 
 class Uniques:

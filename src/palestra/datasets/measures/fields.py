@@ -1,10 +1,14 @@
 """One field of the rows: texts are counted, numbers summed up, lists flattened."""
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from xxhash import xxh3_64_intdigest
 
 from palestra.datasets.measures.digests import Digests, Uniques, as_array
 from palestra.datasets.measures.numbers import Numbers
+
+_NUMBERS: Final = frozenset({int, float, bool})
 
 
 class Texts:
@@ -16,9 +20,9 @@ class Texts:
         self.count = 0
         self.uniques = Uniques()
 
-    def add(self, texts: Collection[object]) -> None:
-        """Take texts, or whatever else is hashable and as equal as they are."""
-        self.add_digests(as_array(map(hash, texts)))
+    def add(self, texts: Iterable[str]) -> None:
+        """Take texts."""
+        self.add_digests(as_array([xxh3_64_intdigest(text.encode()) for text in texts]))
 
     def add_digests(self, digests: Digests) -> None:
         """Take texts of which only the digests are known."""
@@ -44,23 +48,20 @@ class Field:
         self.numbers = Numbers()
         self.texts = Texts()
 
-    def add(self, values: Iterable[Any]) -> None:
+    def add(self, values: Sequence[Any]) -> None:
         """Take what the field holds in some rows."""
-        texts: list[str] = []
-        numbers: list[float] = []
-        for value in values:
-            kind = type(value)
-            if kind is str:
-                texts.append(value)
-            elif kind is list:
-                texts += [leaf for leaf in value if type(leaf) is str]
-                numbers += [leaf for leaf in value if isinstance(leaf, int | float)]
-            elif isinstance(value, int | float):
-                numbers.append(value)
-        if texts:
-            self.texts.add(texts)
-        if numbers:
-            self.numbers.add(numbers)
+        kinds = set(map(type, values))
+        if list in kinds:
+            within = [leaf for value in values if type(value) is list for leaf in value]
+            self._add(within, set(map(type, within)))
+            values = [value for value in values if type(value) is not list]
+        self._add(values, kinds)
+
+    def _add(self, leaves: Sequence[Any], kinds: set[type]) -> None:
+        if str in kinds:
+            self.texts.add(leaves if kinds == {str} else [x for x in leaves if type(x) is str])
+        if not kinds.isdisjoint(_NUMBERS):
+            self.numbers.add([x for x in leaves if type(x) in _NUMBERS])
 
     def merge(self, other: "Field") -> None:
         """Take all that `other` has taken."""

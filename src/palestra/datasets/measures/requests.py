@@ -5,15 +5,15 @@ each colon between values, and otherwise only the blanks that its strings hold. 
 requests are counted at once.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import orjson
+from xxhash import xxh3_64_intdigest
 
-_CACHED: Final = 256
-"""Different lists of tools that are remembered. Most datasets have one."""
 _BLOCK: Final = 64
 _BLANK: Final = ord(" ")
 
@@ -21,117 +21,68 @@ _BLANK: Final = ord(" ")
 class Requests:
     """Requests of one batch: taken one by one, counted together."""
 
-    def __init__(self, tools: "KnownTools") -> None:
-        self._tools = tools
-        self._texts: list[bytes] = []
+    def __init__(self) -> None:
+        self._strings: list[bytes] = []
         self._gaps: list[int] = []
         self.digests: list[int] = []
-        """One for each, shared by equal ones: keys in any order, `true` as 1."""
+        """One for each, shared by equal ones, whatever the order of their keys."""
 
     def add(self, params: Mapping[str, Any]) -> None:
         """Take one request."""
-        tools = params.get("tools")
-        if tools:
-            known = self._tools.of(tools)
-            params = {**params, "tools": known.digest}
-        texts: list[str] = []
-        gaps, digest = _measured(params, texts)
-        self._gaps.append(gaps + known.gaps if tools else gaps)
-        self.digests.append(digest)
-        text = "\0".join(texts).encode()
+        text = _compact(params)
+        self.digests.append(xxh3_64_intdigest(text))
+        if b"\\" in text:
+            # Of an escape nothing counts, and a quote must not seem to end its string.
+            text = text.replace(b"\\\\", b"xx").replace(b'\\"', b"xx")
+        pieces = text.split(b'"')
+        between = b"".join(pieces[::2])
+        self._gaps.append(between.count(b",") + between.count(b":"))
+        strings = b"\0".join(pieces[1::2])
         # Whole blocks, which end in something that is no blank.
-        self._texts.append(text.ljust((len(text) // _BLOCK + 1) * _BLOCK, b"\0"))
+        self._strings.append(strings.ljust((len(strings) // _BLOCK + 1) * _BLOCK, b"\0"))
 
     def words(self) -> list[int]:
         """The words of each request's JSON text."""
-        if not self._texts:
+        if not self._strings:
             return []
-        counts = _gaps_within(self._texts) + np.asarray(self._gaps) + 1
-        return list(map(int, counts))
-
-
-class _Tools:
-    """What one list of tools adds to every request that has it."""
-
-    __slots__ = ("digest", "gaps")
-
-    def __init__(self, tools: Any) -> None:
-        texts: list[str] = []
-        gaps, self.digest = _measured([tools], texts)
-        self.gaps = gaps + sum(_gaps_in(text) for text in texts)
-
-
-class KnownTools:
-    """Lists of tools that came by already."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, _Tools] = {}
-
-    def of(self, tools: Any) -> _Tools:
-        """Its measures."""
-        text = orjson.dumps(tools)
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) >= _CACHED:
-                self._known.clear()
-            found = self._known[text] = _Tools(tools)
+        counts = _gaps_within(self._strings) + np.asarray(self._gaps) + 1
+        found: list[int] = counts.tolist()
         return found
 
 
-def _measured(value: Any, texts: list[str]) -> tuple[int, int]:
-    """The blanks between the values in an object or list, and a digest. Its texts go to `texts`."""
-    nested: dict[Any, int] = {}
-    if isinstance(value, list):
-        gaps = len(value) - 1 if value else 0
-        items: Any = enumerate(value)
-    else:
-        gaps = 2 * len(value) - 1 if value else 0
-        items = value.items()
-    for key, held in items:
-        kind = type(held)
-        if kind is str:
-            texts.append(held)
-        elif kind is dict or kind is list:
-            inner, nested[key] = _measured(held, texts)
-            gaps += inner
-    if isinstance(value, list):
-        return gaps, hash(("list", *(nested.get(at, held) for at, held in enumerate(value))))
-    texts += [key for key in value if " " in key]
-    return gaps, hash(frozenset(({**value, **nested} if nested else value).items()))
-
-
-def digest_of(value: Any) -> int:
-    """A digest that equal JSON values share."""
-    return _measured([value], [])[1]
-
-
-def _gaps_in(text: str) -> int:
-    """Runs of blanks. No other white space is left in JSON text: it is written as an escape."""
-    while "  " in text:
-        text = text.replace("  ", " ")
-    return text.count(" ")
+def _compact(value: Any) -> bytes:
+    """JSON without a blank between values, which equal values share."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:  # nested deeper than it goes, or a number out of its range
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return text.encode()
 
 
 def _gaps_within(texts: list[bytes]) -> npt.NDArray[np.int64]:
-    """`_gaps_in` of each of them; they consist of whole blocks."""
+    """The runs of blanks in each of them; they consist of whole blocks.
+
+    No other white space is left in JSON text: it is written as an escape.
+    """
     blanks = np.frombuffer(b"".join(texts), np.uint8) == _BLANK
-    begins = blanks.copy()
-    begins[1:] &= ~blanks[:-1]
+    begins = np.empty_like(blanks)
+    begins[0] = blanks[0]
+    np.greater(blanks[1:], blanks[:-1], out=begins[1:])
     in_blocks = np.bitwise_count(np.packbits(begins).view(np.uint64))
     blocks = np.fromiter(map(len, texts), np.int64) // _BLOCK
     return np.add.reduceat(in_blocks, np.cumsum(blocks) - blocks, dtype=np.int64)
 
 
-def user_texts(params: Mapping[str, Any]) -> Iterator[Any]:
+def user_texts(params: Mapping[str, Any]) -> list[str]:
     """What users say in a request: texts, or what stands for them."""
     given = params.get("input", "")
     if isinstance(given, str):
-        yield given
-        return
-    for item in given:
-        if isinstance(item, Mapping) and item.get("role") == "user":
-            content = item.get("content")
-            yield content if isinstance(content, str) else digest_of(content)
+        return [given]
+    return [
+        content if type(content := item.get("content")) is str else _compact(content).decode()
+        for item in given
+        if type(item) is dict and item.get("role") == "user"
+    ]
 
 
 def all_text(params: Mapping[str, Any]) -> str:

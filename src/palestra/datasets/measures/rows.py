@@ -7,7 +7,7 @@ from typing import Any, Final
 from palestra.datasets.measures.digests import as_array
 from palestra.datasets.measures.fields import Field, Texts
 from palestra.datasets.measures.numbers import Numbers
-from palestra.datasets.measures.requests import KnownTools, Requests, all_text, user_texts
+from palestra.datasets.measures.requests import Requests, all_text, user_texts
 from palestra.schema import CREATE_PARAMS
 
 EXAMPLES: Final = "Number of examples"
@@ -29,7 +29,6 @@ class RowMeasures:
     """All measures of some rows. `count_tokens`: of a text, by the tokenizer that is wanted."""
 
     def __init__(self, count_tokens: Callable[[str], int] | None = None) -> None:
-        self._tools = KnownTools()
         self._count_tokens = count_tokens
         self.examples = 0
         self.requests = {name: Numbers() for name in (TOOLS, WORDS, TURNS, TEMPERATURE)}
@@ -42,41 +41,32 @@ class RowMeasures:
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take rows; a few thousand at once is fastest."""
         self.examples += len(rows)
-        columns: defaultdict[str, list[Any]] = defaultdict(list)
-        requests: list[Mapping[str, Any]] = []
-        for row in rows:
-            requests.append(row.get(CREATE_PARAMS) or {})
-            for name, value in row.items():
-                columns[name].append(value)
-        columns.pop(CREATE_PARAMS, None)
-        self._add_requests(requests)
-        for name, values in columns.items():
-            self._field(name).add(values)
+        self._add_requests([row.get(CREATE_PARAMS) or {} for row in rows])
+        for name, values in _columns(rows).items():
+            if name != CREATE_PARAMS:
+                self._field(name).add(values)
 
-    def _add_requests(self, requests: Iterable[Mapping[str, Any]]) -> None:
-        held: defaultdict[str, list[Any]] = defaultdict(list)
-        taken = Requests(self._tools)
-        users: list[Any] = []
+    def _add_requests(self, requests: Sequence[Mapping[str, Any]]) -> None:
+        taken = Requests()
+        users: list[str] = []
         turns: list[int] = []
         for params in requests:
             taken.add(params)
-            before = len(users)
-            users += user_texts(params)
-            turns.append(len(users) - before)
-            for name, value in params.items():
-                held[name].append(value)
-            if self._count_tokens is not None:
-                held[TOKENS].append(self._count_tokens(all_text(params)))
+            said = user_texts(params)
+            users += said
+            turns.append(len(said))
         self.params.add_digests(as_array(taken.digests))
         self.users.add(users)
         self.requests[WORDS].add(taken.words())
         self.requests[TURNS].add(turns)
-        self.requests[TOOLS].add(len(tools) for tools in held["tools"] if isinstance(tools, list))
-        self.requests[TEMPERATURE].add(_numbers(held["temperature"]))
-        self.tokens.add(held[TOKENS])
+        tools = [params["tools"] for params in requests if "tools" in params]
+        self.requests[TOOLS].add(len(given) for given in tools if isinstance(given, list))
+        self.requests[TEMPERATURE].add(_numbers(requests, "temperature"))
+        if self._count_tokens is not None:
+            self.tokens.add([self._count_tokens(all_text(params)) for params in requests])
         for name in _SAMPLED_BY:
-            if name in held:
-                self.sampling.setdefault(name, Numbers()).add(_numbers(held[name]))
+            if found := _numbers(requests, name):
+                self.sampling.setdefault(name, Numbers()).add(found)
 
     def _field(self, name: str) -> Field:
         return self.fields.setdefault(name, Field())
@@ -117,5 +107,18 @@ class RowMeasures:
         vars(self).update(state)
 
 
-def _numbers(values: Iterable[Any]) -> list[float]:
+def _numbers(requests: Iterable[Mapping[str, Any]], name: str) -> list[float]:
+    values = [params[name] for params in requests if name in params]
     return [value for value in values if isinstance(value, int | float)]
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, list[Any]]:
+    """What the rows hold under each name."""
+    names = rows[0].keys() if rows else ()
+    if all(row.keys() == names for row in rows):
+        return {name: [row[name] for row in rows] for name in names}
+    columns: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        for name, value in row.items():
+            columns[name].append(value)
+    return columns

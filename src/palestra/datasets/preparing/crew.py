@@ -1,8 +1,4 @@
-"""Who does the jobs: one process alone, or one process for each core.
-
-Digests of texts are only comparable between processes that were forked from one: so a run is done
-by one crew, wholly in this process or wholly in others.
-"""
+"""Who does the jobs: one process alone, or one process for each core."""
 
 import contextlib
 import os
@@ -70,6 +66,7 @@ class Processes:
 
     def __init__(self, datasets: tuple[DatasetRows, ...], count: int) -> None:
         context = get_context("forkserver")
+        context.set_forkserver_preload(["__main__", __name__])  # what each needs, imported once
         self._ends: list[Connection] = []
         self._processes = []
         for _ in range(count):

@@ -1,14 +1,17 @@
 """What is done with a part of a file: count its rows, look at each, write them."""
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
 import orjson
 
 from palestra.datasets.measures import RowMeasures
-from palestra.datasets.preparing.parts import Part, TooLong, lines_of
+from palestra.datasets.preparing.parts import Part, TooLong, blocks_of, texts_of
 from palestra.datasets.preparing.rows import DatasetRows, Writer, taken, tokenizer_at
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import fill_row
@@ -41,11 +44,15 @@ class Write:
     part: Part
     first_row: int
     plain: bool
+    solid: bool
     size: int
     targets: tuple[tuple[Path, int], ...]
 
 
 Job = Count | Look | Write
+
+MEASURED_AT_ONCE: Final = 256
+"""Rows: enough to be measured fast, few enough to be held."""
 
 
 @dataclass(slots=True)
@@ -57,6 +64,8 @@ class Found:
     taken: int = 0
     plain: bool = True
     """Whether all that is taken can be written without being decoded."""
+    solid: bool = True
+    """Whether every line is a row, and taken."""
     size: int = 0
     """Bytes that the rows taken become."""
     problems: RowProblems = field(default_factory=RowProblems)
@@ -73,15 +82,30 @@ class Hand:
 
     def do(self, job: Job) -> Any:
         """The number of rows (`Count`), what was `Found` (`Look`), or nothing."""
+        with _no_garbage():
+            return self._do(job)
+
+    def _do(self, job: Job) -> Any:
         if isinstance(job, Count):
-            return sum(
-                1 for line in lines_of(job.part) if isinstance(line, TooLong) or line.strip()
-            )
+            lines = (line for block in blocks_of(job.part) for line in block)
+            return sum(1 for line in lines if isinstance(line, TooLong) or line.strip())
         if isinstance(job, Look):
             if job.dataset not in self._looking:
                 self._looking[job.dataset] = _Looking(self._datasets[job.dataset])
             return self._looking[job.dataset].at(job.part, job.first_row)
         return _write(self._datasets[job.dataset], job)
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Rows hold no cycles: looking for some among them takes as long as all the rest."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class _Looking:
@@ -99,33 +123,58 @@ class _Looking:
         self._check.unknown_params.clear()
         good: list[Any] = []
         numbers: list[int] = []
+        for block in blocks_of(part):
+            self._look(block, first_row, part, found, good, numbers)
+            if len(good) >= MEASURED_AT_ONCE:
+                self._measure(good, numbers, part, found)
+        self._measure(good, numbers, part, found)
+        found.solid = found.lines == found.taken
+        found.unknown_params |= self._check.unknown_params
+        return found
+
+    def _look(
+        self,
+        block: list[bytes | TooLong],
+        first_row: int,
+        part: Part,
+        found: Found,
+        good: list[Any],
+        numbers: list[int],
+    ) -> None:
         plain_bytes = plain_lines = 0
-        for number, line in enumerate(lines_of(part), start=1):
-            found.lines = number
+        passes, is_plain, takes = self._check.passes, self._writer.is_plain, self._rows.takes
+        sliced, filled = self._rows.sliced, self._rows.prompt is not None
+        for number, line in enumerate(block, start=found.lines + 1):
             if isinstance(line, TooLong):
                 told = f"{line.size:,} bytes, and a row may have {MAX_ROW_BYTES:,}"
                 found.problems.add(part.path, number, told)
                 found.rows += 1
                 continue
-            row = self._checked(line, number, part, found)
-            if row is None:
+            try:
+                row = None if filled else orjson.loads(line)
+            except orjson.JSONDecodeError:
+                row = None
+            if row is not None and passes(row):
+                found.rows += 1
+            else:
+                row = self._looked_at_closely(line, number, part, found)
+                if row is None:
+                    continue
+            if sliced and not takes(first_row + found.rows - 1):
                 continue
-            if self._rows.takes(first_row + found.rows - 1):
-                good.append(row)
-                numbers.append(number)
-                if self._writer.is_plain(line, row):
-                    plain_lines += 1
-                    plain_bytes += len(line)
-                else:
-                    found.plain = False
-                    found.size += len(self._writer.any(line))
-        found.taken = len(good)
+            found.taken += 1
+            good.append(row)
+            numbers.append(number)
+            if is_plain(line, row):
+                plain_lines += 1
+                plain_bytes += len(line)
+            else:
+                found.plain = False
+                found.size += len(self._writer.any(line))
+        found.lines += len(block)
         found.size += self._writer.plain_size(plain_lines, plain_bytes)
-        found.unknown_params |= self._check.unknown_params
-        self._measure(good, numbers, part, found)
-        return found
 
-    def _checked(self, line: bytes, number: int, part: Part, found: Found) -> Any:
+    def _looked_at_closely(self, line: bytes, number: int, part: Part, found: Found) -> Any:
         """The row of a line, filled into the prompt; None when it is no good, or there is none."""
         try:
             row = orjson.loads(line)
@@ -152,6 +201,7 @@ class _Looking:
         return None
 
     def _measure(self, rows: list[Any], numbers: list[int], part: Part, found: Found) -> None:
+        """Measure these rows, which stand in these lines; and forget them."""
         try:
             found.measures.add(rows)
         except RecursionError:
@@ -160,20 +210,46 @@ class _Looking:
                     RowMeasures().add([row])
                 except RecursionError:
                     found.problems.add(part.path, number, "nested too deeply")
+        rows.clear()
+        numbers.clear()
 
 
 def _write(rows: DatasetRows, job: Write) -> None:
-    writer = Writer(rows)
-    lines = (line for line in lines_of(job.part) if isinstance(line, bytes))
-    mine = taken(rows, lines, job.first_row)
-    made = writer.plain(mine) if job.plain else b"".join(map(writer.any, mine))
-    if len(made) != job.size:
+    with ExitStack() as stack:
+        files = [
+            (stack.enter_context(path.open("r+b", buffering=0)), offset)
+            for path, offset in job.targets
+        ]
+        done = 0
+        for made in _made(rows, job):
+            for file, offset in files:
+                _put(file, made, offset + done)
+            done += len(made)
+            if done > job.size:
+                break  # over the rows of others, which are written again
+    if done != job.size:
         raise RunFailed(
             f"{rows.path} has changed while it was prepared",
             hint="prepare it again when it is done",
         )
-    for path, offset in job.targets:
-        with path.open("r+b", buffering=0) as file:
-            at = 0
-            while at < len(made):
-                at += os.pwrite(file.fileno(), memoryview(made)[at:], offset + at)
+
+
+def _made(rows: DatasetRows, job: Write) -> Iterator[bytes]:
+    """What becomes of a part, a block at a time."""
+    writer = Writer(rows)
+    if job.plain and job.solid:
+        yield from (writer.solid(text) for text in texts_of(job.part) if isinstance(text, bytes))
+        return
+    number = job.first_row
+    for block in blocks_of(job.part):
+        lines = [line for line in block if isinstance(line, bytes) and line and not line.isspace()]
+        mine = taken(rows, lines, number)
+        number += len(lines)
+        yield writer.plain(mine) if job.plain else b"".join(map(writer.any, mine))
+
+
+def _put(file: IO[bytes], text: bytes, offset: int) -> None:
+    view = memoryview(text)
+    while view:
+        written = os.pwrite(file.fileno(), view, offset)
+        view, offset = view[written:], offset + written

@@ -9,7 +9,8 @@ from typing import IO, Final
 from palestra.schema import MAX_ROW_BYTES
 
 PART_BYTES: Final = 8 << 20
-_SKIP_BYTES: Final = 1 << 16
+BLOCK_BYTES: Final = 1 << 19
+"""What is held at a time: small enough for the cache of a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,53 +36,63 @@ def parts_of(path: Path, *, part_bytes: int = PART_BYTES) -> list[Part]:
     return [Part(path, start, end) for start, end in itertools.pairwise(edges)]
 
 
-def lines_of(part: Part, *, most_bytes: int = MAX_ROW_BYTES) -> list[bytes | TooLong]:
-    """Its lines without their line breaks, blank ones too."""
-    with part.path.open("rb", buffering=0) as raw:
-        file = _Reader(raw, part)
-        return [*file.lines(most_bytes)]
+def blocks_of(part: Part, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[list[bytes | TooLong]]:
+    """Its lines without their line breaks, blank ones too, some at a time."""
+    for text in texts_of(part, most_bytes=most_bytes):
+        if isinstance(text, TooLong):
+            yield [text]
+            continue
+        lines: list[bytes | TooLong] = [*text.split(b"\n")]
+        if not lines[-1]:
+            lines.pop()
+        yield lines
 
 
-class _Reader:
-    def __init__(self, file: IO[bytes], part: Part) -> None:
-        self._file = file
-        self._part = part
+def texts_of(part: Part, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[bytes | TooLong]:
+    """Its lines, some at a time: all with their line breaks, unless it is the file's last."""
+    with part.path.open("rb", buffering=0) as file:
+        left = part.end - _to_first_line(file, part)
+        begun: list[bytes] = []
+        while left > 0 and (text := file.read(min(BLOCK_BYTES, left))):
+            left -= len(text)
+            end = text.rfind(b"\n") + 1
+            if not end:
+                begun.append(text)  # of a line that is longer than a block
+                continue
+            yield b"".join([*begun, text[:end]]) if begun else text[:end]
+            begun = [text[end:]] if end < len(text) else []
+        if begun:
+            yield _rest(file, begun, most_bytes)
 
-    def lines(self, most_bytes: int) -> Iterator[bytes | TooLong]:
-        start = self._part.start
-        # The byte before tells whether a line begins here.
-        before = 1 if start else 0
-        self._file.seek(start - before)
-        text = self._read(self._part.end - start + before)
-        if before:
-            at = text.find(b"\n")
-            if at < 0:
-                return  # a line that began earlier, and reads on
-            text = text[at + 1 :]
-        if not text:
+
+def _to_first_line(file: IO[bytes], part: Part) -> int:
+    """Go to where the first line begins; the offset, that of the end when there is none."""
+    if part.start == 0:
+        return 0
+    at = part.start - 1  # the byte before tells whether a line begins here
+    file.seek(at)
+    while at < part.end and (text := file.read(min(BLOCK_BYTES, part.end - at))):
+        found = text.find(b"\n")
+        if found >= 0:
+            file.seek(at + found + 1)
+            return at + found + 1
+        at += len(text)
+    return part.end
+
+
+def _rest(file: IO[bytes], begun: list[bytes], most_bytes: int) -> bytes | TooLong:
+    """A line that ends in another part."""
+    pieces, size = begun, sum(map(len, begun))
+    for piece in _to_line_break(file):
+        size += len(piece)
+        if size <= most_bytes + 1:
+            pieces.append(piece)
+    return b"".join(pieces) if size <= most_bytes + 1 else TooLong(size)
+
+
+def _to_line_break(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(1 << 16):
+        end = piece.find(b"\n") + 1
+        yield piece[:end] if end else piece
+        if end:
             return
-        whole, _, last = text.rpartition(b"\n")
-        if whole or text.startswith(b"\n"):
-            for line in whole.split(b"\n"):
-                yield line if len(line) <= most_bytes else TooLong(len(line))
-        if last:
-            yield self._rest(last, most_bytes)
-
-    def _rest(self, begun: bytes, most_bytes: int) -> bytes | TooLong:
-        """The line that begins in this part and ends in another."""
-        pieces, size = [begun], len(begun)
-        while piece := self._file.read(_SKIP_BYTES):
-            end = piece.find(b"\n")
-            piece = piece if end < 0 else piece[:end]
-            size += len(piece)
-            if size <= most_bytes:
-                pieces.append(piece)
-            if end >= 0:
-                break
-        return b"".join(pieces) if size <= most_bytes else TooLong(size)
-
-    def _read(self, size: int) -> bytes:
-        found = self._file.read(size)
-        while len(found) < size and (more := self._file.read(size - len(found))):
-            found += more
-        return found

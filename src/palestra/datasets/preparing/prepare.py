@@ -308,7 +308,7 @@ def _writes(
     first = at = 0
     for part, found in zip(one.parts, one.found, strict=True):
         targets = tuple((path, start + at) for path, start in (own, whole))
-        writes.append(Write(number, part, first, found.plain, found.size, targets))
+        writes.append(Write(number, part, first, found.plain, found.solid, found.size, targets))
         first += found.rows
         at += found.size
     return writes

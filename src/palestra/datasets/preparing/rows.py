@@ -65,12 +65,16 @@ class Writer:
         # The closing brace goes into the ending, and a line break comes after it.
         return self._rows.repeats * (size + lines * len(self._ending))
 
+    def solid(self, text: bytes) -> bytes:
+        """Plain lines, and nothing else, as they are to be written."""
+        if self._rows.repeats > 1:
+            return self.plain(text.rstrip(b"\n").split(b"\n"))
+        # A line holds no line break: so this end is found at the ends of lines only.
+        text = text if text.endswith(b"\n") else text + b"\n"
+        return text.replace(b"}\n", self._ending + b"\n")
+
     def plain(self, lines: Iterable[bytes]) -> bytes:
         """Plain lines as they are to be written."""
-        # A line holds no line break: so this end is found at the ends of lines only.
-        if self._rows.repeats == 1:
-            text = b"\n".join(lines)
-            return (text + b"\n").replace(b"}\n", self._ending + b"\n") if text else b""
         return b"".join([(line[:-1] + self._ending + b"\n") * self._rows.repeats for line in lines])
 
     def any(self, line: bytes) -> bytes:
