@@ -32,12 +32,17 @@ demo: $(INSTALLED)
 	@echo "== 25 reasoning tasks, 4 rollouts each"
 	$(BIN)/palestra eval reasoning_gym --model local --limit 25 --repeats 4 --max-output-tokens 48
 
+# Files of tests are spread over processes; those marked alone then have the machine.
+SPREAD ?= -n 2 --dist loadfile
+
 test: $(INSTALLED)
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest $(SPREAD) -m "not slow and not alone"
+	$(BIN)/pytest -m "alone and not slow"
 
 test-all: $(INSTALLED)
 	$(BIN)/palestra models fetch local
-	$(BIN)/pytest
+	$(BIN)/pytest $(SPREAD) -m "not alone"
+	$(BIN)/pytest -m alone
 
 # As many rollouts as ROLLOUTS says; the whole claim of 0 mismatches is made for 1000.
 ROLLOUTS ?= 50

@@ -63,7 +63,7 @@ class FaultyState:
 def serving(handler: "type[FaultyHandler]", state: FaultyState) -> Iterator[None]:
     """The fake, on loopback, while the body runs."""
     # The class is the server's own: it carries the state.
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (handler,), {"state": state}))
+    server = _Quiet(("127.0.0.1", 0), type("Own", (handler,), {"state": state}))
     server.daemon_threads = True
     state.endpoint = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
@@ -74,6 +74,11 @@ def serving(handler: "type[FaultyHandler]", state: FaultyState) -> Iterator[None
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Who hangs up is no error of ours."""
 
 
 class Refusal(Exception):

@@ -52,6 +52,8 @@ class FakeHub(FaultyState):
     large: dict[str, bytes] = field(default_factory=dict)
     loses_bytes: bool = False
     """Commits hold less than was sent."""
+    stores_apart: bool = False
+    """Large files are on another host, to which downloads are sent on."""
 
     def put(self, repo_id: str, files: Files, *, card: dict[str, Any] | None = None) -> Repository:
         """A repository that is there already."""
@@ -141,6 +143,9 @@ class _Handler(FaultyHandler):
         self.state.large[oid] = self._body
         self._answer(200, b"")
 
+    def get_large(self, oid: str) -> None:
+        self.bytes_(self.state.large[oid], {})
+
     def commit(self, repo: str, rev: str) -> None:
         repository = self._repository(repo)
         files = dict(self._files(repo, rev))
@@ -200,6 +205,12 @@ class _Handler(FaultyHandler):
         if len(data) >= LARGE_BYTES:
             headers["X-Linked-Etag"] = f'"{hashlib.sha256(data).hexdigest()}"'
             headers["X-Linked-Size"] = str(len(data))
+            if self.state.stores_apart:
+                elsewhere = self.state.endpoint.replace("127.0.0.1", "localhost")
+                digest = hashlib.sha256(data).hexdigest()
+                self.state.large[digest] = data
+                self._answer(302, b"", {**headers, "Location": f"{elsewhere}/large/{digest}"})
+                return
         self.bytes_(data, headers)
 
     def collection(self, slug: str) -> None:
@@ -255,6 +266,7 @@ _Handler.routes = [
     (f"POST /api/datasets/{_REPO}/preupload/{_REV}", _Handler.preupload),
     (f"POST /datasets/{_REPO}\\.git/info/lfs/objects/batch", _Handler.batch),
     ("PUT /large/(?P<oid>[0-9a-f]+)", _Handler.put_large),
+    ("GET /large/(?P<oid>[0-9a-f]+)", _Handler.get_large),
     (f"POST /api/datasets/{_REPO}/commit/{_REV}", _Handler.commit),
     (f"POST /api/datasets/{_REPO}/paths-info/{_REV}", _Handler.paths_info),
     (f"GET /api/datasets/{_REPO}", _Handler.info),

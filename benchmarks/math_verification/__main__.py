@@ -20,7 +20,7 @@ from palestra.resources_servers.math_with_judge.app import (
     MathWithJudgeServer,
     MathWithJudgeVerifyRequest,
 )
-from palestra.sandbox.workers.local import cores
+from palestra.sandbox.processors import usable_processors
 from palestra.transport import AiohttpTransport, ServerClient
 
 IN_FLIGHT = 64
@@ -86,12 +86,17 @@ def report(count: int, found: Sequence[tuple[tuple[float, int], tuple[float, int
     """Rates, and ours as a share of what all cores could do."""
     bare, mine = ([count / seconds for seconds, _ in side] for side in zip(*found, strict=True))
     (_, right_bare), (_, right_mine) = found[0]
-    best = max(mine) / (cores() * max(bare))
-    middle = median(m / (cores() * b) for b, m in zip(bare, mine, strict=True))
+    best = max(mine) / (usable_processors() * max(bare))
+    middle = median(m / (usable_processors() * b) for b, m in zip(bare, mine, strict=True))
     header = ("answers per second", "best", "median", "right")
     rows = [
         ("math-verify, one process", f"{max(bare):.0f}", f"{median(bare):.0f}", str(right_bare)),
-        (f"ours, {cores()} cores", f"{max(mine):.0f}", f"{median(mine):.0f}", str(right_mine)),
+        (
+            f"ours, {usable_processors()} cores",
+            f"{max(mine):.0f}",
+            f"{median(mine):.0f}",
+            str(right_mine),
+        ),
         ("ours / (cores x one process)", f"{best:.2f}", f"{middle:.2f}", ""),
         ("budget", f"{BUDGET:.2f}", f"{BUDGET:.2f}", ""),
     ]

@@ -10,7 +10,7 @@ import palestra
 from palestra.cli.main import app
 
 COMMANDS = sorted(
-    (command.name or getattr(command.callback, "__name__", ""))
+    (command.name or getattr(command.callback, "__name__", "").replace("_", "-"))
     for command in app.registered_commands
     if not command.hidden
 )
@@ -31,7 +31,9 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "eval",
         "init",
         "merge",
+        "prepare",
         "profile",
+        "render-prompts",
         "reverify",
         "run",
         "scores",

@@ -2,6 +2,7 @@
 
 import io
 import threading
+import tomllib
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from faulty_http import Fault
 from hub_fakes import WRITER, FakeHub, fake_hub
-from palestra.cli import sharing
+from palestra.cli import ng, sharing
 from palestra.cli.console import show_error
 from palestra.cli.main import app
 from palestra.cli.transfers import Lines, sized
@@ -25,6 +26,7 @@ from registry_fakes import TOKEN, FakeGitlab, fake_gitlab
 # The hub's client sends large files in a way that its own HTTP library calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
+REPOSITORY = Path(__file__).parents[2]
 CONFIG = "resources_servers/mcqa/configs/mcqa.yaml"
 REPO = "acme/Nemotron-RL-knowledge-letters"
 ROW = (
@@ -97,7 +99,6 @@ def desk(
     pytest.importorskip("huggingface_hub")
     pytest.importorskip("mlflow")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
     (tmp_path / "train.jsonl").write_bytes(ROWS)
     with fake_hub() as hub, fake_gitlab() as gitlab:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
@@ -109,6 +110,32 @@ def desk(
             f"mlflow_tracking_token: {TOKEN}\n"
         )
         yield Desk(tmp_path, hub, gitlab, capsys, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "upload_dataset_to_hf",
+        "download_dataset_from_hf",
+        "upload_dataset_to_gitlab",
+        "download_dataset_from_gitlab",
+        "gitlab_to_hf_dataset",
+        "delete_dataset_from_gitlab",
+    ],
+)
+def test_the_fields_names_lead_here(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [f"ng_{name}"])
+
+    with pytest.raises(SystemExit) as ended:
+        getattr(ng, name)()
+
+    assert project["scripts"][f"ng_{name}"] == f"palestra.cli.ng:{name}"
+    assert ended.value.code == 2
+    assert ": is required" in capsys.readouterr().err or name == "gitlab_to_hf_dataset"
 
 
 def test_an_upload_prints_the_pull_requests_link(desk: Desk) -> None:

@@ -1,58 +1,13 @@
 """Servers of the field in our fleets: what they are given, and what becomes of their failures."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from textwrap import dedent
-from typing import Any
 
 import pytest
+from hosted_apps import JUDGE, RESPONSE, ROW, run
 
-from palestra.config import load_config
 from palestra.errors import CallError, JudgeFailure, ModelError, RowError, VerifierError
 from palestra.schema import AggregateMetrics, Response, VerifyResponse
 from palestra.serving import Fleet
-
-HEAD = """
-from typing import Any
-from fastapi import Body, FastAPI, HTTPException, Request
-from nemo_gym.base_resources_server import *
-from nemo_gym.base_responses_api_agent import *
-from nemo_gym.base_responses_api_model import *
-from nemo_gym.config_types import *
-from nemo_gym.global_config import *
-from nemo_gym.judge import *
-from nemo_gym.openai_utils import *
-from nemo_gym.server_utils import *
-"""
-RESPONSE = {"id": "r", "created_at": 0, "model": "m", "object": "response", "output": []}
-ROW = {"responses_create_params": {"input": "q"}, "response": RESPONSE}
-
-
-def run(
-    root: Path,
-    apps: dict[str, str],
-    check: Callable[[Fleet], Coroutine[Any, Any, None]],
-    settings: dict[str, Any] | None = None,
-    **files: str,
-) -> None:
-    """Run `check` with a fleet of `apps`, which are (folder, source)."""
-    tree: dict[str, Any] = {}
-    for folder, source in apps.items():
-        kind, name = folder.split("/")
-        path = root / folder
-        path.mkdir(parents=True)
-        (path / "app.py").write_text(HEAD + dedent(source))
-        for other, text in files.items():
-            (path / f"{other}.py").write_text(HEAD + dedent(text))
-        tree[name] = {kind: {name: {"entrypoint": "app.py", **(settings or {})}}}
-    config = load_config(extra=tree, cwd=root, use_env_yaml=False)
-
-    async def serve() -> None:
-        async with asyncio.timeout(20), Fleet(config) as fleet:
-            await check(fleet)
-
-    asyncio.run(serve())
 
 
 def test_names_of_ours_are_free_for_authors(tmp_path: Path) -> None:
@@ -158,12 +113,6 @@ class Failing(SimpleResourcesServer):
         if how == "relay":
             await raise_for_status(await self.server_client.post("judge", "/v1/responses", json={"input": "x"}))
         raise KeyError(how)
-"""
-JUDGE = """
-class Judge(SimpleResponsesAPIModel):
-    config: BaseResponsesAPIModelConfig
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
-        raise RuntimeError("the endpoint is gone")
 """
 
 
@@ -295,3 +244,25 @@ def test_lifespans_run_and_metrics_are_aggregated(tmp_path: Path) -> None:
         assert found.agent_metrics["tasks"] == 1
 
     run(tmp_path, {"resources_servers/living": source}, check)
+
+
+def test_a_route_that_is_left_out_of_the_document_stays_out(tmp_path: Path) -> None:
+    source = """
+    class Hidden(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+        def setup_webserver(self):
+            app = FastAPI()
+            app.post("/verify", include_in_schema=False)(self.verify)
+            app.post("/seed_session")(self.seed_session)
+            return app
+        async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+            return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+    """
+
+    async def check(fleet: Fleet) -> None:
+        reply = await fleet.client.get("hidden", "/openapi.json")
+        paths = (await reply.json())["paths"]
+        assert "/verify" not in paths
+        assert "/seed_session" in paths
+
+    run(tmp_path, {"resources_servers/hidden": source}, check)

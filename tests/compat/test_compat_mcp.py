@@ -1,12 +1,13 @@
 """Routes of environments of the field as tools at `/mcp`."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 from palestra.config import load_config
-from palestra.schema import WireModel
+from palestra.schema import VerifyResponse, WireModel
 from palestra.serving import Fleet
 from palestra.transport import Peer
 
@@ -45,7 +46,8 @@ class Counter(SimpleResourcesServer):
         raise HTTPException(403, "not you")
 
     async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
-        return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+        called = [item.name for item in body.response.output]
+        return BaseVerifyResponse(**body.model_dump(), reward=float(called == ["add", "other"]))
 '''
 
 
@@ -56,29 +58,75 @@ async def asked(peer: Peer, method: str, **params: Any) -> dict[str, Any]:
     return dict(answer.model_extra["result"])
 
 
-def test_fixed_post_routes_are_tools_in_the_rollouts_session(tmp_path: Path) -> None:
-    folder = tmp_path / "resources_servers" / "counter"
+def with_counter(
+    root: Path, check: Callable[[Fleet], Coroutine[Any, Any, None]], *, exposed: bool = True
+) -> None:
+    folder = root / "resources_servers" / "counter"
     folder.mkdir(parents=True)
     (folder / "app.py").write_text(dedent(COUNTER))
-    settings = {"entrypoint": "app.py", "expose_tools_over_mcp": True}
+    settings = {"entrypoint": "app.py", "expose_tools_over_mcp": exposed}
     tree = {"counter": {"resources_servers": {"counter": settings}}}
 
-    async def check() -> None:
-        config = load_config(extra=tree, cwd=tmp_path, use_env_yaml=False)
+    async def serve() -> None:
+        config = load_config(extra=tree, cwd=root, use_env_yaml=False)
         async with asyncio.timeout(20), Fleet(config) as fleet:
-            peer = fleet.client.peer("counter")
-            await peer.notify("/seed_session", {})
-            add, refuse = (await asked(peer, "tools/list"))["tools"]
-            assert (add["name"], add["description"]) == ("add", "Add to the total.")
-            assert add["inputSchema"]["required"] == ["amount"]
-            assert refuse["name"] == "refuse"
-            called = await asked(peer, "tools/call", name="add", arguments={"amount": 2})
-            assert called == {"content": [{"type": "text", "text": "7"}], "isError": False}
-            wrong = await asked(peer, "tools/call", name="add", arguments={})
-            assert wrong["isError"]
-            assert "amount" in wrong["content"][0]["text"]
-            refused = await asked(peer, "tools/call", name="refuse")
-            assert refused["isError"]
-            assert "not you" in refused["content"][0]["text"]
+            await check(fleet)
 
-    asyncio.run(check())
+    asyncio.run(serve())
+
+
+def test_fixed_post_routes_are_tools_in_the_rollouts_session(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        peer = fleet.client.peer("counter")
+        await peer.notify("/seed_session", {})
+        add, refuse = (await asked(peer, "tools/list"))["tools"]
+        assert (add["name"], add["description"]) == ("add", "Add to the total.")
+        assert add["inputSchema"]["required"] == ["amount"]
+        assert refuse["name"] == "refuse"
+        called = await asked(peer, "tools/call", name="add", arguments={"amount": 2})
+        assert called == {"content": [{"type": "text", "text": "7"}], "isError": False}
+        wrong = await asked(peer, "tools/call", name="add", arguments={})
+        assert wrong["isError"]
+        assert "amount" in wrong["content"][0]["text"]
+        refused = await asked(peer, "tools/call", name="refuse")
+        assert refused["isError"]
+        assert "not you" in refused["content"][0]["text"]
+
+    with_counter(tmp_path, check)
+
+
+def test_seeding_answers_how_to_reach_the_tools_in_its_session(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        seeded = await (await fleet.client.post("counter", "/seed_session", json={})).json()
+        told = seeded["mcp"]
+        assert (told["server_name"], told["transport"]) == ("counter", "streamable_http")
+        call = {"name": "add", "arguments": {"amount": 2}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        reply = await fleet.client.post(
+            "counter", told["url_path"], json=message, headers=told["headers"]
+        )
+        assert (await reply.json())["result"]["content"][0]["text"] == "7"
+
+    with_counter(tmp_path, check)
+
+
+def test_an_environment_that_offers_nothing_over_mcp_says_nothing_of_it(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        reply = await fleet.client.post("counter", "/seed_session", json={})
+        assert await reply.json() == {}
+
+    with_counter(tmp_path, check, exposed=False)
+
+
+def test_calls_that_an_mcp_client_recorded_have_their_own_names_at_verify(tmp_path: Path) -> None:
+    def called(name: str) -> dict[str, str]:
+        return {"type": "function_call", "call_id": "c", "name": name, "arguments": "{}"}
+
+    async def check(fleet: Fleet) -> None:
+        output = [called("mcp__counter__add"), called("other")]
+        response = {"id": "r", "created_at": 0, "model": "m", "output": output}
+        row = {"responses_create_params": {"input": "q"}, "response": response}
+        found = await fleet.client.peer("counter").call("/verify", row, VerifyResponse)
+        assert found.reward == 1.0
+
+    with_counter(tmp_path, check)

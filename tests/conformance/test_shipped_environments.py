@@ -1,6 +1,7 @@
 """Every environment that ships passes its own examination, and has what its users need."""
 
 import asyncio
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ LIBRARIES = {"gymnasium": "gymnasium", "reasoning_gym": "reasoning_gym"}
 NEEDS_A_SERVER = {"openenv": "it is an adapter to a server that the reader runs"}
 SETTINGS = {
     # Hostile expressions are stopped by this limit, each of them.
-    "math_with_judge": ["++math_with_judge.resources_servers.math_with_judge.grading_limit_s=2"],
+    name: [f"++{name}.resources_servers.{name}.grading_limit_s=2"]
+    for name in ("math_with_code", "math_with_judge")
 }
 # A shared machine takes several times as long over a megabyte.
 LIMITS = Limits(hostile_s=20.0, repeats=2, blocked_s=0.25, blocked_by_hostile_s=2.0)
@@ -28,8 +30,8 @@ every_environment = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder
 def needs(folder: Path) -> None:
     if folder.name in NEEDS_A_SERVER:
         pytest.skip(NEEDS_A_SERVER[folder.name])
-    if folder.name in LIBRARIES:
-        pytest.importorskip(LIBRARIES[folder.name])
+    if folder.name in LIBRARIES and find_spec(LIBRARIES[folder.name]) is None:
+        pytest.skip(f"needs {LIBRARIES[folder.name]}")
 
 
 @pytest.mark.slow

@@ -166,6 +166,7 @@ def test_a_part_of_other_bytes_is_not_gone_on_with(world: World, hub: FakeHub) -
     [written] = world.download(artifact_fpath="data/train.jsonl")
 
     assert written.read_bytes() == changed
+    assert world.left() == ["train.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,13 @@ def test_combinations_that_cannot_be_are_refused(settings: dict[str, str], said:
 
 
 def test_the_token_goes_to_the_hub_and_nowhere_else(world: World, hub: FakeHub) -> None:
-    world.download(artifact_fpath="data/train.jsonl")
+    hub.stores_apart = True
 
-    sent = {key.lower(): value for headers in hub.sent for key, value in headers.items()}
-    assert sent["authorization"] == f"Bearer {world.token}"
+    [written] = world.download(artifact_fpath="data/train.jsonl")
+
+    given = [
+        (request.split("/")[1], "authorization" in {name.lower() for name in headers})
+        for request, headers in zip(hub.asked, hub.sent, strict=True)
+    ]
+    assert set(given) == {("api", True), ("datasets", True), ("large", False)}
+    assert written.read_bytes() == LARGE

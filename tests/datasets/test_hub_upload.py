@@ -26,8 +26,7 @@ def hub() -> Iterator[FakeHub]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+def world(tmp_path: Path, hub: FakeHub) -> World:
     return World(tmp_path, hub)
 
 
@@ -93,11 +92,12 @@ def test_an_upload_that_was_stopped_sends_its_large_file_once(world: World, hub:
     assert hub.repositories[REPO].revisions["main"] == {"train.jsonl": LARGE}
 
 
-def test_progress_tells_the_bytes_of_a_large_file(world: World) -> None:
-    world.upload(world.write(LARGE))
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["with the commit", "stored apart"])
+def test_progress_tells_the_bytes(world: World, data: bytes) -> None:
+    world.upload(world.write(data))
 
-    assert world.moves.started == [("train.jsonl", len(LARGE), 0)]
-    assert world.moves.moved == len(LARGE)
+    assert world.moves.started == [("train.jsonl", len(data), 0)]
+    assert world.moves.moved == len(data)
     assert world.moves.ended == 1
 
 

@@ -154,7 +154,6 @@ class Readers:
         return {
             "HF_ENDPOINT": self._stack.enter_context(fake_hub()).endpoint,
             "HF_TOKEN": WRITER,
-            "HF_HUB_DISABLE_XET": "1",
             "MLFLOW_TRACKING_URI": gitlab.uri,
             "MLFLOW_TRACKING_TOKEN": GITLAB_TOKEN,
         }

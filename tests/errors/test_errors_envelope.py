@@ -179,7 +179,7 @@ def test_a_body_that_is_no_text_is_shown_as_far_as_it_is() -> None:
     [
         (RowError("bad body"), 422),
         (DeadlineExceeded("late"), 504),
-        (ModelRejectedRow("bad schema"), 500),
+        (ModelRejectedRow("bad schema"), 400),
         (VerifierError("raised"), 500),
         (InfraError("refused"), 500),
     ],

@@ -18,6 +18,10 @@ ROW = {"expected_output": [[1, 2], [3, 4]]}
         (r"\boxed{[[0]]} no, \boxed{[[1,2]]}", [[1, 2]]),
         (r"\boxed{\text{see above}} for [[1,2],[3,4]]", [[1, 2], [3, 4]]),
         ("```\n[[1,2],[3,4]]\n```", [[1, 2], [3, 4]]),
+        ("[[1,2],[3,4]]\nThe first row is [[1,2]], as asked.", [[1, 2], [3, 4]]),
+        ("[[1,2],[3,4]], not [[5,6],[7,8]]", [[5, 6], [7, 8]]),
+        ("Of [[1,2],[3,4]] there remains:\n\n`[[1,2]]`.\n", [[1, 2]]),
+        ("It is [[1,2]] [[3,4]] here", [[3, 4]]),
         ("[[1,2],[3,4],]", None),
         (r"\boxed{[[1,2],[3]]}", None),
         (r"\boxed{[[10]]}", None),
@@ -45,9 +49,15 @@ def test_any_text_gives_a_grid_or_nothing(text: str) -> None:
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("text", ["[" * 500_000, "[[1]," * 200_000, "\\boxed{" * 150_000])
+@pytest.mark.parametrize("text", ["[" * 500_000, "[[1]," * 200_000, "[[" + "[1], " * 200_000])
 def test_a_megabyte_of_brackets_is_read_in_time(text: str) -> None:
     assert grid_of(text) is None
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["[[1]] " * 150_000, "\\boxed{[[1]]}" * 100_000])
+def test_a_megabyte_of_grids_is_read_in_time(text: str) -> None:
+    assert grid_of(text) == [[1]]
 
 
 def test_every_cell_must_be_right() -> None:

@@ -36,6 +36,12 @@ def calendar(*starts: str, duration: int = 60) -> str:
         ([None], calendar("10:00"), None),
         (["before 11am"], f"Done!\n```json\n{calendar('10:00')}\n```", None),
         (["before 11am"], calendar("10:01"), "event 0 is not when"),
+        (["at noon"], calendar("12:00"), None),
+        (["between 10am and Noon"], calendar("11:01"), "event 0 is not when"),
+        ([None], calendar("10:00") + "\nConflicts: []", None),
+        ([None], calendar("10:00").replace("60", "60.0"), None),
+        ([None], calendar("10:00").replace("60", "60.5"), "no calendar"),
+        ([None], calendar("10:00").replace("60", "NaN"), "no calendar"),
         (["after 2pm"], calendar("14:00"), None),
         (["after 2pm"], calendar("13:59"), "event 0 is not when"),
         (["at 12:15pm"], calendar("12:15"), None),
@@ -86,10 +92,10 @@ def test_any_text_is_a_calendar_or_none(text: str) -> None:
 
 
 def test_times_are_read_as_they_are_said() -> None:
-    said_so = ["12am", "12pm", "1pm", "11:45am", "4 PM", "10 a.m."]
+    said_so = ["12am", "12pm", "1pm", "11:45am", "4 PM", "10 a.m.", " Noon"]
 
-    assert [spoken(text) for text in said_so] == [0, 720, 780, 705, 960, 600]
-    assert [spoken(text) for text in ("13pm", "0am", "noon", "1:60pm", "")] == [None] * 5
+    assert [spoken(text) for text in said_so] == [0, 720, 780, 705, 960, 600, 720]
+    assert [spoken(text) for text in ("13pm", "0am", "noonish", "1:60pm", "")] == [None] * 5
     assert [clock(text) for text in ("09:05", "9:05", "24:00", "10")] == [545, 545, None, None]
 
 

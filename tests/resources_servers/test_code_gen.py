@@ -4,7 +4,8 @@ machine has none: what isolates is tested in `tests/sandbox`.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import cache
@@ -15,14 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifying import ENVIRONMENTS, example_rows, post_verify, recorded, said, verify
 
+from palestra.errors import InfraError
 from palestra.resources_servers.code_gen.app import CodeGenConfig, CodeGenServer
+from palestra.resources_servers.code_gen.fences import last_code_block
 from palestra.resources_servers.code_gen.grading import (
-    last_code_block,
     same_value,
     wrong_output,
 )
-from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, run_tests
-from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
+from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdict, run_tests
+from palestra.sandbox import (
+    ConversationEnded,
+    Limits,
+    Program,
+    Sandbox,
+    SandboxResult,
+    SandboxSettings,
+    Stop,
+)
 from palestra.schema import read_jsonl
 from palestra.transport import AiohttpTransport, ServerClient
 
@@ -38,6 +48,12 @@ def server() -> CodeGenServer:
         sandbox=SandboxSettings(allow_process=True),
     )
     return CodeGenServer(config=config, server_client=ServerClient({}, AiohttpTransport()))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _its_sandbox_ends_with_these_tests() -> Iterator[None]:
+    yield
+    asyncio.run(server().stop())
 
 
 def row(inputs: list[str], outputs: list[str], fn_name: str | None = None) -> dict[str, Any]:
@@ -64,6 +80,17 @@ PAIR = row(["1\n2", "3\n4"], ["[1, 2]", "[3, 4]"], "pair")
         ("print(1)", None),
         ("", None),
         ("``` ```", None),
+        ("```python\nfirst\n\nNo:\n```python\nsecond\n```", "second"),
+        ("Like ``` this:\n```python\na\n```\nDone.", "a"),
+        ("````markdown\n```python\na\n```\n````", "a"),
+        ("````python\na = '''\n```\n'''\n````", "a = '''\n```\n'''"),
+        (
+            '```python\ndef f():\n    """\n    ```python\n    f()\n    ```\n    """\n```',
+            'def f():\n    """\n    ```python\n    f()\n    ```\n    """',
+        ),
+        ("1. ```python\n   a\n   ```", "   a"),
+        ("```\na\n``` That is it.", "a"),
+        ("```python\r\na\r\n```\r\n", "a\r"),
     ],
 )
 def test_the_program_is_the_last_closed_block(text: str, code: str | None) -> None:
@@ -187,11 +214,65 @@ def test_memory_that_a_program_takes_bit_by_bit_is_limited() -> None:
         "print(2 * int(input())); exit(1)",
         "print(floor(2 * gcd(int(input()), 0) * copysign(1, 1)) if False else 2 * int(input()))",
         "def f(n): return n and 1 + f(n - 1)\nprint(2 * int(input()) + f(40_000) - 40_000)",
+        (
+            "@functools.cache\ndef f(n): return n and 1 + f(n - 1)\n"
+            "print(2 * int(input()) + f(24_000) - 24_000)"
+        ),
+        "n = int(input())\nassert len(str(10 ** 40_000)) == 40_001\nprint(2 * n)",
+        (
+            "import os\nfor n in ('.input', '.output', '.told'):\n"
+            "    if os.path.exists(n): os.unlink(n)\n    os.mkfifo(n)\nprint(2 * int(input()))"
+        ),
         "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nprint(2 * P(int(input())).x)",
     ],
 )
 def test_ordinary_ways_of_writing_a_program_work(code: str) -> None:
     assert graded(code, DOUBLE)["reward"] == 1.0
+
+
+def test_a_program_with_many_threads_is_as_good_as_any() -> None:
+    code = (
+        "import threading\nn = int(input())\ntogether = threading.Barrier(65)\n"
+        "for _ in range(64): threading.Thread(target=together.wait, args=(10,)).start()\n"
+        "together.wait(10)\nprint(2 * n)"
+    )
+
+    assert graded(code, DOUBLE)["reward"] == 1.0
+
+
+def test_integers_have_as_many_digits_as_the_benchmark_permits() -> None:
+    long = row(["7"], ["1" + "0" * 40_000], "f")
+
+    assert graded("def f(n): return 10 ** 40_000", long)["reward"] == 1.0
+    assert graded("def f(n): return 10 ** 40_001", long)["reward"] == 0.0
+    assert graded("def f(n): return len(str(10 ** 60_000))", long)["result"] == [-4]
+
+
+def test_a_long_line_takes_little_more_memory_to_compare_than_it_has_itself() -> None:
+    line = "7 " * 300_000
+    tracemalloc.start()
+    try:
+        assert wrong_output(f"{line}1", f"{line}1.0") is None
+        assert wrong_output("7\n" * 300_000 + "1", "7\n" * 300_000 + "1.0") is None
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 10 * len(line)
+
+
+def test_a_value_far_longer_than_the_expected_one_is_not_even_read() -> None:
+    returned = b"[" + b"[]," * 300_000 + b"1]"
+    tracemalloc.start()
+    try:
+        assert not same_value(returned, "[1]")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 100_000
+    assert same_value(b"1" + b"0" * 308, "1e308") == (float(10**308) == 10**308)
+    assert same_value(json.dumps("\U0001d538" * 9).encode(), '"' + "\U0001d538" * 9 + '"')
 
 
 def test_one_test_cannot_leave_anything_running_into_the_next() -> None:
@@ -251,7 +332,9 @@ class Listener:
         self.sent: list[bytes] = []
 
     @asynccontextmanager
-    async def converse(self, program: Program, limits: Limits) -> AsyncIterator["Listener"]:
+    async def converse(
+        self, program: Program, limits: Limits, *, rests: bool
+    ) -> AsyncIterator["Listener"]:
         self.sent += program.files.values()
         yield self
 
@@ -275,6 +358,74 @@ def test_expected_outputs_never_enter_the_sandbox() -> None:
     assert not any(b"4f1c-answer" in sent for sent in listener.sent)
 
 
+class Ending:
+    """A back end and a conversation: the code compiles, then `test` is answered or it ends so."""
+
+    name = "ending"
+    isolates = True
+
+    def __init__(self, result: SandboxResult, test: bytes | None = None) -> None:
+        self._result = result
+        self._test = test
+
+    @asynccontextmanager
+    async def converse(
+        self, program: Program, limits: Limits, *, rests: bool
+    ) -> AsyncIterator["Ending"]:
+        yield self
+
+    async def ask(self, message: bytes, *, within_s: float) -> bytes:
+        if b"fn_name" in message:
+            return b'{"error": null}'
+        if self._test is None:
+            raise ConversationEnded
+        return self._test
+
+    async def end(self) -> SandboxResult:
+        return self._result
+
+
+def ended(ending: Ending) -> Verdict:
+    tests, limits = Suite(["1"], ["2"]), SuiteLimits(1, 7, 64, 99)
+    return asyncio.run(run_tests(Sandbox(backend=ending), "code", tests, limits))
+
+
+def stopped(by: Stop | None, *, machine_full: bool = False) -> SandboxResult:
+    return SandboxResult(
+        stdout="", stderr="", exit_code=137, stopped_by=by, machine_full=machine_full
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        (None, "it ended the process that tests it (exit code 137)"),
+        (Stop.MEMORY, "it used more than 64 MiB of memory"),
+        (Stop.WALL, "it did not end within 7 s, nor let itself be ended"),
+        (Stop.OUTPUT, "it wrote more than 99 KiB"),
+        (Stop.PROCESSES, "it had more than 128 processes"),
+        (Stop.FILES, "it made more files than it may"),
+    ],
+)
+def test_a_limit_of_ours_is_told_as_what_it_is(by: Stop | None, told: str) -> None:
+    verdict = ended(Ending(stopped(by)))
+
+    assert (verdict.passed, verdict.result) == (False, [-4])
+    assert verdict.metadata["error"] == told
+
+
+def test_there_is_a_word_for_each_limit() -> None:
+    assert all(ended(Ending(stopped(by))).metadata["error"] for by in Stop)
+
+
+def test_a_test_that_was_killed_while_the_machine_was_full_says_nothing_of_the_program() -> None:
+    killed = b'{"status": "killed", "error": "ended with exit code -9", "cpu_s": 0.1}\n'
+
+    assert ended(Ending(stopped(None), killed)).result == [-4]
+    with pytest.raises(InfraError, match="ran out of memory"):
+        ended(Ending(stopped(None, machine_full=True), killed))
+
+
 @pytest.mark.parametrize(
     "tests",
     [
@@ -282,6 +433,7 @@ def test_expected_outputs_never_enter_the_sandbox() -> None:
         {"inputs": ["1"], "outputs": []},
         {"inputs": ["{"], "outputs": ["1"], "fn_name": "f"},
         {"inputs": ["1"], "outputs": ["one"], "fn_name": "f"},
+        {"inputs": ["[" * 100_000], "outputs": ["1"], "fn_name": "f"},
         {"inputs": "1", "outputs": "1"},
     ],
 )

@@ -85,6 +85,22 @@ def test_recorded_rollouts_get_their_recorded_rewards() -> None:
     assert [r for row, r in recorded("instruction_following") if not agrees(server, row, r)] == []
 
 
+@pytest.mark.parametrize(
+    ("language", "rewards"), [("zh", [1.0, 1.0, 0.0]), ("zh-cn", [1.0, 0.0, 0.0])]
+)
+def test_chinese_is_asked_for_in_either_script_or_in_one(
+    language: str, rewards: list[float]
+) -> None:
+    row = {
+        "instruction_id_list": ["language:response_language"],
+        "kwargs": [{"language": language}],
+    }
+    server = server_of(InstructionFollowingServer)
+    texts = ["这是一个关于学习汉语的问题", "這是一個關於學習漢語的問題", "Das ist eine Frage."]
+
+    assert [verify(server, row, said(text))["reward"] for text in texts] == rewards
+
+
 def test_all_instructions_followed_is_worth_one() -> None:
     result = verify(server_of(InstructionFollowingServer), SHOUT, said("<<ode>> la la"))
 
@@ -130,7 +146,7 @@ def test_only_the_last_message_is_read() -> None:
         ("keywords:existence", {"keywords": ["a"], "keyword": "b"}, "/keyword"),
         ("length_constraints:number_words", {"num_words": 9, "relation": "about"}, "/relation"),
         ("length_constraints:number_words", {"num_words": -1, "relation": "at least"}, "/num"),
-        ("language:response_language", {"language": "zh"}, "'zh'; it is one of af, ar"),
+        ("language:response_language", {"language": "cn"}, "'cn'; it is one of af, ar"),
         ("keywords:letter_frequency", {"letter": "ab"}, "/letter"),
         (
             "length_constraints:nth_paragraph_first_word",

@@ -1,5 +1,6 @@
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,14 @@ from hypothesis import strategies as st
 from math_verify.parser import parse_latex_cached
 from verifying import example_rows, post_verify, recorded, said, verify
 
+from palestra.resources_servers.math_with_judge import (
+    congruences,
+    moments,
+    names,
+    remarks,
+    spelling,
+    towers,
+)
 from palestra.resources_servers.math_with_judge.app import MathWithJudgeConfig, MathWithJudgeServer
 from palestra.resources_servers.math_with_judge.boxes import find_answers
 from palestra.resources_servers.math_with_judge.grading import grade
@@ -141,6 +150,66 @@ def test_without_a_box_the_end_of_the_text_is_read() -> None:
     assert grade("5", "First 5. The final answer is 7.")[0] == "different"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is not 9.",
+        "I give up. It is surely not 9",
+        "After 9 attempts I have no answer, not 9",
+        "It cannot be $9$",
+        "The answer isn't equal to **9**.",
+        "9 is wrong",
+        "$9$ is not the right answer",
+    ],
+)
+def test_a_text_that_denies_its_value_has_not_given_it(text: str) -> None:
+    assert grade("9", text) == ["different", "9"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is 9, not 8.",
+        "The answer is not 8, but 9.",
+        "Since x is not zero, x = 9",
+        "The answer is 9. I hope that it is not wrong.",
+        "9 is not a prime. The answer is 9.",
+        "The answer is 9. It is not 9.5.",
+    ],
+)
+def test_a_text_that_denies_something_else_has_given_its_value(text: str) -> None:
+    assert grade("9", text) == ["correct", "9"]
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("9**9**9**9", "no_answer"),
+        ("The answer is 4, or 9 ^ 9 ^ 9 ^ 9", "no_answer"),
+        ("It is below 9^{9^{9^9}}. The answer is 4.", "correct"),
+        ("The answer is 2^2", "correct"),
+        (r"\boxed{2^{2^{2^{0}}}}", "correct"),
+        (r"\boxed{(((4^2)^2)^2)^{1/8}}", "correct"),
+        ("(9**9)**(9**9)", "no_answer"),
+        (r"\boxed{(9^9)^{(9^9)}}", "different"),
+        (r"\boxed{x^{9^{9^{9}}}}", "different"),
+        (r"\boxed{" + "9^" * 4000 + "9}", "different"),
+        (r"\boxed{" + "1^" * 4000 + "1}", "different"),
+        (r"\boxed{" + "2^{" * 2400 + "2" + "}" * 2401, "different"),
+        (r"\boxed{10^{10^{10}}}", "different"),
+    ],
+)
+def test_a_number_that_is_too_large_is_not_worked_out(text: str, verdict: str) -> None:
+    began = time.process_time()
+
+    assert grade("4", text)[0] == verdict
+    assert time.process_time() - began < 2.0
+
+
+def test_a_number_that_is_too_large_still_equals_itself() -> None:
+    assert grade("10^{10^{10}}", r"\boxed{$10^{10^{10}}$}")[0] == "correct"
+
+
 @pytest.mark.parametrize("text", [r"So it is \boxed{32", r"It is 32: \boxed{", r"32 \boxed{}"])
 def test_a_box_that_was_never_closed_or_filled_is_no_answer(text: str) -> None:
     assert grade("32", text) == ["no_answer", None]
@@ -151,6 +220,29 @@ def test_finding_boxes_never_raises_and_finds_what_stands_there(text: str) -> No
     answers = find_answers(text)
 
     assert all(part in text for part in answers.readings[:1])
+
+
+PIECES = (
+    *"ABCxy0123456789.,:;'^_{}()[]$ =+-*/!\u00b0\u2032\u20ac%&",
+    *(r"\frac", r"\text{", r"\pmod", r"\equiv", r"\overline{", r"\binom", r"\approx", r"\prime"),
+    *(" PM", "-03-05", " not ", " or more", "triangle ", "mod", "e8", "\u0663", "\ud800"),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join), st.lists(st.sampled_from(PIECES)))
+def test_what_is_read_beside_the_library_never_raises(one: str, pieces: list[str]) -> None:
+    other = "".join(pieces)
+    first, second = (spelling.rewritten(spelling.bare(answer)) for answer in (one, other))
+
+    assert names.same_name(first, first) in {None, True}
+    assert moments.same_moment(first, first) in {None, True}
+    assert names.same_name(first, second) == names.same_name(second, first)
+    assert moments.same_moment(first, second) == moments.same_moment(second, first)
+    assert not remarks.primed_differently(first, first)
+    assert remarks.is_denied("", other) is False
+    congruences.congruence(first)
+    remarks.is_denied("3", other)
+    towers.end_of_tower(other)
 
 
 @pytest.mark.parametrize("expected", [" ", "$$", r"\boxed{}"])
@@ -173,9 +265,11 @@ def test_a_row_whose_expected_answer_cannot_be_graded_in_time_is_a_data_error(
 
 
 HOSTILE = {
-    "tower": (r"\boxed{9^{9^{9^{9}}}}", "timed_out"),
-    "plain tower": ("9**9**9**9", "timed_out"),
-    "factorials": (r"\boxed{9!!!!!}", "timed_out"),
+    "tower": (r"\boxed{9^{9^{9^{9}}}}", "different"),
+    "plain tower": ("9**9**9**9", "no_answer"),
+    "tower of variables": (r"\boxed{(a^9)^9^9^9^9}", "different"),
+    "factorials": (r"\boxed{9!!!!!}", "different"),
+    "factorials in brackets": (r"\boxed{(((9!)!)!)!}", "different"),
     "nested braces": (r"\boxed{" + "{" * 4000 + "5" + "}" * 4000 + "}", "timed_out"),
     "expanded power": (r"\boxed{(a+b+c+d+f+g+h)^{60} x}", None),
     "fractions in fractions": (r"\boxed{" + r"\frac{1}{1+" * 300 + "1" + "}" * 300 + "}", None),

@@ -1,7 +1,8 @@
 """Recorded rollouts get the reward they had, by the command that verifies stored responses.
 
-For every environment that is shipped and has recorded rollouts; with nothing but its name, as a
-user would: what rollouts lack of their tasks, and what judges answered, the command finds.
+For every environment that Palestra is to ship, so that a missing one is a failure; with nothing but
+its name, as a user would: what rollouts lack of their tasks, and what judges answered, the command
+finds.
 """
 
 import importlib.util
@@ -13,7 +14,34 @@ from verifying import ENVIRONMENTS, RECORDED
 from palestra.cli.reverifying import ReverifyArgs, reverify
 from palestra.schema import read_jsonl
 
-SHIPPED = sorted(path.parent.parent.name for path in ENVIRONMENTS.glob("*/configs/*.yaml"))
+PROMISED = (
+    "arc_agi",
+    "blackjack",
+    "calendar",
+    "code_gen",
+    "equivalence_llm_judge",
+    "equivalence_rule",
+    "example_mcp_weather",
+    "example_multi_step",
+    "example_multi_turn_gymnasium",
+    "example_session_state_mgmt",
+    "example_single_tool_call",
+    "example_tool_call_multireward",
+    "google_search",
+    "gymnasium",
+    "instruction_following",
+    "math_with_code",
+    "math_with_judge",
+    "mcqa",
+    "reasoning_gym",
+    "single_step_tool_use_with_argument_comparison",
+    "string_match",
+    "structured_outputs",
+    "text_to_sql",
+    "workplace_assistant",
+    "xlam_fc",
+)
+"""The environments that users are promised, by their folders."""
 NEEDS = {"reasoning_gym": "reasoning_gym"}
 """Libraries that are extras: module by environment."""
 NOWHERE_SAID = {
@@ -22,7 +50,12 @@ NOWHERE_SAID = {
 """Environments whose recorded rollouts do not say what would have been right."""
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", PROMISED)
+def test_a_promised_environment_is_shipped(name: str) -> None:
+    assert (ENVIRONMENTS / name / "configs" / f"{name}.yaml").is_file()
+
+
+@pytest.mark.parametrize("name", PROMISED)
 def test_recorded_rollouts_get_their_recorded_reward(name: str, tmp_path: Path) -> None:
     rollouts = RECORDED / name / "rollouts.jsonl"
     if not rollouts.exists():

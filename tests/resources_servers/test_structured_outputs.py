@@ -1,6 +1,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ from verifying import (
     example_rows,
     post_verify,
     recorded_results,
+    response,
     said,
     server_of,
     verify,
@@ -21,8 +23,9 @@ from verifying import (
 from palestra.resources_servers.structured_outputs.app import StructuredOutputsServer
 from palestra.resources_servers.structured_outputs.documents import check_size, read_document
 from palestra.resources_servers.structured_outputs.no_document import NoDocument
-from palestra.resources_servers.structured_outputs.schemas import made_schema
+from palestra.resources_servers.structured_outputs.schemas import Schema
 from palestra.resources_servers.structured_outputs.shapes import Shape
+from palestra.schema import encode_json
 from palestra.serving import ResourcesServer
 from palestra.transport import call_asgi
 
@@ -116,9 +119,11 @@ def value(text: str, notation: Any, schema: Any = None) -> Any:
     return read_document(text, notation, Shape(schema or {}))[0]
 
 
-@pytest.fixture
-def server() -> StructuredOutputsServer:
-    return server_of(StructuredOutputsServer)
+@pytest.fixture(scope="module")
+def server() -> Iterator[StructuredOutputsServer]:
+    made = server_of(StructuredOutputsServer)
+    yield made
+    asyncio.run(made.stop())
 
 
 def test_recorded_rollouts_get_their_recorded_rewards(server: ResourcesServer) -> None:
@@ -400,36 +405,86 @@ DOUBLING = {
 LOOKING_AROUND = {"type": "string", "pattern": r"^(a|a)*(?=b)\1$"}
 
 
-def test_only_schemas_that_cannot_take_long_are_validated_unwatched() -> None:
-    assert made_schema(FERRY).bounded
-    assert made_schema({"items": {"$ref": "#"}}).bounded
-    assert made_schema({"type": "string", "pattern": "^(a+)+$"}).bounded
-    assert not made_schema(DOUBLING).bounded
-    assert not made_schema(LOOKING_AROUND).bounded
-
-
 def test_a_schema_that_looks_around_still_validates(server: ResourcesServer) -> None:
     schema = {"type": "string", "pattern": "^(?=.*[0-9])[a-z0-9]+$"}
 
     assert [graded(server, schema, text) for text in ('"a1"', '"ab"')] == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("notation", ["json", "yaml", "xml", "toml"])
-def test_documents_that_would_take_forever_are_stopped(
-    server: ResourcesServer, notation: str
-) -> None:
-    depth = 60
-    documents = {
-        "json": '{"c":' * depth + "{}" + "}" * depth,
-        "yaml": "{c: " * depth + "{}" + "}" * depth,
-        "xml": "<c>" * depth + "</c>" * depth,
-        "toml": "a" + ".a" * 400_000 + " = 1",
-    }
+def test_a_schema_that_backtracks_forever_is_stopped(server: ResourcesServer) -> None:
+    assert graded(server, LOOKING_AROUND, json.dumps("a" * 60)) == 0.0
 
-    result = verify(server, row(DOUBLING, notation), said(documents[notation]))
+
+@pytest.mark.parametrize(
+    "notation_and_text",
+    [
+        ("json", '{"c":' * 60 + "{}" + "}" * 60),
+        ("toml", "".join(f"[[a.b{'.c' * 90}]]\n" for _ in range(30_000))),
+    ],
+)
+def test_documents_that_would_take_forever_are_stopped(
+    server: ResourcesServer, notation_and_text: tuple[str, str]
+) -> None:
+    notation, text = notation_and_text
+
+    result = verify(server, row(DOUBLING, notation), said(text))
 
     assert result["reward"] == 0.0
-    assert "more time or memory" in result["schema_problem"] or notation == "toml"
+    assert "more time or memory" in result["schema_problem"]
+
+
+MANY_WORDS = {"items": {"enum": [f"word {number}" for number in range(20_000)]}}
+
+
+def test_only_the_first_error_of_an_answer_is_looked_for() -> None:
+    schema = Schema(MANY_WORDS)
+    started = time.thread_time()
+
+    assert schema.problem([0] * 1_500)
+    assert time.thread_time() - started < 0.5
+
+
+async def longest_wait(server: ResourcesServer, sent: bytes) -> float:
+    """Seconds for which the event loop stood still while a request was answered."""
+    request = asyncio.create_task(call_asgi(server.asgi_app(), "POST", "/verify", body=sent))
+    longest = 0.0
+    while not request.done():
+        started = time.perf_counter()
+        await asyncio.sleep(0.01)
+        longest = max(longest, time.perf_counter() - started)
+    assert (await request).status == 200
+    return longest
+
+
+def nested_branches(levels: int) -> dict[str, Any]:
+    """A schema each of whose eight branches a list of lists looks right for, until its end."""
+    if levels == 0:
+        return {"type": "string"}
+    return {"anyOf": [{"type": "array", "items": nested_branches(levels - 1)}] * 8}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (nested_branches(3), json.dumps([[[0] * 11] * 11] * 11)),
+        (DOUBLING, '{"c":' * 60 + "{}" + "}" * 60),
+    ],
+)
+def test_the_event_loop_goes_on_while_an_answer_is_validated(
+    server: ResourcesServer, schema: Any, text: str
+) -> None:
+    params = {"input": [{"role": "user", "content": "?"}]}
+    body = {**row(schema), "responses_create_params": params, "response": response(said(text))}
+
+    assert asyncio.run(longest_wait(server, encode_json(body))) < 0.7
+
+
+def test_a_long_list_is_read_in_a_time_that_suits_its_length() -> None:
+    text = "stop,depth,open,note\n" + "Norr,2.5,true,3\n" * 30_000
+    started = time.thread_time()
+
+    assert len(value(text, "csv", LIST_OF_STOPS)) == 30_000
+    assert time.thread_time() - started < 1.0
 
 
 LONG = 300_000

@@ -14,6 +14,7 @@ from palestra.resources_servers.text_to_sql.app import TextToSqlConfig, TextToSq
 from palestra.resources_servers.text_to_sql.example_rows import SQLITE, rows
 from palestra.resources_servers.text_to_sql.execution import compare
 from palestra.resources_servers.text_to_sql.queries import extract_sql, is_ordered, same_text
+from palestra.sandbox import Raised
 
 LONG_BOOKS = "SELECT title FROM books WHERE pages > 200"
 LOANS = """
@@ -32,6 +33,25 @@ ROW = {"sql": LONG_BOOKS, "sql_context": SQLITE, "sql_dialect": "sqlite", "sql_p
         ("```sql\nSELECT 1\n```\n```python\nprint()\n```", "SELECT 1"),
         ("```\nSELECT 1\n```", "SELECT 1"),
         ("  select 1  ", "select 1"),
+        # A result is no query, whether its block is marked, comes last, or is the only one.
+        ("```\nSELECT 1\n```\nIt gives\n```\n| 1 |\n```", "SELECT 1"),
+        ("```sql\nSELECT 1\n```\nIt gives\n```sql\n1 | a\n```", "SELECT 1"),
+        ("SELECT ';' FROM t;\n\nResult:\n```text\n;\n```", "SELECT ';' FROM t;"),
+        ("SELECT 1\nFROM t\n\nResult:\n```\n1\n```", "SELECT 1\nFROM t"),
+        ("```python\nwith open(x) as f:\n    pass\n```\n```\nSELECT 1\n```", "SELECT 1"),
+        ("```\nno query\n```", "no query"),
+        # Behind comments, in parentheses, of a WITH or VALUES, between other fences.
+        ("-- The answer:\nSELECT 1", "-- The answer:\nSELECT 1"),
+        ("/* The\nanswer */ SELECT 1", "/* The\nanswer */ SELECT 1"),
+        ("(SELECT 1) UNION (SELECT 2)", "(SELECT 1) UNION (SELECT 2)"),
+        ("```\n-- a\n( /* b */ SELECT 1)\n```\n```\n1\n```", "-- a\n( /* b */ SELECT 1)"),
+        ("WITH x(a) AS (SELECT 1) SELECT a FROM x", "WITH x(a) AS (SELECT 1) SELECT a FROM x"),
+        ("With this I cannot help.", None),
+        ("VALUES (1)", "VALUES (1)"),
+        ("~~~sql\nSELECT 1\n~~~", "SELECT 1"),
+        ("~~~SQL\nSELECT 1\n~~~\n```\n1\n```", "SELECT 1"),
+        ("Say ```sql``` first:\n```sql\nSELECT 1\n```", "SELECT 1"),
+        ("~~~sql\nSELECT 1\n```", None),
         ("```sql\nSELECT 1", None),
         ("```sql\n\n```", None),
         ("I cannot say.", None),
@@ -39,7 +59,7 @@ ROW = {"sql": LONG_BOOKS, "sql_context": SQLITE, "sql_dialect": "sqlite", "sql_p
         ("```sql\nSELECT '" + "x" * 60_000 + "'\n```", None),
     ],
 )
-def test_the_query_is_in_the_last_closed_block(text: str, query: str | None) -> None:
+def test_the_query_is_in_the_last_closed_block_that_holds_one(text: str, query: str | None) -> None:
     assert extract_sql(text) == query
 
 
@@ -82,7 +102,9 @@ def test_no_text_makes_reading_raise(text: str) -> None:
 
 
 @pytest.mark.timeout(10)
-@pytest.mark.parametrize("piece", ["```", "```sql\n", "'", "(", "/*", "--", '"', "["])
+@pytest.mark.parametrize(
+    "piece", ["```", "```sql\n", "~~~", "~~~sql\n", "'", "(", "/*", "--", '"', "["]
+)
 def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
     text = piece * 200_000
     assert extract_sql(text) is None
@@ -217,12 +239,22 @@ def test_sqlite_is_run_and_no_judge_is_asked(query: str, reward: float, reason: 
     assert (result["reward"], result["failure_reason"]) == (reward, reason)
 
 
-def test_a_query_that_hangs_in_native_code_is_stopped_and_worth_nothing() -> None:
-    slow = "SELECT instr(hex(zeroblob(450000)), hex(zeroblob(220000)) || '1')"
+SLOW = "SELECT instr(hex(zeroblob(450000)), hex(zeroblob(220000)) || '1')"
 
-    result = answer(server(execution_limit_s=1.0)[0], ROW, slow)
+
+def test_a_query_that_hangs_in_native_code_is_stopped_and_worth_nothing() -> None:
+    result = answer(server(execution_limit_s=1.0)[0], ROW, SLOW)
 
     assert (result["reward"], result["execution"]) == (0.0, "stopped after 1 s")
+
+
+def test_a_model_is_not_blamed_for_a_row_whose_own_query_hangs() -> None:
+    made, _ = server(execution_limit_s=1.0)
+
+    status, body = post_verify(made, {**ROW, "sql": SLOW}, said(f"```sql\n{LONG_BOOKS}\n```"))
+
+    assert (status, body["error"]["type"]) == (422, "data_error")
+    assert "the row's own `sql` does not end within the limits" in body["error"]["message"]
 
 
 @pytest.mark.parametrize(("label", "reward"), [("[[A=B]]", 1.0), ("[[A!=B]]", 0.0)])
@@ -234,6 +266,24 @@ def test_other_dialects_are_judged_with_schema_and_question(label: str, reward: 
     assert (result["reward"], result["judge_passed"]) == (reward, reward == 1.0)
     text = question_text(judge.asked[0])
     assert all(part in text for part in ("mysql", "CREATE TABLE members", "Long?", LONG_BOOKS))
+
+
+class BrokenWorkers:
+    """Workers whose function raises."""
+
+    async def call(self, *_: Any, **__: Any) -> Raised:
+        return Raised("KeyError", "'x'", "")
+
+
+def test_a_comparison_that_raises_is_the_environments_fault_and_no_reward() -> None:
+    made = server()[0]
+    made.__dict__["_workers"] = BrokenWorkers()
+
+    status, body = post_verify(made, ROW, said("```sql\nSELECT 1\n```"))
+
+    assert (status >= 400, body["error"]["type"]) == (True, "verifier_error")
+    assert "comparing the queries raised KeyError: 'x'" in body["error"]["message"]
+    assert body["error"]["hint"]
 
 
 def test_where_running_decides_nothing_the_judge_does() -> None:

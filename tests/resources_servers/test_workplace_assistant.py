@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from verifying import answered, called, example_rows, post_verify, said, verify
+from verifying import answered, called, example_rows, post_verify, response, said, verify
 
 from palestra.errors import ConfigError
 from palestra.resources_servers.workplace_assistant.app import (
@@ -17,7 +17,9 @@ from palestra.resources_servers.workplace_assistant.app import (
     WorkplaceServerConfig,
 )
 from palestra.resources_servers.workplace_assistant.make_office import office
+from palestra.resources_servers.workplace_assistant.recorded_output import read_output
 from palestra.resources_servers.workplace_assistant.records import Office, Workplace
+from palestra.schema import Response
 from palestra.serving import Session
 from palestra.transport import AiohttpTransport, ServerClient
 
@@ -199,6 +201,139 @@ def test_rows_over_other_records_are_judged_by_what_was_answered() -> None:
     assert verify(OFFICE, gold(FOREIGN), *refused)["reward"] == 0.0
     assert verify(OFFICE, gold(), *made(FOREIGN))["reward"] == 0.0
     assert verify(OFFICE, gold(), *refused)["reward"] == 1.0
+
+
+SAME_FIELD = (
+    f"{CRM}_update_customer",
+    {"customer_id": "00009999", "field": "notes", "new_value": "x"},
+)
+NEW_TASK = (
+    "project_management_create_task",
+    {
+        "task_name": "Tea",
+        "assigned_to_email": "nobody@elsewhere.com",
+        "list_name": "Backlog",
+        "due_date": "2023-12-01",
+        "board": "Design",
+    },
+)
+
+
+@pytest.mark.parametrize("call", [FOREIGN, SAME_FIELD, NEW_TASK, SENT], ids=lambda call: call[0])
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "Field not valid. Please choose from: 'status'",
+        "Customer ID, field, or new value not provided.",
+        "Failed to update the record.",
+        "Assignee email not valid.",
+        "Email not found.",
+        "You can't do that: the mailbox is locked.",
+    ],
+)
+def test_a_call_that_was_refused_elsewhere_is_not_made_here(call: Any, refusal: str) -> None:
+    said_so = json.dumps({"output": refusal})
+
+    assert verify(OFFICE, gold(), *made(call, output=said_so))["changes_made"] == 0
+
+
+@pytest.mark.parametrize(
+    "output", ['{"error": "timed out"}', '{"detail": [{"msg": "x"}]}', '{"error": {"type": "x"}}']
+)
+def test_an_output_in_the_shape_of_an_error_is_a_refusal(output: str) -> None:
+    assert verify(OFFICE, gold(), *made(SENT, output=output))["changes_made"] == 0
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Email deleted successfully.",
+        "The email from no-reply@example.com was deleted: 'Not found, error'",
+        "00009999",
+        '{"output": {"email_id": "00009999", "subject": "No refund must be missing"}}',
+        '{"output": "plots/not_found_error_2023.png"}',
+        '{"output": true}',
+    ],
+)
+def test_an_output_that_says_what_was_done_is_none(output: str) -> None:
+    assert verify(OFFICE, gold(FOREIGN), *made(FOREIGN, output=output))["reward"] == 1.0
+
+
+def test_words_of_a_refusal_in_what_this_office_answers_hide_no_change() -> None:
+    times = {"time_min": "is not found error", "time_max": "invalid"}
+    plot = ("analytics_create_plot", {**times, "value_to_plot": "total_visits", "plot_type": "bar"})
+    answer = json.dumps({"output": use(Session("a"), plot[0], **plot[1])})
+
+    assert verify(OFFICE, gold(), *made(plot, output=answer))["changes_made"] == 1
+
+
+def test_calls_that_share_an_id_have_an_output_each() -> None:
+    name, arguments = FOREIGN
+    twice = [
+        called(name, json.dumps(arguments)),
+        answered(DONE),
+        called(SENT[0], json.dumps(SENT[1])),
+        answered('{"error": "x"}'),
+    ]
+
+    assert verify(OFFICE, gold(FOREIGN), *twice)["reward"] == 1.0
+
+
+IDS = st.sampled_from(["00000001", "00000002", "00000101", "00000201", "9", ""])
+WORDS = st.sampled_from(
+    ["status", "notes", "board", "email_id", "Won", "Design", "not valid", "x@y"]
+)
+LIVE_CALLS = st.one_of(
+    st.tuples(st.just("email_delete_email"), st.fixed_dictionaries({"email_id": IDS})),
+    st.tuples(
+        st.just("email_reply_email"), st.fixed_dictionaries({"email_id": IDS, "body": WORDS})
+    ),
+    st.tuples(
+        st.just("email_forward_email"),
+        st.fixed_dictionaries({"email_id": IDS, "recipient": WORDS}),
+    ),
+    st.tuples(
+        st.just("email_send_email"),
+        st.fixed_dictionaries({"recipient": WORDS, "subject": WORDS, "body": WORDS}),
+    ),
+    st.tuples(
+        st.sampled_from([f"{CRM}_update_customer"]),
+        st.fixed_dictionaries({"customer_id": IDS, "field": WORDS, "new_value": WORDS}),
+    ),
+    st.tuples(
+        st.just("project_management_update_task"),
+        st.fixed_dictionaries({"task_id": IDS, "field": WORDS, "new_value": WORDS}),
+    ),
+    st.tuples(st.just(f"{CRM}_delete_customer"), st.fixed_dictionaries({"customer_id": IDS})),
+    st.tuples(
+        st.just(f"{CRM}_add_customer"),
+        st.fixed_dictionaries(
+            {"customer_name": WORDS, "assigned_to_email": WORDS, "status": WORDS}
+        ),
+    ),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(LIVE_CALLS, max_size=8))
+def test_a_rollout_of_this_office_does_again_what_it_did_refusals_and_all(calls: list[Any]) -> None:
+    live, items = Session("live"), []
+    for number, (tool, arguments) in enumerate(calls):
+        before = OFFICE.at(live).effects()
+        said_so = use(live, tool, **arguments)
+        if read_output(json.dumps({"output": said_so})).is_refused:
+            assert OFFICE.at(live).effects() == before
+        items.append(called(tool, json.dumps(arguments), f"c{number}"))
+        items.append(answered(json.dumps({"output": said_so}), f"c{number}"))
+
+    again = asyncio.run(OFFICE._done(Response.model_validate(response(*items))))
+
+    assert again == OFFICE.at(live).effects()
+
+
+@given(st.text() | st.recursive(st.none() | st.text() | st.booleans(), st.lists).map(json.dumps))
+def test_no_output_makes_reading_it_raise(text: str) -> None:
+    assert read_output(text).is_refused in {True, False}
 
 
 def test_arguments_that_make_no_sense_change_nothing() -> None:

@@ -167,6 +167,16 @@ def test_instructions_come_first_in_the_only_system_message() -> None:
     assert found["messages"] == [{"role": "system", "content": "be kind\n\ns"}, user("q")]
 
 
+def test_instructions_leave_a_message_its_name() -> None:
+    named = {"role": "developer", "content": "d", "name": "ann"}
+    plain = {"role": "system", "content": "s"}
+    found = request(instructions="be kind", input=[plain, named, plain, user("q")])["messages"]
+
+    assert found[0] == {"role": "system", "content": "be kind\n\ns"}
+    assert found[1] == named
+    assert [message["role"] for message in found[2:]] == ["system", "user"]
+
+
 def test_instructions_alone_make_a_system_message() -> None:
     found = request(instructions="be kind")["messages"]
 

@@ -105,6 +105,39 @@ def test_a_failure_that_came_as_a_success_is_a_failure() -> None:
         ask(ScriptedTransport([reply(200, body)]))
 
 
+def test_a_full_context_is_an_empty_truncated_completion_in_the_endpoints_words() -> None:
+    server = vllm_model(scripted("prompt overflow"))
+    params = ChatCreateParams.model_validate({"messages": [{"role": "user", "content": "hi"}]})
+
+    [choice] = asyncio.run(server.chat_completions(params, Session("s"))).choices
+
+    assert (choice.message.content, choice.finish_reason) == ("", "length")
+    assert choice.model_extra is not None
+    assert "maximum context length" in choice.model_extra["provider_message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/v1/messages"])
+def test_a_tool_schema_that_is_refused_is_the_callers_fault_on_every_front(path: str) -> None:
+    said = "Invalid JSON schema: 'object' is not a type of f"
+    server = vllm_model(ScriptedTransport([reply(400, {"error": {"message": said}})]))
+    asked = {"input": "hi", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+    body = orjson.dumps({name: asked[name] for name in _TAKES[path]})
+
+    answer = asyncio.run(call_asgi(server.asgi_app(), "POST", path, body=body))
+
+    told = orjson.loads(answer.body)["error"]
+    assert answer.status == 400
+    assert said in told["message"]
+    assert not told["retriable"]
+
+
+_TAKES = {
+    "/v1/responses": ("input",),
+    "/v1/chat/completions": ("messages",),
+    "/v1/messages": ("messages", "max_tokens"),
+}
+
+
 def test_an_overflow_that_came_as_a_success_is_an_overflow() -> None:
     _, body = VLLM["prompt overflow"]
 
@@ -260,3 +293,8 @@ def test_a_refusal_keeps_class_and_evidence_over_http() -> None:
     assert error.kind == "data_error"
     assert "Invalid grammar specification" in error.message
     assert error.evidence.hops[-1].status == 400
+
+
+def test_a_stream_cannot_be_configured() -> None:
+    with pytest.raises(ConfigError, match=r"extra_body\.stream"):
+        vllm_model(scripted(), extra_body={"stream": True})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from endpoint_fakes import VLLM, ScriptedTransport, reply, vllm_model
 from model_fakes import TokenModel
-from openai import AsyncOpenAI, InternalServerError, UnprocessableEntityError
+from openai import AsyncOpenAI, BadRequestError, UnprocessableEntityError
 from served import served
 
 from palestra.serving import ModelServer, ModelServerConfig
@@ -113,7 +113,7 @@ def test_a_refusal_reaches_the_openai_client_in_the_providers_words() -> None:
             model="m", messages=[{"role": "user", "content": "hi"}]
         )
 
-    with pytest.raises(InternalServerError, match="Invalid grammar specification: 'triggers'"):
+    with pytest.raises(BadRequestError, match="Invalid grammar specification: 'triggers'"):
         with_openai(server, story)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from endpoint_fakes import VLLM, ScriptedTransport, capture, reply
 
-from palestra.errors import ModelError, ModelRejectedRow, RowError
+from palestra.errors import ConfigError, ModelError, ModelRejectedRow, RowError
 from palestra.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
 from palestra.schema import Response, ResponseCreateParams
 from palestra.serving import Session
@@ -201,3 +201,16 @@ def test_nulls_for_what_an_endpoint_does_not_know_are_no_failure() -> None:
 def test_a_success_that_is_no_response_is_shown(body: bytes) -> None:
     with pytest.raises(ModelError, match="no response"):
         ask(reply(200, body))
+
+
+def test_a_stream_cannot_be_configured() -> None:
+    given = {"openai_base_url": "http://fake/v1", "openai_model": "m"}
+
+    with pytest.raises(ConfigError, match=r"extra_body\.stream"):
+        OpenAIModelConfig.model_validate({**given, "extra_body": {"stream": True}})
+    OpenAIModelConfig.model_validate({**given, "extra_body": {"stream": False}})
+
+
+def test_a_row_cannot_ask_for_a_stream() -> None:
+    with pytest.raises(RowError, match="stream"):
+        ask(reply(200, RESPONSE), {"metadata": {"extra_body": '{"stream": true}'}})

@@ -1,8 +1,11 @@
 """Events for machines: what is told, and what happens when nobody takes it."""
 
+import asyncio
+import itertools
 import json
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +28,18 @@ def events_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def collected(folder: Path, agent: ScriptedAgent) -> list[dict[str, Any]]:
-    """The events of a collection."""
-    import asyncio
+AN_HOUR_S = 3600.0
 
+
+def collected(folder: Path, agent: ScriptedAgent) -> list[dict[str, Any]]:
+    """The events of a collection, numbered by their `at`, whose rollouts end an hour late."""
     path, problems = folder / "events.jsonl", list[str]()
-    with EventFile(open_for_events(str(path)), on_problem=problems.append) as events:
+    numbers = itertools.count(1.0)
+    fd = open_for_events(str(path))
+    with EventFile(fd, on_problem=problems.append, clock=numbers.__next__) as events:
         ready, given = prepared(folder), settings(folder)
-        asyncio.run(run(ready, given, agent.client, observers=[RolloutEvents(events)]))
+        observer = RolloutEvents(events, clock=lambda: time.monotonic() + AN_HOUR_S)
+        asyncio.run(run(ready, given, agent.client, observers=[observer]))
     assert problems == []
     return events_of(path)
 
@@ -43,8 +50,8 @@ def test_a_scored_rollout_is_told_from_start_to_end(folder: Path) -> None:
     assert (started["event"], started["task"], started["rollout"]) == ("rollout_started", 0, 0)
     assert (ended["event"], ended["outcome"], ended["reward"]) == ("rollout_ended", "scored", 0.5)
     assert (ended["attempts"], ended["agent"]) == (1, "agent")
-    assert ended["elapsed_s"] >= 0
-    assert started["at"] <= ended["at"]
+    assert AN_HOUR_S <= ended["elapsed_s"] < 2 * AN_HOUR_S
+    assert (started["at"], ended["at"]) == (1.0, 2.0)
 
 
 def test_each_failed_attempt_is_told_with_its_cause(folder: Path) -> None:

@@ -13,7 +13,8 @@ from palestra.errors import (
     ModelError,
     VerifierError,
 )
-from palestra.rollouts.results import Failed, failed
+from palestra.rollouts.results import Failed, failed, scored
+from palestra.schema import Outcome
 
 ROW = {"_ng_task_index": 0, "_ng_rollout_index": 1, "agent_ref": {"name": "agent"}}
 NO_TEXT = "caf\udce9"
@@ -50,3 +51,50 @@ def test_attempts_used_up_are_told_from_what_no_attempt_can_mend(
     row = json.loads(recorded(error, attempt).line)
 
     assert (row["_ng_failure_terminal"], row["retriable"]) == (terminal, retriable)
+
+
+RESULT = {"responses_create_params": {"input": "q"}, "response": {}, "reward": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "retriable"),
+    [
+        *((outcome.value, outcome, None) for outcome in Outcome if not outcome.has_reward),
+        ("judge_failed", Outcome.JUDGE_ERROR, True),
+        ("sandbox_timeout", Outcome.TIMEOUT, True),
+        ("tool_server_down", Outcome.INFRA_ERROR, True),
+        ("scored", Outcome.INFRA_ERROR, True),
+    ],
+)
+def test_a_result_that_calls_itself_a_failure_is_one(
+    name: str, outcome: Outcome, retriable: bool | None
+) -> None:
+    with pytest.raises(CallError, match=name) as raised:
+        scored(ROW, {**RESULT, "_ng_failure_class": name, "error": "the pod was evicted"})
+
+    row = json.loads(recorded(raised.value).line)
+    assert row["_ng_failure_class"] == outcome.value
+    assert "the pod was evicted" in row["message"]
+    assert retriable is None or row["retriable"] is retriable
+
+
+def test_a_terminal_failure_of_an_agents_own_is_not_tried_again() -> None:
+    marked = {"_ng_failure_class": "judge_failed", "_ng_failure_terminal": True}
+    with pytest.raises(CallError) as raised:
+        scored(ROW, {**RESULT, **marked})
+
+    assert recorded(raised.value).terminal
+
+
+def test_a_result_that_asks_not_to_be_kept_is_no_result() -> None:
+    with pytest.raises(InfraError, match="_ng_no_persist"):
+        scored(ROW, {**RESULT, "_ng_no_persist": True})
+
+
+def test_marks_that_are_not_set_mark_nothing() -> None:
+    marks = {"_ng_failure_class": None, "_ng_no_persist": False}
+
+    result = json.loads(scored(ROW, {**RESULT, **marks}).line)
+
+    assert result["reward"] == 1.0
+    assert not marks.keys() & result.keys()

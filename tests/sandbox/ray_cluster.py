@@ -47,11 +47,40 @@ async def use(address: str) -> dict[str, Any]:
     finally:
         await workers.close()
     return {
+        "all free": await all_cores_free_after_closing(address),
         "nodes": [outcome.value for outcome in spread if isinstance(outcome, Returned)],
         "killed": killed == TimedOut(0.3),
         "hungry": isinstance(hungry, OutOfMemory),
         "after": after == Returned(-1),
     }
+
+
+async def all_cores_free_after_closing(address: str) -> bool:
+    """Whether no host is left when workers were closed while calls ran, and one waited."""
+    import ray
+
+    ray.init(address=address, log_to_driver=False)  # a connection that `close` does not end
+    workers = open_workers(ray_address=address)
+    assert await workers.call("operator:neg", 1, limit_s=20) == Returned(-1)
+    calls = [asyncio.ensure_future(workers.call("time:sleep", 60, limit_s=120)) for _ in range(3)]
+    assert await become_free(0)
+    await workers.close()
+    await asyncio.wait(calls)
+    free = await become_free(2)
+    ray.shutdown()
+    return free
+
+
+async def become_free(cores: int) -> bool:
+    """Whether so many cores of the cluster are free before long."""
+    import ray
+
+    until = time.monotonic() + 30
+    while ray.available_resources().get("CPU", 0) != cores:
+        if time.monotonic() > until:
+            return False
+        await asyncio.sleep(0.1)
+    return True
 
 
 def main() -> None:

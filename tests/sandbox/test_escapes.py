@@ -1,5 +1,6 @@
 """Programs that try to get out of the sandbox, or to take the machine down from inside."""
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -8,30 +9,61 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from escaping import MARK, living, marked, nothing_left, run_isolated
+from escaping import MARK, isolating, living, marked, nothing_left, run_isolated
 
-from palestra.sandbox import Limits, Stop
+import palestra
+from palestra.sandbox import Limits, Sandbox, Stop
 
 pytestmark = pytest.mark.slow
 
 ATTEMPT = """
+import ctypes, errno
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def call(name, *arguments):
+    if getattr(libc, name)(*arguments) < 0: raise OSError(ctypes.get_errno(), name)
+
+class Nothing(Exception):
+    pass
+
+def something(found):
+    if not found: raise Nothing
+    return found
+
 def attempt(name, action):
     try:
         found = action()
+    except Nothing:
+        print(name, "refused: nothing is there")
+    except OSError as error:
+        known = errno.errorcode.get(error.errno)
+        print(name, "refused:", known or f"{type(error).__name__} {error.errno}")
     except BaseException as error:
-        print(name, "refused:", type(error).__name__)
+        print(name, "FAILED:", repr(error))
     else:
         print(name, "SUCCEEDED:", found)
 """
 
 
-def attempts(code: str, **options: object) -> list[str]:
-    """What a program printed about its attempts, each of which must have been refused."""
-    result = run_isolated(ATTEMPT + code, **options)  # type: ignore[arg-type]
+def attempts(code: str, *refusals: str) -> list[str]:
+    """What a program printed about its attempts, each of which must have been refused.
+
+    `refusals`: what may be said then; another error would mean that nothing was attempted.
+    """
+    result = run_isolated(ATTEMPT + code)
     lines = result.stdout.splitlines()
     assert lines, result
-    assert all(" refused: " in line for line in lines), result.stdout
+    others = [line for line in lines if line.partition(" refused: ")[2] not in refusals]
+    assert others == [], result.stderr
+    assert result.stderr == ""
     return lines
+
+
+@pytest.mark.parametrize("code", ["nobody_knows_this", "[][0]", "open('/tmp/not-there')", "1"])
+def test_only_the_refusals_that_are_expected_are_some(code: str) -> None:
+    with pytest.raises(AssertionError):
+        attempts(f"attempt('x', lambda: {code})\n", "EPERM", "nothing is there")
 
 
 @contextmanager
@@ -54,7 +86,8 @@ def test_no_tcp_connection_to_the_host_or_beyond() -> None:
             "import socket\n"
             f"for host in ('127.0.0.1', '192.0.2.1', '169.254.169.254', '10.0.0.1'):\n"
             f"    attempt(host, lambda: socket.create_connection((host, {port}), 2))\n"
-            f"attempt('ipv6', lambda: socket.create_connection(('::1', {port}), 2))\n"
+            f"attempt('ipv6', lambda: socket.create_connection(('::1', {port}), 2))\n",
+            "EAFNOSUPPORT",
         )
     assert len(lines) == 5
 
@@ -67,14 +100,19 @@ def test_no_udp_datagram_leaves() -> None:
             "def send():\n"
             "    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
             f"    return s.sendto(b'x', ('127.0.0.1', {port}))\n"
-            "attempt('udp', send)\n"
+            "attempt('udp', send)\n",
+            "EAFNOSUPPORT",
         )
         with pytest.raises(TimeoutError):
             server.recv(10)
 
 
 def test_no_name_is_resolved() -> None:
-    attempts("import socket\nattempt('dns', lambda: socket.getaddrinfo('example.com', 80))\n")
+    attempts(
+        "import socket\nattempt('dns', lambda: socket.getaddrinfo('example.com', 80))\n",
+        "gaierror -3",
+        "gaierror -2",
+    )
 
 
 def test_no_socket_of_the_host_is_reached_by_path_or_abstract_name(tmp_path: Path) -> None:
@@ -90,7 +128,9 @@ def test_no_socket_of_the_host_is_reached_by_path_or_abstract_name(tmp_path: Pat
             "    s.settimeout(2)\n"
             "    return s.connect(address)\n"
             f"attempt('path', lambda: connect({path!r}))\n"
-            f"attempt('abstract', lambda: connect({name!r}))\n"
+            f"attempt('abstract', lambda: connect({name!r}))\n",
+            "ENOENT",
+            "ECONNREFUSED",
         )
 
 
@@ -99,7 +139,8 @@ def test_no_raw_netlink_or_vsock_socket() -> None:
         "import socket\n"
         "for family in (socket.AF_NETLINK, socket.AF_PACKET, socket.AF_VSOCK, socket.AF_ALG):\n"
         "    for kind in (socket.SOCK_STREAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):\n"
-        "        attempt(f'{family} {kind}', lambda: socket.socket(family, kind))\n"
+        "        attempt(f'{family} {kind}', lambda: socket.socket(family, kind))\n",
+        "EAFNOSUPPORT",
     )
 
 
@@ -121,7 +162,10 @@ def test_nothing_can_be_written_outside_of_tmp(tmp_path: Path) -> None:
         "attempt('mkdir', lambda: os.mkdir('/made'))\n"
         "attempt('unlink', lambda: os.unlink(os.__file__))\n"
         "attempt('chmod', lambda: os.chmod(os.__file__, 0o777))\n"
-        "attempt('rename', lambda: os.rename('/usr', '/usr2'))\n"
+        "attempt('rename', lambda: os.rename('/usr', '/usr2'))\n",
+        "EROFS",
+        "EACCES",
+        "ENOENT",
     )
 
     assert target.read_text() == "as it was"
@@ -139,10 +183,13 @@ def test_nothing_of_the_host_can_be_read(tmp_path: Path, monkeypatch: pytest.Mon
         "    return os.listdir(path) if os.path.isdir(path) else open(path).read(10)\n"
         f"for path in {paths!r}:\n"
         # the interpreter may be in the home directory: then there is its path, and nothing else
-        "    attempt(path, lambda: [x for x in read(path) if x not in ('.pyenv', '.local')][0])\n"
+        "    attempt(path, lambda: something([x for x in read(path) if x not in ('.pyenv', '.local')]))\n"
         "for path in ('/home', '/var', '/etc/ssh', '/run', '/boot', '/mnt', '/srv', '/sys'):\n"
-        "    attempt(path, lambda: os.listdir(path)[0])\n"
-        "attempt('environment', lambda: [v for v in os.environ.values() if 'tell' in v][0])\n"
+        "    attempt(path, lambda: something(os.listdir(path)))\n"
+        "attempt('environment', lambda: something([v for v in os.environ.values() if 'tell' in v]))\n",
+        "ENOENT",
+        "EACCES",
+        "nothing is there",
     )
 
 
@@ -157,7 +204,9 @@ def test_links_lead_nowhere_outside(tmp_path: Path) -> None:
         "os.symlink('../../../../../../etc/shadow', '/tmp/up')\n"
         "for name in ('soft', 'root', 'up'):\n"
         "    attempt(name, lambda: open('/tmp/' + name).read())\n"
-        "attempt('hard', lambda: os.link(os.__file__, '/tmp/hard'))\n"
+        "attempt('hard', lambda: os.link(os.__file__, '/tmp/hard'))\n",
+        "ENOENT",
+        "EXDEV",
     )
 
     assert secret.read_text() == "do-not-tell"
@@ -173,7 +222,11 @@ def test_devices_are_the_harmless_ones_and_stay_as_they_are() -> None:
         "attempt('disk', lambda: os.mknod('/tmp/disk', 0o600 | stat.S_IFBLK, os.makedev(254, 0)))\n"
         "attempt('memory', lambda: open('/dev/mem', 'rb').read(1))\n"
         "attempt('kernel log', lambda: open('/dev/kmsg', 'rb').read(1))\n"
-        "attempt('terminal', lambda: open('/dev/tty', 'rb'))\n"
+        "attempt('terminal', lambda: open('/dev/tty', 'rb'))\n",
+        "EROFS",
+        "EPERM",
+        "ENOENT",
+        "ENXIO",
     )
 
     assert Path("/dev/null").stat().st_mode == before
@@ -195,6 +248,27 @@ def test_the_disk_cannot_be_filled() -> None:
 
     # less the program itself, and rounded up
     assert result.stdout == "/tmp 40 28\n/dev/shm 16 28\n"
+
+
+def test_too_many_files_without_content_are_refused_in_shared_memory_too() -> None:
+    result = run_isolated(
+        "n = 0\nwhile n < 400_000:\n    n += 1\n    open(f'/dev/shm/{n}', 'w').close()\n",
+        limits=Limits(cpu_s=30),
+    )
+
+    assert result.stopped_by is Stop.FILES
+
+
+def test_what_is_installed_with_us_is_not_there_for_programs() -> None:
+    ours = Path(palestra.__file__).parent
+
+    async def list_it() -> str:
+        settings = isolating().model_copy(update={"read_only": (str(ours.parent),)})
+        async with Sandbox(settings) as sandbox:
+            code = f"import os; print(os.listdir({str(ours)!r}), os.listdir({str(ours.parent)!r}))"
+            return (await sandbox.run(marked(code))).stdout
+
+    assert asyncio.run(list_it()) == "[] ['palestra']\n"
 
 
 def test_one_huge_file_and_too_many_small_ones_are_refused() -> None:
@@ -262,13 +336,11 @@ def test_a_memory_bomb_is_stopped(code: str) -> None:
 
 def test_memory_that_no_limit_counts_is_not_to_be_had() -> None:
     attempts(
-        "import ctypes, os\n"
-        "libc = ctypes.CDLL(None, use_errno=True)\n"
-        "def call(name, *arguments):\n"
-        "    if getattr(libc, name)(*arguments) < 0: raise OSError(ctypes.get_errno())\n"
+        "import os\n"
         "attempt('memfd', lambda: os.memfd_create('x'))\n"
         "attempt('shared memory', lambda: call('shmget', 0, 1 << 20, 0o1600))\n"
-        "attempt('queue', lambda: call('msgget', 0, 0o1600))\n"
+        "attempt('queue', lambda: call('msgget', 0, 0o1600))\n",
+        "EPERM",
     )
 
 
@@ -290,21 +362,21 @@ def test_no_process_of_the_host_is_seen_signalled_or_traced() -> None:
     ours = os.getpid()
 
     attempts(
-        "import ctypes, os, signal\n"
+        "import os, signal\n"
         f"attempt('us', lambda: os.kill({ours}, 0))\n"
         # The first of its own namespace is out of reach or, for one who may, cannot be killed.
         "for pid in (1, os.getppid()):\n"
         "    try: os.kill(pid, signal.SIGKILL)\n"
         "    except PermissionError: pass\n"
-        "attempt('processes', lambda: os.listdir('/proc')[0])\n"
-        "libc = ctypes.CDLL(None, use_errno=True)\n"
-        "def call(name, *arguments):\n"
-        "    if getattr(libc, name)(*arguments) < 0: raise OSError(ctypes.get_errno())\n"
+        "attempt('processes', lambda: something(os.listdir('/proc')))\n"
         "for pid in (1, os.getppid()):\n"
         "    attempt(f'trace {pid}', lambda: call('ptrace', 16, pid, 0, 0))\n"
         "    attempt(f'peek {pid}', lambda: call('process_vm_readv', pid, 0, 0, 0, 0, 0))\n"
         f"attempt('priority', lambda: os.setpriority(os.PRIO_PROCESS, {ours}, 19))\n"
-        "attempt('nicer', lambda: os.nice(-5))\n"
+        "attempt('nicer', lambda: os.nice(-5))\n",
+        "ESRCH",
+        "ENOENT",
+        "EPERM",
     )
 
 
@@ -318,10 +390,7 @@ def test_killing_everything_in_sight_kills_the_program_alone() -> None:
 
 def test_no_namespace_mount_or_user_can_be_had() -> None:
     attempts(
-        "import ctypes, os\n"
-        "libc = ctypes.CDLL(None, use_errno=True)\n"
-        "def call(name, *arguments):\n"
-        "    if getattr(libc, name)(*arguments) < 0: raise OSError(ctypes.get_errno())\n"
+        "import os\n"
         "attempt('unshare', lambda: call('unshare', 0x10000000))\n"
         "attempt('clone', lambda: call('syscall', 56, 0x10000000 | 17, 0, 0, 0, 0))\n"
         "attempt('mount', lambda: call('mount', b'none', b'/tmp', b'tmpfs', 0, 0))\n"
@@ -333,7 +402,9 @@ def test_no_namespace_mount_or_user_can_be_had() -> None:
         "attempt('host name', lambda: call('sethostname', b'x', 1))\n"
         "attempt('bpf', lambda: call('syscall', 321, 0, 0, 0))\n"
         "attempt('io_uring', lambda: call('syscall', 425, 1, 0))\n"
-        "attempt('keyring', lambda: call('syscall', 248, b'user', b'a', b'b', 1, -3))\n"
+        "attempt('keyring', lambda: call('syscall', 248, b'user', b'a', b'b', 1, -3))\n",
+        "EPERM",
+        "EINVAL",
     )
 
 
@@ -419,6 +490,18 @@ def test_a_program_that_closes_its_output_and_goes_on_is_stopped() -> None:
     )
 
     assert result.stopped_by is Stop.CPU
+
+
+def test_children_cannot_be_had_that_nobody_waits_for() -> None:
+    attempts(
+        "import signal\n"
+        "attempt('ignored', lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))\n"
+        "attempt('handled', lambda: signal.signal(signal.SIGCHLD, print))\n"
+        "something(signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL)\n"
+        "something(not call('sigaction', signal.SIGCHLD, None, None))\n"
+        "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n",
+        "EPERM",
+    )
 
 
 def test_processor_time_of_many_processes_counts_together() -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from escaping import nothing_left
 
+from palestra.errors import InfraError
 from palestra.sandbox import (
     CellLimits,
     CellResult,
@@ -70,6 +71,15 @@ def test_an_exception_is_told_and_leaves_the_session_as_it_is(code: str, told: s
     assert told in failed.stderr
     assert "interpreter.py" not in failed.stderr
     assert (after.result, after.notice) == ("1", "")
+
+
+def test_a_cell_may_recurse_deeply() -> None:
+    code = (
+        "import functools, sys\nsys.setrecursionlimit(100_000)\n"
+        "@functools.cache\ndef f(n): return n and 1 + f(n - 1)\nf(40_000)"
+    )
+
+    assert cells(code)[0].result == "40000"
 
 
 def test_a_traceback_shows_the_lines_of_the_cell() -> None:
@@ -151,10 +161,15 @@ class Echo:
         self.begun = 0
         self.began = asyncio.Event()
         self.silent = asyncio.Event()
-        self.broken = False
+        self.keeper_died = False
+        self.refuses = False
 
     @asynccontextmanager
-    async def converse(self, program: Program, limits: Limits) -> AsyncIterator["Echo"]:
+    async def converse(
+        self, program: Program, limits: Limits, *, rests: bool
+    ) -> AsyncIterator["Echo"]:
+        if self.refuses:
+            raise InfraError("the disk is full")
         self.open += 1
         self.begun += 1
         self.began.set()
@@ -167,12 +182,15 @@ class Echo:
         code = json.loads(message)["code"]
         if code == "wait":
             await self.silent.wait()
-        if self.broken:
+        if self.keeper_died:
             raise ConversationEnded
-        answer = {"stdout": code, "stderr": "", "result": None, "failed": False}
-        return b"nonsense" if code == "lie" else json.dumps(answer).encode()
+        answer = {"stdout": code, "stderr": "", "result": None, "failed": False, "notice": ""}
+        lies = {"lie": b"nonsense", "lie deeply": b"[" * 100_000}
+        return lies.get(code) or json.dumps(answer).encode()
 
     async def end(self) -> SandboxResult:
+        if self.keeper_died:
+            raise InfraError("the keeper of a sandboxed program died")
         return SandboxResult(stdout="", stderr="", exit_code=137, stopped_by=Stop.US)
 
     async def aclose(self) -> None:
@@ -238,14 +256,116 @@ def test_a_cancelled_cell_ends_its_interpreter_so_that_no_answer_is_taken_for_an
     asyncio.run(main())
 
 
-def test_an_interpreter_that_answers_nonsense_is_ended() -> None:
+@pytest.mark.parametrize("lie", ["lie", "lie deeply"])
+def test_an_interpreter_that_answers_nonsense_is_ended(lie: str) -> None:
     async def main() -> None:
         echo = Echo()
         session = PythonSession(Sandbox(backend=echo))
-        result = await session.execute("lie")
+        result = await session.execute(lie)
         assert result.failed
         assert echo.open == 0
         assert (await session.execute("x")).stdout == "x"
         await session.aclose()
 
     asyncio.run(main())
+
+
+def test_when_the_keeper_died_one_call_fails_and_the_next_begins_anew_and_is_told() -> None:
+    async def main() -> None:
+        echo = Echo()
+        session = PythonSession(Sandbox(backend=echo))
+        await session.execute("kept = 1")
+        echo.keeper_died = True
+        with pytest.raises(InfraError, match="keeper"):
+            await session.execute("kept")
+        echo.keeper_died = False
+        after = await session.execute("kept")
+        assert (after.stdout, "restarted" in after.notice) == ("kept", True)
+        assert (echo.begun, echo.open) == (2, 1)
+        await session.aclose()
+
+    asyncio.run(main())
+
+
+def test_that_state_was_lost_is_told_however_often_a_new_interpreter_fails_to_begin() -> None:
+    async def main() -> None:
+        echo = Echo()
+        session = PythonSession(Sandbox(backend=echo))
+        session.forget("State is lost.")
+        echo.refuses = True
+        with pytest.raises(InfraError, match="disk"):
+            await session.execute("x")
+        echo.refuses = False
+        assert (await session.execute("x")).notice == "State is lost."
+        await session.aclose()
+
+    asyncio.run(main())
+
+
+SPIN = "import threading, time\ndef spin():\n    global n\n    while True: n += 1\nn = 0\n"
+
+
+def test_a_thread_that_a_cell_leaves_behind_is_told_and_stands_still_between_cells() -> None:
+    async def main() -> tuple[CellResult, ...]:
+        async with Sandbox(SETTINGS) as sandbox:
+            session = PythonSession(sandbox, cell_limits=CellLimits(cpu_s=20))
+            started = await session.execute(
+                SPIN + "threading.Thread(target=spin, name='spinner', daemon=True).start()\n"
+                "before = time.process_time()"
+            )
+            await asyncio.sleep(1.0)  # which is what happens between cells: nothing
+            return (
+                started,
+                await session.execute("time.process_time() - before < 0.5"),
+                await session.execute("seen = n; time.sleep(0.2); n > seen"),
+            )
+
+    started, still, on = asyncio.run(main())
+    assert nothing_left()
+    assert started.notice.startswith("Still running: the thread spinner. ")
+    assert (still.result, still.notice) == ("True", "")
+    assert on.result == "True"
+
+
+def test_at_a_cells_limit_its_threads_are_stopped_and_the_next_has_all_its_time() -> None:
+    _, stopped, after = cells(
+        SPIN + "kept = 1",
+        "t = threading.Thread(target=spin)\nt.start()\nt.join()",
+        "import time\nstart = time.process_time()\n"
+        "while time.process_time() - start < 0.5: pass\n(kept, t.is_alive())",
+    )
+
+    assert stopped.stderr.startswith("TimeoutError: stopped after 1 s of CPU time, of which other")
+    assert (after.result, after.notice) == ("(1, False)", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "code",
+    [
+        (
+            "import threading\ndef spin():\n    while True:\n        try:\n"
+            "            for _ in iter(int, 1): pass\n        except BaseException: pass\n"
+            "threading.Thread(target=spin).start()\nfor _ in iter(int, 1): pass"
+        ),
+        "while True:\n    try:\n        for _ in iter(int, 1): pass\n    except BaseException: pass",
+        "import collections, itertools\ncollections.deque(itertools.repeat(0), maxlen=0)",
+    ],
+    ids=["thread", "cell", "native code"],
+)
+def test_what_cannot_be_stopped_at_the_cells_time_takes_the_interpreter_with_it(code: str) -> None:
+    stopped, after = cells(code, "1")
+
+    assert stopped.notice.startswith("Stopped: the cell went on after its 1 s of CPU time. The int")
+    assert (after.result, after.notice) == ("1", "")
+
+
+def test_a_process_that_a_cell_leaves_behind_is_told_once() -> None:
+    first, second = cells(
+        "import subprocess, sys\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])",
+        "1",
+    )
+
+    assert first.notice.startswith("Still running: a process.")
+    assert (second.result, second.notice) == ("1", "")

@@ -109,9 +109,33 @@ def test_root_without_setpriv_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert found == "setpriv is not installed, and programs must not run as root"
 
 
+def test_root_in_a_container_is_told_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
+    for name in ("bwrap", "setpriv"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status = tmp_path / "status"
+    status.write_text("CapPrm:\t000001ffffffffff\nCapEff:\t00000000a80425fb\n")
+
+    found = find_tools("/usr/bin/python3", (), as_root=True, status=status)
+
+    assert found == (
+        "this is root without CAP_NET_ADMIN, CAP_SYS_ADMIN, as in a container: be an ordinary user"
+    )
+    status.write_text("CapEff:\t000001ffffffffff\n")
+    assert isinstance(find_tools("/usr/bin/python3", (), as_root=True, status=status), Tools)
+
+
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../x", "", ".", "a//b", "a\0"])
 def test_a_program_has_no_files_outside_of_its_directory(name: str) -> None:
     with pytest.raises(ValueError, match="no plain relative path"):
+        Program(("x",), {name: b""})
+
+
+@pytest.mark.parametrize("name", ["a/" * 2000 + "b", "a" * 2000])
+def test_a_programs_files_lie_no_deeper_than_they_can(name: str) -> None:
+    with pytest.raises(ValueError, match="too deep a path, or too long"):
         Program(("x",), {name: b""})
 
 
@@ -148,7 +172,9 @@ class Slow:
         return SandboxResult(stdout="", stderr="", exit_code=0)
 
     @asynccontextmanager
-    async def converse(self, program: Program, limits: Limits) -> AsyncIterator["Slow"]:
+    async def converse(
+        self, program: Program, limits: Limits, *, rests: bool
+    ) -> AsyncIterator["Slow"]:
         yield self
 
     async def aclose(self) -> None:

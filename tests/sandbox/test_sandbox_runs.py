@@ -16,16 +16,27 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from escaping import MARK, isolating, living, marked, nothing_left, own_temporary_directory
+from escaping import (
+    MARK,
+    isolating,
+    leaving_nothing,
+    living,
+    marked,
+    nothing_left,
+    own_temporary_directory,
+)
 
 from palestra.errors import InfraError
 from palestra.sandbox import (
+    ConversationEnded,
     Limits,
     Program,
     Sandbox,
     SandboxResult,
     SandboxSettings,
     Stop,
+    conversing,
+    local,
 )
 
 pytestmark = pytest.mark.slow
@@ -46,11 +57,8 @@ def within(settings: SandboxSettings, work: Callable[[Sandbox], Awaitable[T]]) -
         async with Sandbox(settings) as sandbox:
             return await work(sandbox)
 
-    with own_temporary_directory() as directory:
-        result = asyncio.run(main())
-        assert nothing_left()
-        assert list(directory.iterdir()) == []
-    return result
+    with leaving_nothing():
+        return asyncio.run(main())
 
 
 def run(backend: str, program: Program, stdin: str = "", **limits: float) -> SandboxResult:
@@ -100,6 +108,62 @@ def test_each_limit_stops_a_program(
 
     assert result.stopped_by is stopped_by
     assert not result.ok
+
+
+@both
+def test_many_threads_fit_into_little_memory(backend: str) -> None:
+    code = """
+        import threading
+        all_there = threading.Barrier(65)
+        def work():
+            bytearray(100_000)
+            all_there.wait(30)
+        for _ in range(64):
+            threading.Thread(target=work).start()
+        all_there.wait(30)
+        print("all of them")
+    """
+
+    result = run(backend, marked(textwrap.dedent(code)), memory_mib=128, processes=100)
+
+    assert (result.stdout, result.stderr) == ("all of them\n", "")
+
+
+@both
+def test_a_program_may_ask_for_a_deep_stack(backend: str) -> None:
+    code = """
+        import functools, resource, sys
+        _, most = resource.getrlimit(resource.RLIMIT_STACK)
+        resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+        sys.setrecursionlimit(100_000)
+        @functools.cache
+        def f(n): return n and 1 + f(n - 1)
+        print(f(40_000))
+    """
+
+    assert run(backend, marked(textwrap.dedent(code))).stdout == "40000\n"
+
+
+def test_time_of_children_that_nobody_waits_for_counts() -> None:
+    code = """
+        import os, signal, time
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                while time.process_time() < 0.4:
+                    pass
+                os._exit(0)
+            try:
+                os.waitpid(child, 0)
+            except ChildProcessError:
+                pass
+    """
+
+    result = run("process", marked(textwrap.dedent(code)), cpu_s=60)
+
+    # less what each used after the last look at it
+    assert result.cpu_s > 1.2
 
 
 @both
@@ -175,7 +239,7 @@ def test_a_cancelled_run_leaves_nothing(backend: str) -> None:
 
 @both
 def test_when_we_are_killed_nothing_is_left(backend: str) -> None:
-    settings = settings_of(backend)
+    settings, others = settings_of(backend), living()
     code = f"""
         import asyncio
         from palestra.sandbox import Program, Sandbox, SandboxSettings
@@ -197,7 +261,7 @@ def test_when_we_are_killed_nothing_is_left(backend: str) -> None:
             time.sleep(0.02)
         assert sum("main.py" in line for line in living()) >= 2
         victim.kill()
-        assert nothing_left(victim.pid)
+        assert nothing_left(victim.pid, besides=others)
         assert list(directory.iterdir()) == []
 
 
@@ -206,9 +270,11 @@ def test_when_we_are_killed_nothing_is_left(backend: str) -> None:
 def test_a_keeper_that_is_killed_is_a_failure_of_the_sandbox_and_what_it_kept_ends(
     backend: str, late: bool
 ) -> None:
+    others = keepers()
+
     async def killed(sandbox: Sandbox) -> None:
         await sandbox.run(marked("pass"))
-        await until(lambda: len(keepers()) == 1)
+        await until(lambda: len(keepers() - others) == 1)
         before = keepers()
         running = asyncio.ensure_future(sandbox.run(marked("import time; time.sleep(300)")))
         await until(lambda: keepers() - before and (not late or program_runs()))
@@ -223,12 +289,77 @@ def test_a_keeper_that_is_killed_is_a_failure_of_the_sandbox_and_what_it_kept_en
     within(settings_of(backend), killed)
 
 
+def test_directories_of_others_stay_whatever_their_names() -> None:
+    with own_temporary_directory() as directory:
+        with subprocess.Popen(["true"]) as last:
+            pids = range(last.pid, last.pid + 300)
+        theirs = {directory / f"palestra-sandbox-{pid}-theirs" for pid in pids}
+        for each in theirs:
+            each.mkdir()
+        asyncio.run(_one_after_another(SandboxSettings(backend="process"), 2))
+        assert nothing_left()
+
+        assert set(directory.iterdir()) == theirs
+
+
+async def _one_after_another(settings: SandboxSettings, count: int) -> None:
+    async with Sandbox(settings) as sandbox:
+        for _ in range(count):
+            await sandbox.run(marked("pass"))
+
+
+def test_folders_too_deep_for_any_path_are_removed() -> None:
+    code = "import os\nfor _ in range(1500):\n    os.mkdir('d' * 50); os.chdir('d' * 50)\nprint(1)"
+
+    assert run("process", marked(code)).stdout == "1\n"
+
+
+@both
+def test_a_cancelled_run_has_its_place_until_its_processes_are_gone(backend: str) -> None:
+    async def cancelled(sandbox: Sandbox) -> bool:
+        running = asyncio.ensure_future(sandbox.run(marked("import time; time.sleep(300)")))
+        await until(program_runs)
+        running.cancel()
+        async with sandbox._place():
+            return program_runs()
+
+    assert not within(settings_of(backend, at_once=1), cancelled)
+
+
+@both
+@pytest.mark.parametrize(
+    ("does", "stopped_by"),
+    [
+        ("time.sleep(300)", Stop.WALL),
+        ("channel.send(bytes(100_000))", Stop.OUTPUT),
+        ("os._exit(3)", None),
+    ],
+)
+def test_a_conversation_says_for_what_it_was_ended(
+    backend: str, does: str, stopped_by: Stop | None
+) -> None:
+    code = (
+        f"import os, time\nfrom frames import Channel\nchannel = Channel()\n{does}\ntime.sleep(9)"
+    )
+
+    async def talk(sandbox: Sandbox) -> SandboxResult:
+        program = conversing(code.encode())
+        async with sandbox.converse(program, limits=Limits(output_kib=64)) as conversation:
+            with pytest.raises(ConversationEnded):
+                await conversation.ask(b"?", within_s=2)
+            return await conversation.end()
+
+    assert within(settings_of(backend), talk).stopped_by is stopped_by
+
+
 def test_a_launcher_that_is_killed_is_replaced() -> None:
+    others = keepers()
+
     async def killed(sandbox: Sandbox) -> None:
         assert (await sandbox.run(marked("print(1)"))).stdout == "1\n"
-        for launcher in keepers():
+        for launcher in keepers() - others:
             os.kill(launcher, signal.SIGKILL)
-        await until(lambda: not keepers())
+        await until(lambda: not keepers() - others)
         assert (await sandbox.run(marked("print(2)"))).stdout == "2\n"
 
     within(settings_of("process"), killed)
@@ -267,7 +398,8 @@ def test_two_hundred_programs_at_once_all_end_right(backend: str) -> None:
     assert wrong == []
 
 
-def test_time_without_a_core_does_not_pass_for_a_program() -> None:
+def test_time_without_a_core_does_not_pass_for_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ENDS_WITHIN_S", 0.3)  # nor for who waits for its result
     crowd = """
         import os, time
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

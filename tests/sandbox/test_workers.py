@@ -234,6 +234,26 @@ def test_closing_ends_every_process() -> None:
         wait_until_gone(process.value)
 
 
+def test_a_call_that_waits_while_the_workers_are_closed_starts_nothing(tmp_path: Path) -> None:
+    path = pipe(tmp_path)
+
+    async def close(workers: LocalWorkers) -> list[Any]:
+        first = asyncio.create_task(workers.call("chores:tell_and_sleep", str(path), limit_s=60))
+        pid = int(await asyncio.to_thread(path.read_text))
+        second = asyncio.create_task(workers.call("operator:neg", 1, limit_s=60))
+        await asyncio.sleep(0)
+        await workers.close()
+        wait_until_gone(pid)
+        outcomes = await asyncio.gather(first, second, return_exceptions=True)
+        return [*outcomes, workers._keeper._nursery]
+
+    first, second, nursery = with_workers(close, size=1)
+
+    assert isinstance(first, WorkersBroken)
+    assert isinstance(second, WorkersBroken)
+    assert nursery is None
+
+
 def test_workers_serve_one_event_loop_after_another() -> None:
     workers = LocalWorkers(size=1)
 

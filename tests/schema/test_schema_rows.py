@@ -97,7 +97,7 @@ def test_a_torn_line_that_is_too_long_is_torn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "kind"),
-    [(gzip.compress(b"{}\n"), "compressed (gzip)"), ("{}\n".encode("utf-16"), "UTF-16")],
+    [(gzip.compress(b"{}\n", mtime=0), "compressed (gzip)"), ("{}\n".encode("utf-16"), "UTF-16")],
 )
 def test_a_file_of_another_kind_is_one_bad_line(tmp_path: Path, data: bytes, kind: str) -> None:
     path = tmp_path / "rows.jsonl"

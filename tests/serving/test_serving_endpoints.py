@@ -297,7 +297,7 @@ def test_verify_ends_the_session_however_it_ends(how: str) -> None:
         await seed.invoke(TASK, session_id="s")
         with contextlib.suppress(CallError):
             await verify.invoke(turn(how=how), session_id="s")
-        return len(server._sessions)
+        return len(server._palestra_sessions)
 
     assert asyncio.run(rollout()) == 0
 

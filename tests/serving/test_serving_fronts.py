@@ -516,3 +516,12 @@ def test_a_message_stream_has_every_block_between_start_and_stop() -> None:
         "message_delta",
         "message_stop",
     ]
+
+
+def test_what_the_endpoint_said_of_a_full_context_stays_beside_the_reason() -> None:
+    details = {"reason": "max_output_tokens", "provider_message": "4097 tokens are too many"}
+
+    [choice] = completion_from_response(response(incomplete_details=details)).choices
+
+    assert to_plain(choice)["provider_message"] == "4097 tokens are too many"
+    assert choice.finish_reason == "length"

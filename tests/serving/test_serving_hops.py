@@ -166,7 +166,7 @@ CASES = {
         "reject",
         FailureKind.DATA,
         Layer.MODEL,
-        [("agent", 500), POLICY, ("policy", 400)],
+        [("agent", 400), ("policy", 400), ("policy", 400)],
         body=REFUSAL,
     ),
     "the endpoint rejects the key": Planted(

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 from serving_servers import ask, server_of
 
 from palestra.schema import VerifyRequest, VerifyResponse
@@ -107,3 +107,20 @@ def test_a_tool_is_an_endpoint_whose_answer_is_text() -> None:
 
 def test_a_word_is_answered_as_it_is() -> None:
     assert ask(server_of(Weather), "/at", {"place": "Åndalsnes"}).body.decode() == "Åndalsnes"
+
+
+class Named(Weather):
+    """An author's attributes, called as the framework's might be."""
+
+    _sessions: dict[str, str] = PrivateAttr(default_factory=dict)
+    _token: int = PrivateAttr(default=3)
+
+    @tool
+    def note(self, text: str, session: Session) -> str:
+        """Keep it."""
+        self._sessions[session.id] = text
+        return f"{len(self._sessions)} {self._token}"
+
+
+def test_attributes_of_an_author_take_no_place_of_the_framework_s() -> None:
+    assert ask(server_of(Named), "/note", {"text": "x"}).body == b"1 3"

@@ -42,7 +42,7 @@ from palestra.transport import (
     ServerClient,
 )
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 Made = TypeVar("Made")
 

@@ -15,7 +15,7 @@ from palestra.errors import ConfigError
 from palestra.responses_api_models.local_model.running import require_engine
 from palestra.responses_api_models.local_model.weights import find_weights
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 CHECK = "python -m palestra.responses_api_models.vllm_model.on_policy"
 RUN_HERE = [CHECK, "palestra serve-model vllm", "palestra serve-model llama-cpp"]

@@ -101,7 +101,7 @@ async def _tests(folder: Path, timeout_s: float) -> tuple[Check, str]:
     code = process.returncode
     if code == 0:
         return Check("tests", passed=True, note=_summary(text)), ""
-    note = "there are none" if code == NO_TESTS else _summary(text) or f"pytest ended with {code}"
+    note = _summary(text) or ("there are none" if code == NO_TESTS else f"pytest ended with {code}")
     return Check("tests", passed=False, note=note), text
 
 

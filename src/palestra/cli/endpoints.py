@@ -13,6 +13,8 @@ from palestra.transport import CallContext, ServerClient, calling
 READY_TIMEOUT_S = 60.0
 """How long an endpoint that may still be starting is waited for."""
 ASK_AGAIN_S = 2.0
+FIRST_LINE_S = 2.0
+LINE_EVERY_S = 60.0
 ONE_ANSWER_S = 30.0
 WAITING_LONGER = "model_endpoint_readiness_timeout_seconds"
 
@@ -73,8 +75,23 @@ async def _wait_for_all(checks: Mapping[str, Check], limit_s: float) -> None:
             tasks.create_task(_wait_for(name, check, limit_s), name=f"endpoint of {name}")
 
 
+class Pace:
+    """When the next line about the same wait is due: after 2, 4, 8 seconds, then once a minute."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_LINE_S
+
+    def is_due(self, elapsed_s: float) -> bool:
+        """Whether to say it now, so many seconds into the wait; if so, it counts as said."""
+        if elapsed_s < self._next_s:
+            return False
+        self._next_s = elapsed_s + min(elapsed_s, LINE_EVERY_S)
+        return True
+
+
 async def _wait_for(name: str, check: Check, limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
+    started, pace = time.monotonic(), Pace()
+    deadline = started + limit_s
     while True:
         try:
             notice(f"{name}: {await check()}")
@@ -87,11 +104,13 @@ async def _wait_for(name: str, check: Check, limit_s: float) -> None:
                     hint="is base_url right, and is the endpoint running? "
                     f"++{WAITING_LONGER}=<seconds> waits longer",
                 ) from error
-            left = max(0.0, deadline - time.monotonic())
-            notice(
-                f"{name}: waiting for its endpoint, {left:.0f} s more "
-                f"(++{WAITING_LONGER}): {error.message}"
-            )
+            now = time.monotonic()
+            if pace.is_due(now - started):
+                left = max(0.0, deadline - now)
+                notice(
+                    f"{name}: waiting for its endpoint, {left:.0f} s more "
+                    f"(++{WAITING_LONGER}): {error.message}"
+                )
             await asyncio.sleep(ASK_AGAIN_S)
         else:
             return

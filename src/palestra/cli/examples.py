@@ -2,8 +2,9 @@
 
 Writes `data/example_rollouts.jsonl` and `data/example_metrics.json`. A rollout is a real one,
 through the environment's own agent. The model is the environment's `gold_response` (else the first
-right answer of `data/verifier_cases.jsonl`), and `recorded_with` says `gold`; rows without one are
-answered by the local model, and it says `local_model`. A judge, where there is one, awards.
+right answer of `data/verifier_cases.jsonl`; the first that calls tools, where the gold calls none),
+and `recorded_with` says `gold`; rows without one are answered by the local model, and it says
+`local_model`. A judge, where there is one, awards.
 """
 
 import asyncio
@@ -86,11 +87,16 @@ async def _recorded(subject: Subject) -> list[dict[str, Any]]:
 def _gold(
     subject: Subject, server: ResourcesServer, number: int, row: Mapping[str, Any]
 ) -> Response | None:
+    right = [case.response for case in subject.cases if case.number == number and case.reward > 0]
     gold = server.gold_response(row)
-    if gold is not None:
-        return gold
-    right = [case for case in subject.cases if case.number == number and case.reward > 0]
-    return right[0].response if right else None
+    if gold is None or not _calls(gold):
+        # A right answer that comes by its tools shows more than one that knows.
+        gold = next(filter(_calls, right), gold)
+    return right[0] if gold is None and right else gold
+
+
+def _calls(response: Response) -> bool:
+    return any(isinstance(item, FunctionCall) for item in response.output)
 
 
 def _turns(gold: Response, *, takes_turns: bool) -> list[Response]:

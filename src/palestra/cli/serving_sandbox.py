@@ -18,14 +18,16 @@ from palestra.serving.sockets import holder_of, listen
 def serve_sandbox(host: str, port: int, *, token: str, at_once: int, backend: str) -> int:
     """Serve until stopped. Raises ConfigError when it cannot."""
     token = token or os.environ.get(TOKEN_VARIABLE, "")
-    if host not in LOOPBACK and not token:
-        raise ConfigError(
-            f"the sandbox is to listen on {host}, and there is no token to protect it",
-            hint=f"set {TOKEN_VARIABLE} to a long random text, here and where it is used",
-        )
     if backend not in {"bubblewrap", "process"}:
         raise ConfigError(
             f"a sandbox service has no back end {backend!r}", hint="bubblewrap or process"
+        )
+    if not token and (host not in LOOPBACK or backend == "process"):
+        # Without isolation whoever reaches it is this user, and on loopback every program does.
+        what = "run programs without isolation" if backend == "process" else f"listen on {host}"
+        raise ConfigError(
+            f"the sandbox is to {what}, and there is no token to protect it",
+            hint=f"set {TOKEN_VARIABLE} to a long random text, here and where it is used",
         )
     settings = SandboxSettings.model_validate({"backend": backend, "at_once": at_once})
     try:
@@ -44,11 +46,7 @@ async def _serve(host: str, port: int, token: str, settings: SandboxSettings) ->
             holder = holder_of(port)
             held = f": {holder} holds it" if holder else ""
             raise ConfigError(f"cannot listen on {host}:{port} ({error}){held}") from error
-        service = SandboxService(own, token=token)
-        async with serving(service.app(), sock):
+        async with SandboxService(own, token=token) as service, serving(service.app(), sock):
             at = f"{host}:{sock.getsockname()[1]}"
             notice(f"sandbox ({settings.backend}) ready at {at}; stop it with Ctrl-C")
-            try:
-                await asyncio.get_running_loop().create_future()
-            finally:
-                await service.aclose()
+            await asyncio.get_running_loop().create_future()

@@ -6,6 +6,7 @@ from http.cookies import SimpleCookie
 from typing import Any, Final, Self
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ConfigDict, PrivateAttr, SkipValidation
 
 from palestra.compat.http import ServerRefused, cookie_values
 from palestra.compat.nemo_gym import global_config
@@ -14,10 +15,11 @@ from palestra.compat.nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
     get_first_server_config_dict,
 )
+from palestra.compat.recorded import recorded_reply
 from palestra.errors import CallError, Evidence, Hop, excerpt, from_body
 from palestra.serving import server_client
+from palestra.transport import HttpReply, ServerReply, Target
 from palestra.transport import ServerClient as FleetClient
-from palestra.transport import ServerReply, Target
 
 SERVER_TYPES: Final = ("responses_api_models", "resources_servers", "responses_api_agents")
 
@@ -93,51 +95,33 @@ def _failure(server: str, url: str, status: int, content: bytes) -> CallError | 
     return failure
 
 
-class ServerClient:
+class ServerClient(BaseModel):
     """Calls the servers of a fleet by instance name.
 
     Made from a configuration alone, it finds them at their `host` and `port`.
     """
 
-    def __init__(
-        self,
-        head_server_config: Any = None,
-        global_config_dict: Any = None,
-        *,
-        fleet: FleetClient | None = None,
-    ) -> None:
-        self._head_server_config = head_server_config
-        self._global_config_dict = global_config_dict
-        self._fleet = fleet
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    @property
-    def head_server_config(self) -> Any:
-        """Where the head server listens."""
-        return self._head_server_config or self.load_head_server_config()
+    head_server_config: SkipValidation[BaseServerConfig]
+    """Where the head server listens."""
 
-    @head_server_config.setter
-    def head_server_config(self, value: Any) -> None:
-        self._head_server_config = value
+    global_config_dict: SkipValidation[DictConfig]
+    """The resolved configuration, with the host and port of every instance."""
 
-    @property
-    def global_config_dict(self) -> Any:
-        """The resolved configuration, with the host and port of every instance."""
-        if self._global_config_dict is None:
-            return global_config.get_global_config_dict()
-        return self._global_config_dict
+    _fleet: FleetClient | None = PrivateAttr(default=None)
 
-    @global_config_dict.setter
-    def global_config_dict(self, value: Any) -> None:
-        self._global_config_dict = value
+    @classmethod
+    def of_fleet(cls, fleet: FleetClient, tree: DictConfig) -> "ServerClient":
+        """A client that calls as `fleet` does; `tree` is its configuration."""
+        made = cls(head_server_config=_head_server(tree), global_config_dict=tree)
+        made._fleet = fleet
+        return made
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
         """Where the head server listens, as configured."""
-        held = global_config.get_global_config_dict().get("head_server") or {}
-        return BaseServerConfig(
-            host=str(held.get("host") or "127.0.0.1"),
-            port=int(held.get("port") or DEFAULT_HEAD_SERVER_PORT),
-        )
+        return _head_server(global_config.get_global_config_dict())
 
     @classmethod
     def load_from_global_config(cls, head_server_config: Any = None) -> "ServerClient":
@@ -145,8 +129,10 @@ class ServerClient:
 
         In a server of the fleet, of that fleet.
         """
-        held = global_config.get_global_config_dict()
-        return cls(head_server_config or cls.load_head_server_config(), held)
+        return cls(
+            head_server_config=head_server_config or cls.load_head_server_config(),
+            global_config_dict=global_config.get_global_config_dict(),
+        )
 
     async def request(
         self, server_name: str, url_path: str, method: str = "POST", **kwargs: Any
@@ -154,6 +140,9 @@ class ServerClient:
         """One request; `json` may be or hold models. Any status is an answer."""
         sent = cookie_values(kwargs.pop("cookies", None)) or {}
         timeout_s = _seconds(kwargs.pop("timeout", None))
+        if (told := self._recorded(server_name, url_path, method, kwargs.get("json"))) is not None:
+            reply = ServerReply(told, server=server_name, url=url_path)
+            return ClientResponse(reply, method=method, sent=sent)
         known = {name: kwargs[name] for name in ("json", "params", "headers") if name in kwargs}
         async with asyncio.timeout(timeout_s):
             reply = await self._client().request(
@@ -187,11 +176,24 @@ class ServerClient:
             return "connection_error"
         return "success"
 
+    def _recorded(self, server: str, path: str, method: str, body: Any) -> HttpReply | None:
+        if method != "POST":
+            return None
+        return recorded_reply(server, path, body, running=server in self._client().targets)
+
     def _client(self) -> FleetClient:
         if self._fleet is None:
             tree = _plain(self.global_config_dict)
             self._fleet = server_client(_targets(tree), tree, token=tree.get("fleet_token") or "")
         return self._fleet
+
+
+def _head_server(tree: Any) -> BaseServerConfig:
+    held = tree.get("head_server") or {}
+    return BaseServerConfig(
+        host=str(held.get("host") or "127.0.0.1"),
+        port=int(held.get("port") or DEFAULT_HEAD_SERVER_PORT),
+    )
 
 
 def get_server_url(server_name: str, global_config_dict: Any = None) -> str:

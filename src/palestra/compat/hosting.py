@@ -23,6 +23,7 @@ from palestra.compat.nemo_gym.global_config import (
     set_global_config_dict,
 )
 from palestra.compat.nemo_gym.judge import JudgeError
+from palestra.compat.rows import RowLayer
 from palestra.compat.servers import SimpleServer
 from palestra.config import config_from_tree
 from palestra.errors import (
@@ -61,7 +62,7 @@ class Hosted(Server):
         # Before the author's constructor, which may ask for it.
         tree = set_global_config_dict(with_addresses(client.tree, client.targets))
         self._author = self.author_class(
-            config=self.config, server_client=ServerClient(None, tree, fleet=client)
+            config=self.config, server_client=ServerClient.of_fleet(client, tree)
         )
         self._made_app = self._author.setup_webserver()
 
@@ -87,12 +88,19 @@ class Hosted(Server):
             app.router.routes.insert(0, app.router.routes.pop())
         if self.author_class.__server_type__ == "responses_api_models":
             app.add_api_route(CHECK_PATH, _not_checked, methods=["GET"])
-        if getattr(self.config, "expose_tools_over_mcp", False):
-            door = mcp_door(app, self.asgi_app, server=self.name, secret=self._secret)
-            # Before a catch-all of the author's.
-            app.router.routes.insert(0, door.route)
+        if self.author_class.__server_type__ == "resources_servers":
+            self._complete(app)
         _publish(app)
         return app
+
+    def _complete(self, app: FastAPI) -> None:
+        """Add what a fleet offers around an environment."""
+        door = None
+        if getattr(self.config, "expose_tools_over_mcp", False):
+            door = mcp_door(app, self.asgi_app, server=self.name, secret=self._palestra_secret)
+            # Before a catch-all of the author's.
+            app.router.routes.insert(0, door.route)
+        app.add_middleware(RowLayer, server=self.name, door=door, reported=_reported(app))
 
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""
@@ -191,10 +199,11 @@ def _publish(app: FastAPI) -> None:
         document = theirs()
         for route in app.routes:
             model = _body_model(route)
-            if model is not None:
+            # What the author keeps out of the document stays out.
+            told = document["paths"].get(getattr(route, "path", ""), {}).get("post")
+            if model is not None and told is not None:
                 content = {"application/json": {"schema": published_schema(model)}}
-                path = getattr(route, "path", "")
-                document["paths"][path]["post"]["requestBody"] = {"content": content}
+                told["requestBody"] = {"content": content}
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
@@ -205,6 +214,16 @@ def _body_model(route: Any) -> type[BaseModel] | None:
         return None
     kind = route.body_field.field_info.annotation
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _reported(app: FastAPI) -> set[str]:
+    """Fields that the response of `/verify` declares and its request does not."""
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.path == "/verify":
+            asked, told = _body_model(route), route.response_model
+            if asked is not None and isinstance(told, type) and issubclass(told, BaseModel):
+                return set(told.model_fields) - set(asked.model_fields)
+    return set()
 
 
 def settings_from_environment(cls: type[SimpleServer]) -> Any:

@@ -19,6 +19,7 @@ import pytest
 from palestra.compat.aliases import add_project, install
 
 _RUNNER: Final = pytest.StashKey[asyncio.Runner]()
+_LOOP_SCOPE: Final = "__loop_scope__"
 _COVERAGE: Final = ("--cov", "--cov-report", "--cov-config", "--cov-fail-under", "--cov-context")
 _COVERAGE_FLAGS: Final = ("--cov-branch", "--no-cov", "--cov-append", "--no-cov-on-fail")
 
@@ -81,7 +82,7 @@ def pytest_fixture_setup(fixturedef: Any, request: Any) -> object | None:
     is_generator = inspect.isasyncgenfunction(function)
     if not is_generator and not inspect.iscoroutinefunction(function):
         return None
-    runner = _runner(request.node if request.scope == "function" else request.session)
+    runner = _runner(_owner_of_fixture(function, request))
     wanted = {name: request.getfixturevalue(name) for name in fixturedef.argnames}
     bound = _bound(function, request)
     if is_generator:
@@ -141,8 +142,27 @@ def _is_anyios(item: pytest.Function) -> bool:
 
 
 def _owner(item: pytest.Function) -> Any:
-    """The session, when it holds a loop on which fixtures of this test may have been made."""
-    return item.session if _RUNNER in item.session.stash else item
+    """Whose loop a test runs on: its own, or the session's, when it is to share one.
+
+    All that is wider than a test shares one loop: a narrower one would do for no test that
+    asks for fixtures of two scopes.
+    """
+    mark = item.get_closest_marker("asyncio")
+    asked = mark.kwargs if mark is not None else {}
+    scope = asked.get("loop_scope") or asked.get("scope") or _default_scope(item)
+    return item if scope == "function" else item.session
+
+
+def _owner_of_fixture(function: Callable[..., Any], request: Any) -> Any:
+    scope = getattr(function, _LOOP_SCOPE, None) or request.scope
+    if scope != "function":
+        return request.session
+    # Of a test it has the loop: what it makes is used there.
+    return _owner(request.node) if isinstance(request.node, pytest.Function) else request.node
+
+
+def _default_scope(item: pytest.Function) -> str:
+    return str(item.config.getini("asyncio_default_test_loop_scope") or "function")
 
 
 def _runner(owner: Any) -> asyncio.Runner:
@@ -165,5 +185,15 @@ def _runner(owner: Any) -> asyncio.Runner:
 def _stand_in() -> None:
     """`pytest_asyncio`, for tests that import it for its fixtures."""
     module = types.ModuleType("pytest_asyncio")
-    module.fixture = pytest.fixture  # type: ignore[attr-defined]
+    module.fixture = _fixture  # type: ignore[attr-defined]
     sys.modules.setdefault("pytest_asyncio", module)
+
+
+def _fixture(function: Any = None, *, loop_scope: str | None = None, **how: Any) -> Any:
+    """`pytest.fixture`, which also takes the scope of the loop that the fixture runs on."""
+
+    def marked(function: Callable[..., Any]) -> Any:
+        setattr(function, _LOOP_SCOPE, loop_scope)
+        return pytest.fixture(**how)(function)
+
+    return marked if function is None else marked(function)

@@ -1,96 +1,69 @@
 """Sandboxes as authors in the field use them: create, exec, upload, download, status, close.
 
-What runs them here is the `process` provider: a folder of its own and a process group that ends
-with its command. It does not isolate, and says so; containers are other providers' affair.
+What runs them is `palestra.sandbox`. One sandbox is one conversation there, with a program of ours
+(`sandbox_shell`) that runs the author's commands: its files last until it is closed. There are no
+images: what a command finds is this machine's programs, read-only.
 """
 
 import asyncio
-import contextlib
-import logging
-import os
-import shutil
-import signal
-import tempfile
 from collections.abc import Mapping
-from enum import StrEnum
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+import orjson
+from pydantic import BaseModel, ValidationError
 
 from palestra.compat.nemo_gym.sandbox.config import provider_name, resolve_provider_config
+from palestra.compat.sandbox_types import (
+    SandboxError,
+    SandboxExecResult,
+    SandboxSpec,
+    SandboxStatus,
+)
+from palestra.errors import CallError, ConfigError
+from palestra.sandbox import (
+    Conversation,
+    ConversationEnded,
+    Limits,
+    SandboxResult,
+    SandboxSettings,
+    Stop,
+    conversing,
+)
+from palestra.sandbox import Sandbox as Door
 
-logger = logging.getLogger("palestra.compat")
+PROVIDERS: Final[Mapping[str, str]] = {
+    "auto": "auto",
+    "local": "auto",
+    "palestra": "auto",
+    "bubblewrap": "bubblewrap",
+    "process": "process",
+    "http": "http",
+}
+"""Names of providers, and the back end that each is; `auto` isolates."""
 
-HERE: Final = frozenset({"process", "local", "palestra"})
 DEFAULT_TIMEOUT_S: Final = 600.0
+GRACE_S: Final = 30.0
+"""How long after its limit a command may take to be stopped and told of."""
 
+CHUNK_BYTES: Final = 4 << 20
+MOST_OUTPUT_BYTES: Final = 4 << 20
+"""Of a command's standard output, and the same again of its standard error; the rest is cut."""
 
-class SandboxError(RuntimeError):
-    """A sandbox could not be made or used."""
-
-
-class SandboxStatus(StrEnum):
-    """Where a sandbox is in its life."""
-
-    CREATED = "created"
-    RUNNING = "running"
-    CLOSED = "closed"
-
-
-class SandboxResources(BaseModel):
-    """What a sandbox may use."""
-
-    model_config = ConfigDict(extra="allow")
-
-    cpu: float | None = None
-    memory_mib: int | None = None
-    disk_gib: int | None = None
-    gpu: int | None = None
-
-
-class SandboxSpec(BaseModel):
-    """What a sandbox is made of."""
-
-    model_config = ConfigDict(extra="allow")
-
-    image: str | None = None
-    resources: Any = None
-    env: dict[str, str] = Field(default_factory=dict)
-    metadata: dict[str, Any] = Field(default_factory=dict)
-    workdir: str | None = None
-
-
-class SandboxExecResult(BaseModel):
-    """How a command ended; the exit code under the names in use."""
-
-    model_config = ConfigDict(extra="allow")
-
-    stdout: str = ""
-    stderr: str = ""
-    exit_code: int = 0
-    timed_out: bool = False
-
-    @property
-    def return_code(self) -> int:
-        """The exit code."""
-        return self.exit_code
-
-    @property
-    def returncode(self) -> int:
-        """The exit code."""
-        return self.exit_code
-
-    @property
-    def output(self) -> str:
-        """Both outputs."""
-        return self.stdout + self.stderr
-
-    @property
-    def ok(self) -> bool:
-        """Whether it ended with 0."""
-        return self.exit_code == 0
+LONGEST_S: Final = 86_400.0
+DEFAULT_MEMORY_MIB: Final = 2048
+PROCESSES: Final = 256
+SYSTEM: Final = (
+    "/bin",
+    "/usr/bin",
+    "/usr/local/bin",
+    "/usr/libexec",
+    "/usr/share",
+    "/etc/alternatives",
+)
+"""What commands may read beside what every sandbox has: the machine's programs."""
 
 
 class AsyncSandbox:
@@ -102,7 +75,9 @@ class AsyncSandbox:
         self.spec = spec or SandboxSpec()
         rest = [value for value in given if isinstance(value, str | Mapping)]
         self.provider_config = resolve_provider_config(rest[0] if rest else None)
-        self._folder: Path | None = None
+        self._open: AsyncExitStack | None = None
+        self._conversation: Conversation | None = None
+        self._turn = asyncio.Lock()
 
     @classmethod
     async def create(cls, *args: Any, **kwargs: Any) -> Self:
@@ -112,13 +87,18 @@ class AsyncSandbox:
         return made
 
     async def start(self, spec: SandboxSpec | None = None, **_how: Any) -> Self:
-        """Make it. Raises SandboxError for a provider that is not here."""
+        """Make it. Raises SandboxError for a provider that is not here, or does not work here."""
         self.spec = spec or self.spec
-        name = provider_name(self.provider_config)
-        if name not in HERE:
-            raise SandboxError(f"sandbox provider {name!r} is not here; there is: process")
-        logger.warning("a sandbox of provider `process` does not isolate what runs in it")
-        self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sandbox-"))
+        door = Door(_settings(self.provider_config))
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(door)
+                program = conversing(Path(__file__).with_name("sandbox_shell.py").read_bytes())
+                conversation = door.converse(program, limits=_limits(self.spec), rests=True)
+                self._conversation = await stack.enter_async_context(conversation)
+            except (ConfigError, CallError) as error:
+                raise SandboxError(f"{error.message} ({error.hint})") from error
+            self._open = stack.pop_all()
         return self
 
     async def exec(
@@ -130,45 +110,54 @@ class AsyncSandbox:
         cwd: str | None = None,
         **how: Any,
     ) -> SandboxExecResult:
-        """Run a shell command, or a program with its arguments; killed with all it started."""
+        """Run a shell command, or a program with its arguments; killed with all it started.
+
+        One after the other. One that needs more than the sandbox may have ends the sandbox.
+        """
         limit_s = timeout_s or how.get("timeout") or how.get("timeout_sec") or DEFAULT_TIMEOUT_S
-        argv = ["bash", "-c", command] if isinstance(command, str) else list(command)
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=self._path(cwd or self.spec.workdir or "."),
-            env={"PATH": os.environ.get("PATH", ""), **self.spec.env, **(env or {})},
-            start_new_session=True,
-        )
+        asked = {
+            "do": "run",
+            "argv": ["bash", "-c", command] if isinstance(command, str) else list(command),
+            "cwd": self._place(cwd or "."),
+            "env": {**self.spec.env, **(env or {})},
+            "timeout_s": limit_s,
+            "output_bytes": MOST_OUTPUT_BYTES,
+        }
         try:
-            async with asyncio.timeout(limit_s):
-                out, err = await process.communicate()
-        except TimeoutError:
-            return SandboxExecResult(exit_code=124, timed_out=True, stderr=f"after {limit_s:g} s")
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            told, data = await self._ask(asked, within_s=limit_s + GRACE_S)
+        except _Ended as ended:
+            return SandboxExecResult(exit_code=ended.result.exit_code or 1, stderr=str(ended))
+        if "error" in told:
+            return SandboxExecResult(exit_code=127, stderr=told["error"])
+        out, err = data[: told["stdout_bytes"]], data[told["stdout_bytes"] :]
         return SandboxExecResult(
             stdout=out.decode("utf-8", "replace"),
             stderr=err.decode("utf-8", "replace"),
-            exit_code=process.returncode or 0,
+            exit_code=told["exit_code"],
+            timed_out=told["timed_out"],
         )
 
     async def upload(self, source: Any, target: str, **_how: Any) -> None:
         """Put a file, or its bytes, into it."""
-        place = self._path(target)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(source, bytes):
-            await asyncio.to_thread(place.write_bytes, source)
-        else:
-            await asyncio.to_thread(shutil.copy, source, place)
+        given = source if isinstance(source, bytes) else None
+        data = await asyncio.to_thread(Path(source).read_bytes) if given is None else given
+        for start in range(0, len(data) or 1, CHUNK_BYTES):
+            asked = {"do": "write", "path": self._place(target), "more": start > 0}
+            await self._file(asked, data[start : start + CHUNK_BYTES])
 
     async def download(self, source: str, target: Any = None, **_how: Any) -> bytes:
         """Its file's bytes, also written to `target` where one is given."""
-        data = await asyncio.to_thread(self._path(source).read_bytes)
+        chunks: list[bytes] = []
+        while not chunks or len(chunks[-1]) == CHUNK_BYTES:
+            offset = sum(map(len, chunks))
+            asked = {
+                "do": "read",
+                "path": self._place(source),
+                "offset": offset,
+                "most": CHUNK_BYTES,
+            }
+            chunks.append(await self._file(asked))
+        data = b"".join(chunks)
         if target is not None:
             await asyncio.to_thread(Path(target).write_bytes, data)
         return data
@@ -178,18 +167,18 @@ class AsyncSandbox:
 
     async def status(self) -> SandboxStatus:
         """Where it is in its life."""
-        return SandboxStatus.CLOSED if self._folder is None else SandboxStatus.RUNNING
+        return SandboxStatus.CLOSED if self._conversation is None else SandboxStatus.RUNNING
 
     async def close(self) -> None:
-        """Remove it; again is the same as once."""
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        """Remove it, with all that runs in it; again is the same as once."""
+        stack, self._open, self._conversation = self._open, None, None
+        if stack is not None:
+            await stack.aclose()
 
     stop = close
 
     async def __aenter__(self) -> Self:
-        if self._folder is None:
+        if self._conversation is None:
             await self.start()
         return self
 
@@ -202,11 +191,83 @@ class AsyncSandbox:
         del kind, error, trace
         await self.close()
 
-    def _path(self, path: str) -> Path:
-        if self._folder is None:
-            raise SandboxError("the sandbox is not started")
-        # Absolute paths are of the sandbox, not of this machine.
-        return self._folder / path.lstrip("/")
+    def _place(self, path: str) -> str:
+        """Relative paths are below the working directory."""
+        return path if path.startswith("/") else f"{self.spec.workdir or '.'}/{path}"
+
+    async def _file(self, asked: Mapping[str, Any], content: bytes = b"") -> bytes:
+        told, data = await self._ask(asked, content, within_s=DEFAULT_TIMEOUT_S)
+        if "error" in told:
+            raise SandboxError(told["error"])
+        return data
+
+    async def _ask(
+        self, asked: Mapping[str, Any], content: bytes = b"", *, within_s: float
+    ) -> tuple[dict[str, Any], bytes]:
+        async with self._turn:
+            conversation = self._conversation
+            if conversation is None:
+                raise SandboxError("the sandbox is not started")
+            try:
+                answer = await conversation.ask(
+                    orjson.dumps(asked) + b"\n" + content, within_s=within_s
+                )
+            except ConversationEnded:
+                ended = await conversation.end()
+                await self.close()
+                raise _Ended(ended) from None
+            except asyncio.CancelledError:
+                # It may still be at work, and would answer the wrong one next.
+                await self.close()
+                raise
+        head, _, data = answer.partition(b"\n")
+        return orjson.loads(head), data
+
+
+class _Ended(SandboxError):
+    """The sandbox has ended while it was asked for something."""
+
+    def __init__(self, result: SandboxResult) -> None:
+        why = {
+            Stop.MEMORY: "it used more memory than it may",
+            Stop.CPU: "it used all its CPU time",
+            Stop.FILES: "it made more files than it may",
+            Stop.PROCESSES: "it started more processes than it may",
+        }
+        told = f"it ended with exit code {result.exit_code}"
+        if result.stopped_by is not None:
+            told = why.get(result.stopped_by, f"it was stopped ({result.stopped_by})")
+        super().__init__(f"the sandbox is gone: {told}")
+        self.result = result
+
+
+def _settings(provider: Mapping[str, Any]) -> SandboxSettings:
+    name = provider_name(provider)
+    if name not in PROVIDERS:
+        known = ", ".join(PROVIDERS)
+        raise SandboxError(f"sandbox provider {name!r} is not here; there is: {known}")
+    fields = SandboxSettings.model_fields.keys() - {"backend"}
+    given = {key: provider[key] for key in fields if provider.get(key) is not None}
+    given.setdefault("read_only", [path for path in SYSTEM if Path(path).exists()])
+    try:
+        return SandboxSettings.model_validate({"backend": PROVIDERS[name], **given})
+    except ValidationError as error:
+        raise SandboxError(f"settings of sandbox provider {name!r}: {error}") from error
+
+
+def _limits(spec: SandboxSpec) -> Limits:
+    asked = spec.resources
+    held = asked.model_dump() if isinstance(asked, BaseModel) else dict(asked or {})
+    memory_mib = int(held.get("memory_mib") or DEFAULT_MEMORY_MIB)
+    return Limits(
+        cpu_s=LONGEST_S,
+        wall_s=LONGEST_S,
+        memory_mib=max(64, memory_mib),
+        processes=PROCESSES,
+        output_kib=2 * (CHUNK_BYTES + MOST_OUTPUT_BYTES) // 1024,
+        file_mib=max(64, memory_mib),
+        tmp_mib=max(64, memory_mib),
+    )
 
 
 class Sandbox:

@@ -83,9 +83,15 @@ def add_row(error: CallError, row: RowIdentity | None) -> CallError:
 
 
 def status_for(error: CallError) -> int:
-    """The HTTP status to answer with: 422 for a bad body, 504 for a deadline, else 500."""
+    """The HTTP status to answer with.
+
+    422 for a bad body, 400 for one that the model's endpoint refuses, 504 for a deadline, else 500.
+    """
     if isinstance(error, RowError):
         return 422
+    if isinstance(error, ModelRejectedRow):
+        # What a caller's own fault is, clients do not try again.
+        return 400
     if isinstance(error, DeadlineExceeded):
         return 504
     return 500

@@ -8,6 +8,7 @@ import msgspec
 from pydantic import BaseModel
 
 from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError, readable
+from palestra.rollouts.marked import raise_if_marked
 from palestra.schema import (
     AGENT_REF,
     FAILURE_CLASS,
@@ -70,8 +71,12 @@ RETRIABLE = "retriable"
 
 
 def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
-    """The result row of a verify response. Raises VerifierError without a finite reward."""
+    """The result row of a verify response.
+
+    Raises VerifierError without a finite reward, and what the result says it failed of.
+    """
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
+    raise_if_marked(fields)
     reward = reward_in(fields)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     identity = {TASK_INDEX: key.task, ROLLOUT_INDEX: key.rollout, AGENT_REF: row[AGENT_REF]}

@@ -12,6 +12,7 @@ from palestra.sandbox.inner import conversing
 from palestra.sandbox.limits import Limits, SandboxResult, Stop
 from palestra.sandbox.program import PYTHON, Program
 from palestra.sandbox.python_session import (
+    SESSION_LIMITS,
     CellLimits,
     CellResult,
     PythonSession,
@@ -34,6 +35,7 @@ from palestra.sandbox.workers import (
 
 __all__ = [
     "PYTHON",
+    "SESSION_LIMITS",
     "Backend",
     "CellLimits",
     "CellResult",

@@ -49,9 +49,13 @@ class Backend(Protocol):
         ...
 
     def converse(
-        self, program: Program, limits: Limits, /
+        self, program: Program, limits: Limits, /, *, rests: bool
     ) -> AbstractAsyncContextManager[Conversation]:
-        """A program to talk to; it is stopped when the context ends."""
+        """A program to talk to; it is stopped when the context ends.
+
+        `rests`: it may do nothing for long, and needs a place only while it answers; a back end
+        that has places of its own is to know.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -2,12 +2,12 @@
 
 Inside, a program sees an empty root with the system's libraries and Python, all read-only; a
 /tmp of its own, in memory; the few harmless devices; no /proc; no network but a loopback
-interface of its own; no process but its own; and no capability. Its user is one that owns
-nothing outside.
+interface of its own; no process but its own; and no capability. Its user is one that nobody
+has, or, where we are no root, ours, which in there has nothing and may do nothing more.
 """
 
 import os
-import random
+import secrets
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -20,20 +20,31 @@ from palestra.sandbox.keeping.order import BLOCK_FD, FILES_FD, SECCOMP_FD, STATU
 from palestra.sandbox.limits import MIB
 from palestra.sandbox.program import ENVIRONMENT, PYTHON, Program
 
+_CAPABILITIES: Final = {
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_SETPCAP": 8,
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_ADMIN": 21,
+}
 HOME: Final = "/tmp"  # noqa: S108 - the program's own, in memory
 SHARED_MEMORY_BYTES: Final = 16 * MIB
+PACKAGE: Final = str(Path(__file__).parents[1])
 _LIBRARIES: Final = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
 _EXTRAS: Final = ("/usr/local/lib", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 
 
 class Way(StrEnum):
-    """How the program comes to be a user that owns nothing outside."""
+    """How a program comes to be isolated, and as whom it runs."""
 
     ROOT = "root"
-    """We are root: bubblewrap uses that, and `setpriv` gives it up before the program starts."""
+    """We are root: bubblewrap uses that, and `setpriv` gives it up before the program starts. Its
+    user is one that owns nothing."""
 
     USER_NAMESPACE = "user namespace"
-    """We are an ordinary user: a user namespace, in which bubblewrap may do what it must."""
+    """We are an ordinary user: a user namespace, in which bubblewrap may do what it must. The
+    program's user is ours under another number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +56,16 @@ class Tools:
     way: Way
     python: str
     readable: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+    """Directories that are empty for programs, though they lie in what is readable."""
 
 
 def find_tools(
-    python: str, read_only: Iterable[str], *, as_root: bool | None = None
+    python: str,
+    read_only: Iterable[str],
+    *,
+    as_root: bool | None = None,
+    status: Path = Path("/proc/self/status"),
 ) -> Tools | str:
     """The tools of this machine, or what is missing, in words."""
     bwrap = shutil.which("bwrap")
@@ -58,12 +75,17 @@ def find_tools(
     setpriv = shutil.which("setpriv") or ""
     if root and not setpriv:
         return "setpriv is not installed, and programs must not run as root"
+    if root and (missing := missing_capabilities(status)):
+        # Not in a user namespace instead: the kernel limits the processes of any user but root.
+        return f"this is root without {', '.join(missing)}, as in a container: be an ordinary user"
     return Tools(
         bwrap=bwrap,
         setpriv=setpriv,
         way=Way.ROOT if root else Way.USER_NAMESPACE,
         python=python,
         readable=(*python_paths(python), *read_only),
+        # Beside Python's packages, where we are installed: with tasks and their right answers.
+        hidden=(PACKAGE,),
     )
 
 
@@ -74,6 +96,16 @@ def is_root() -> bool:
     except OSError:
         own_range = []
     return os.geteuid() == 0 and own_range[:2] in ([], ["0", "0"])
+
+
+def missing_capabilities(status: Path) -> list[str]:
+    """Which of the capabilities that isolating as root takes we do not have."""
+    try:
+        lines = status.read_text("ascii").splitlines()
+        held = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
+    except (OSError, ValueError, StopIteration):
+        return []  # a real run will tell
+    return [name for name, number in _CAPABILITIES.items() if not held >> number & 1]
 
 
 def python_paths(python: str) -> tuple[str, ...]:
@@ -110,7 +142,7 @@ def command_line(
     if tools.way is Way.ROOT:
         # Far above the users of any machine, and another one each time: limits that the kernel
         # counts by user are then the program's own.
-        number = str((0x70000000 | random.getrandbits(27)) if user is None else user)
+        number = str((0x70000000 | secrets.randbits(27)) if user is None else user)
         keep_none = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
         inner = [tools.setpriv, "--reuid", number, "--regid", number, *keep_none, "--", *inner]
     return (tools.bwrap, *_options(tools, program, tmp_mib, seccomp=seccomp), "--", *inner)
@@ -152,6 +184,9 @@ def _root(tools: Tools) -> Iterator[str]:
             yield from ("--perms", "0755", "--dir", directory)
     for path in bound:
         yield from ("--ro-bind", path, path)
+    for path in tools.hidden:
+        if _inside_any(path, bound):
+            yield from ("--tmpfs", path, "--remount-ro", path)
     for path, target in sorted(links.items()):
         yield from ("--symlink", target, path)
 

@@ -1,22 +1,40 @@
 """The back end that asks a `palestra sandbox serve`."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
-from typing import Final, final
+from collections.abc import AsyncIterator
+from typing import Final, TypeVar, final
 
-import orjson
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from palestra.errors import CallError, ConfigError, DeadlineExceeded, InfraError, excerpt
 from palestra.sandbox.backend import ConversationEnded
+from palestra.sandbox.keeping.keep import MOST_STARVED
 from palestra.sandbox.limits import Limits, SandboxResult
 from palestra.sandbox.program import Program
-from palestra.sandbox.service_wire import SERVICE, WITHIN_HEADER, ProgramMessage, ServiceStatus
+from palestra.sandbox.service_wire import (
+    RAW,
+    SERVICE,
+    WITHIN_HEADER,
+    Begun,
+    ProgramMessage,
+    ServiceStatus,
+)
 from palestra.transport import AutoTransport, HttpReply, HttpRequest, HttpTransport
+
+M = TypeVar("M", bound=BaseModel)
 
 CHECK_WITHIN_S: Final = 30.0
 QUEUE_S: Final = 3600.0
 """How long a program may wait for a place in the service, beyond its own limits."""
+
+ENDS_WITHIN_S: Final = 120.0
+"""How long the service may take to stop a program and to say so."""
+
+RENEWALS: Final = 3
+"""In the time of a lease: two may be lost."""
+
+_JSON: Final = "application/json"
 
 
 @final
@@ -45,7 +63,7 @@ class HttpBackend:
     async def check(self) -> ServiceStatus:
         """Ask the service what it is. Raises ConfigError when it is not there, or not ours."""
         try:
-            reply = await self._send("GET", "/", None, within_s=CHECK_WITHIN_S)
+            reply = await self.send("GET", "/", None, within_s=CHECK_WITHIN_S)
             status = ServiceStatus.model_validate_json(reply.body)
         except CallError as error:
             raise ConfigError(
@@ -61,22 +79,25 @@ class HttpBackend:
 
     async def run(self, program: Program, stdin: bytes, limits: Limits, /) -> SandboxResult:
         """Run a program to its end. Raises `InfraError` when the service fails."""
-        message = ProgramMessage.of(program, limits, stdin).model_dump_json().encode()
-        reply = await self._send("POST", "/run", message, within_s=limits.wall_s + QUEUE_S)
-        return SandboxResult.model_validate_json(reply.body)
+        message = ProgramMessage.of(program, limits, stdin)
+        limit_s = MOST_STARVED * limits.wall_s + QUEUE_S
+        reply = await self._post("/run", message, within_s=limit_s)
+        return self.read(SandboxResult, reply)
 
     @contextlib.asynccontextmanager
     async def converse(
-        self, program: Program, limits: Limits, /
+        self, program: Program, limits: Limits, /, *, rests: bool
     ) -> AsyncIterator["HttpConversation"]:
         """A program to talk to; it is stopped when the context ends."""
-        message = ProgramMessage.of(program, limits).model_dump_json().encode()
-        reply = await self._send("POST", "/conversations", message, within_s=QUEUE_S)
-        conversation = HttpConversation(self, f"/conversations/{orjson.loads(reply.body)['id']}")
+        message = ProgramMessage.of(program, limits, rests=rests)
+        begun = self.read(Begun, await self._post("/conversations", message, within_s=QUEUE_S))
+        conversation = HttpConversation(self, begun.id, waits_s=QUEUE_S if rests else 0.0)
+        renewing = asyncio.ensure_future(conversation.renew(begun.lease_s))
         try:
             yield conversation
         finally:
-            # Should this fail, the service ends it when it has been idle for long.
+            renewing.cancel()
+            # Should this fail, the service ends it when its lease runs out.
             with contextlib.suppress(InfraError):
                 await conversation.end()
 
@@ -84,20 +105,30 @@ class HttpBackend:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _send(
+    async def _post(self, path: str, message: ProgramMessage, *, within_s: float) -> HttpReply:
+        body = message.model_dump_json().encode()
+        return await self.send("POST", path, body, within_s=within_s, kind=_JSON)
+
+    async def send(
         self,
         method: str,
         path: str,
         body: bytes | None,
         *,
         within_s: float,
-        headers: Mapping[str, str] | None = None,
+        kind: str = RAW,
+        answer_s: float | None = None,
     ) -> HttpReply:
-        """Raises `ConversationEnded` for a conversation that is over, else `InfraError`."""
-        given = {"content-type": "application/octet-stream", **(headers or {})}
+        """One request. `answer_s`: how long a program may take to answer it.
+
+        Raises `ConversationEnded` for a conversation that is over, else `InfraError`.
+        """
+        headers = {"content-type": kind}
+        if answer_s is not None:
+            headers[WITHIN_HEADER] = str(answer_s)
         if self._token:
-            given["authorization"] = f"Bearer {self._token}"
-        request = HttpRequest(method, self._url + path, given, body, timeout_s=within_s)
+            headers["authorization"] = f"Bearer {self._token}"
+        request = HttpRequest(method, self._url + path, headers, body, timeout_s=within_s)
         try:
             reply = await self._http.send(request)
         except DeadlineExceeded as error:
@@ -110,35 +141,53 @@ class HttpBackend:
             )
         return reply
 
+    def read(self, model: type[M], reply: HttpReply) -> M:
+        """What a reply says. Raises `InfraError` when that is nothing of ours."""
+        try:
+            return model.model_validate_json(reply.body)
+        except ValidationError as error:
+            raise InfraError(
+                f"the sandbox service at {self._url} answers what is no {model.__name__}: "
+                f"{excerpt(reply.body)}"
+            ) from error
+
 
 @final
 class HttpConversation:
-    """A program on the machine of the service that answers message by message."""
+    """A program on the machine of the service that answers message by message.
 
-    def __init__(self, backend: HttpBackend, path: str) -> None:
+    `waits_s`: how long a message may wait there for a place.
+    """
+
+    def __init__(self, backend: HttpBackend, name: str, *, waits_s: float) -> None:
         self._backend = backend
-        self._path = path
+        self._path = f"/conversations/{name}"
+        self._waits_s = waits_s
         self._result: SandboxResult | None = None
 
     async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
         """The program's answer. Raises `ConversationEnded` when there is none."""
-        reply = await self._backend._send(  # noqa: SLF001  # one module, one connection
-            "POST",
-            self._path,
-            message,
-            within_s=within_s + QUEUE_S,
-            headers={WITHIN_HEADER: str(within_s)},
+        limit_s = within_s + self._waits_s + ENDS_WITHIN_S
+        reply = await self._backend.send(
+            "POST", self._path, message, within_s=limit_s, answer_s=within_s
         )
         return reply.body
+
+    async def renew(self, lease_s: float) -> None:
+        """Have the service hold it, until it is over there or this is cancelled."""
+        pause_s = lease_s / RENEWALS
+        with contextlib.suppress(ConversationEnded):
+            while True:
+                await asyncio.sleep(pause_s)
+                with contextlib.suppress(InfraError):
+                    await self._backend.send("PUT", self._path, None, within_s=pause_s)
 
     async def end(self) -> SandboxResult:
         """Stop the program if it still runs; how it ended."""
         if self._result is None:
             try:
-                reply = await self._backend._send(  # noqa: SLF001
-                    "DELETE", self._path, None, within_s=QUEUE_S
-                )
+                reply = await self._backend.send("DELETE", self._path, None, within_s=ENDS_WITHIN_S)
             except ConversationEnded:
                 raise InfraError("the sandbox service has forgotten a conversation") from None
-            self._result = SandboxResult.model_validate_json(reply.body)
+            self._result = self._backend.read(SandboxResult, reply)
         return self._result

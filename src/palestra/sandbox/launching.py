@@ -1,6 +1,6 @@
 """Our end of the launcher: started on first use, handed a control socket for each run."""
 
-import contextlib
+import asyncio
 import os
 import socket
 import subprocess
@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, final
 
@@ -35,35 +36,69 @@ class Launcher:
     """
 
     def __init__(self) -> None:
-        self._fd: int | None = None
+        self._requests: socket.socket | None = None
         self._release: weakref.finalize[..., Launcher] | None = None
-        self._starting = threading.Lock()
+        self._closed = False
+        self._turn = threading.Lock()
 
-    def hand_over(self, control: socket.socket, *more: socket.socket) -> None:
-        """Have a keeper serve `control`. Blocks shortly; raises `InfraError`."""
-        fds = [each.fileno() for each in (control, *more)]
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._closed
+
+    async def hand_over(self, control: socket.socket, *more: socket.socket) -> None:
+        """Have a keeper serve `control`. Raises `InfraError`."""
+        # On a thread, as a launcher that has to be started first takes its time; and with copies,
+        # as a thread goes on when we are cancelled and the caller closes its own.
+        copies = [each.dup() for each in (control, *more)]
+        await asyncio.shield(asyncio.to_thread(self._hand_over, copies))
+
+    def close(self) -> None:
+        """Let the launcher end, for good; keepers end with their own control sockets.
+
+        Does not block: a launcher that is just being started ends when it has started.
+        """
+        self._closed = True
+        self._drop_when_closed()
+
+    def _hand_over(self, copies: Sequence[socket.socket]) -> None:
+        try:
+            with self._turn:
+                self._send([each.fileno() for each in copies])
+        finally:
+            for each in copies:
+                each.close()
+            self._drop_when_closed()
+
+    def _send(self, fds: list[int]) -> None:
         for attempt in (1, 2):
-            with self._starting:
-                fd = self._fd if self._fd is not None else self._start()
+            if self._closed:
+                raise InfraError("the sandbox was closed")
+            requests = self._requests or self._start()
             try:
-                with self._borrowed(fd) as requests:
-                    socket.send_fds(requests, [b"k"], fds)
+                socket.send_fds(requests, [b"k"], fds)
             except OSError as error:
                 # somebody ended it
-                self.close()
+                self._drop()
                 if attempt == 2:
                     raise InfraError(f"the sandbox launcher is gone: {error}") from error
             else:
                 return
 
-    def close(self) -> None:
-        """Let the launcher end; keepers end with their own control sockets."""
-        with self._starting:
-            if self._release is not None:
-                self._release()
-            self._fd = self._release = None
+    def _drop_when_closed(self) -> None:
+        # Who holds the lock comes here after letting go of it.
+        if self._closed and self._turn.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._turn.release()
 
-    def _start(self) -> int:
+    def _drop(self) -> None:
+        if self._release is not None:
+            self._release()
+        self._requests = self._release = None
+
+    def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         source = str(Path(__file__).parents[2])
         fd = theirs.fileno()
@@ -90,15 +125,7 @@ class Launcher:
         if done.returncode != 0:
             ours.close()
             raise InfraError(f"the sandbox launcher does not start: it exits {done.returncode}")
-        self._fd = ours.detach()
-        self._release = weakref.finalize(self, os.close, self._fd)
-        return self._fd
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _borrowed(fd: int):  # type: ignore[no-untyped-def]  # noqa: ANN205
-        requests = socket.socket(fileno=os.dup(fd))
-        try:
-            yield requests
-        finally:
-            requests.close()
+        self._requests = ours
+        # Whoever forgets to close it leaves nothing behind either.
+        self._release = weakref.finalize(self, ours.close)
+        return ours

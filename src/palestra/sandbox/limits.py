@@ -84,6 +84,10 @@ class SandboxResult(BaseModel):
     peak_memory_bytes: int = 0
     """The most that was seen; what a program held for a few hundredths of a second may not be."""
 
+    machine_full: bool = False
+    """Whether the kernel killed some process of the machine for want of memory meanwhile. It may
+    have been a process of this program; when it was the program itself, there is no result."""
+
     @property
     def ok(self) -> bool:
         """It ended by itself, and without an error."""

@@ -2,15 +2,15 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Final, final
 
 from palestra.errors import InfraError
 from palestra.sandbox.backend import ConversationEnded
 from palestra.sandbox.bubblewrap import Tools, command_line
+from palestra.sandbox.keeping.keep import MOST_STARVED
 from palestra.sandbox.keeping.order import Bounds, Order, Outcome, outcome_in
 from palestra.sandbox.launching import Launcher
 from palestra.sandbox.limits import MIB, Limits, SandboxResult, Stop
@@ -37,6 +37,7 @@ class LocalBackend:
         self._python = python
         self._tools = tools
         self._launcher = Launcher()
+        self._keepers: set[_Keeper] = set()
         self._filter = seccomp_filter() if tools is not None else b""
 
     @property
@@ -52,13 +53,14 @@ class LocalBackend:
     async def run(self, program: Program, stdin: bytes, limits: Limits, /) -> SandboxResult:
         """Run a program to its end. Raises `InfraError` when that says nothing about it."""
         async with self._keeper(program, stdin, limits) as keeper:
-            return await keeper.result(within_s=limits.wall_s + ENDS_WITHIN_S)
+            return await keeper.result(within_s=MOST_STARVED * limits.wall_s + ENDS_WITHIN_S)
 
     @contextlib.asynccontextmanager
     async def converse(
-        self, program: Program, limits: Limits, /
+        self, program: Program, limits: Limits, /, *, rests: bool
     ) -> AsyncIterator["LocalConversation"]:
         """A program to talk to; it is stopped when the context ends."""
+        del rests  # places are the sandbox's affair
         ours, theirs = socket.socketpair()
         with theirs:
             keeper_of_it = self._keeper(program, b"", limits, theirs)
@@ -70,13 +72,15 @@ class LocalBackend:
                 except BaseException:
                     ours.close()
                     raise
-                stack.callback(writer.close)
+                stack.callback(writer.transport.abort)
                 longest = limits.output_kib * 1024
                 yield LocalConversation(keeper, reader, writer, longest)
 
     async def aclose(self) -> None:
-        """End the launcher. Programs end with the calls that run them."""
+        """End the launcher, and what still runs: who waits for it is told."""
         self._launcher.close()
+        for keeper in list(self._keepers):
+            keeper.let_go()
 
     @contextlib.asynccontextmanager
     async def _keeper(
@@ -86,18 +90,22 @@ class LocalBackend:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                self._launcher.hand_over(theirs, *channel)
+                await self._launcher.hand_over(theirs, *channel)
             reader, writer = await asyncio.open_unix_connection(sock=ours)
         except BaseException:
             ours.close()
             raise
+        keeper = _Keeper(reader, writer)
+        self._keepers.add(keeper)
         try:
+            if self._launcher.closed:
+                raise InfraError("the sandbox was closed")
             contents = program.files.values()
             await _send(writer, (order.encoded(), stdin, self._filter, *contents))
-            yield _Keeper(reader, writer)
+            yield keeper
         finally:
-            # Whatever still runs ends with this.
-            writer.close()
+            self._keepers.discard(keeper)
+            await _to_its_end(keeper.gone(within_s=ENDS_WITHIN_S))
 
     def _order(self, program: Program, limits: Limits) -> Order:
         bounds = Bounds(
@@ -128,16 +136,32 @@ class _Keeper:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._reported = False
 
     def stop(self) -> None:
         """Have the program ended; its result is still reported."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # we have let go of it
             self._writer.write_eof()
+
+    def let_go(self) -> None:
+        """Whatever still runs ends with this, at once, and without a result."""
+        with contextlib.suppress(RuntimeError):  # its event loop has gone, and it with that
+            self._writer.transport.abort()
+
+    async def gone(self, *, within_s: float) -> None:
+        """Have the program ended, and wait until nothing of it is left."""
+        if not self._reported:
+            self.stop()
+            with contextlib.suppress(TimeoutError, OSError):
+                async with asyncio.timeout(within_s):
+                    await self._reader.read()
+        self.let_go()
 
     async def result(self, *, within_s: float) -> SandboxResult:
         try:
             async with asyncio.timeout(within_s):
                 frame, out, err = [await _receive(self._reader) for _ in range(3)]
+            self._reported = True  # which it is when nothing is left
         except TimeoutError:
             raise InfraError(f"a sandboxed program did not end within {within_s:.0f} s") from None
         except (asyncio.IncompleteReadError, OSError):
@@ -161,6 +185,8 @@ class LocalConversation:
         self._writer = writer
         self._longest = longest_answer
         self._result: SandboxResult | None = None
+        self._refused: Stop | None = None
+        """For what we ended it, when it was not at a limit of its own."""
 
     async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
         """The program's answer. Raises `ConversationEnded` when there is none."""
@@ -172,8 +198,9 @@ class LocalConversation:
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 if length <= self._longest:
                     return await self._reader.readexactly(length)
+            self._refused = Stop.OUTPUT
         except TimeoutError:
-            pass
+            self._refused = Stop.WALL
         except (asyncio.IncompleteReadError, OSError):
             # It has ended, or is about to: how, is its own to say.
             await self._ended_by_itself()
@@ -184,7 +211,10 @@ class LocalConversation:
         """Stop the program if it still runs; how it ended."""
         if self._result is None:
             self._keeper.stop()
-            self._result = await self._keeper.result(within_s=ENDS_WITHIN_S)
+            result = await self._keeper.result(within_s=ENDS_WITHIN_S)
+            if result.stopped_by is Stop.US and self._refused is not None:
+                result = result.model_copy(update={"stopped_by": self._refused})
+            self._result = result
         return self._result
 
     async def _ended_by_itself(self) -> None:
@@ -197,6 +227,20 @@ class LocalConversation:
             self._result = await reporting
         finally:
             reporting.cancel()
+
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Await `work`, which is bounded in time, however often we are cancelled meanwhile."""
+    working = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not working.done():
+        try:
+            await asyncio.wait({working})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    working.result()
 
 
 async def _send(writer: asyncio.StreamWriter, frames: Sequence[bytes]) -> None:
@@ -226,9 +270,5 @@ def _result(outcome: Outcome, out: bytes, err: bytes) -> SandboxResult:
         cpu_s=outcome.cpu_s,
         wall_s=outcome.wall_s,
         peak_memory_bytes=outcome.peak_memory_bytes,
+        machine_full=outcome.machine_full,
     )
-
-
-def usable_processors() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))

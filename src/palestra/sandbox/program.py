@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+DEEPEST: Final = 100
+LONGEST_NAME: Final = 1000
+
 PYTHON: Final = "python"
 """As the first word of a command: the Python interpreter of whatever back end runs it."""
 
@@ -22,6 +25,8 @@ class Program:
     def __post_init__(self) -> None:
         for name in self.files:
             parts = name.split("/")
+            if len(parts) > DEEPEST or len(name) > LONGEST_NAME:
+                raise ValueError(f"{name[:40]!r}... is too deep a path, or too long")
             if not name or "\0" in name or name.startswith("/") or {"", ".", ".."} & set(parts):
                 raise ValueError(f"{name!r} is no plain relative path")
 
@@ -45,5 +50,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    # For each thread the C library would reserve 64 MiB of the address space that is limited.
+    "MALLOC_ARENA_MAX": "2",
 }
 """All that a program sees of an environment, before its own: nothing of ours."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -25,6 +26,9 @@ _WORDS: Final = {
     Stop.FILES: "the cell made more files than it may",
     Stop.OUTPUT: "the cell wrote more than it may",
 }
+OVERRAN: Final = 128 + signal.SIGPROF
+"""How the interpreter ends when a cell cannot be stopped at its CPU time."""
+
 RESTARTED: Final = "The interpreter was restarted: what earlier cells defined is gone."
 
 
@@ -41,7 +45,8 @@ class CellResult:
 
     failed: bool = False
     notice: str = ""
-    """For the model, about the session: that it was stopped, or begins anew. Mostly empty."""
+    """For the model, about the session: that it was stopped, begins anew, or has something running
+    that the cell left behind. Mostly empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +83,21 @@ class PythonSession:
         self._notice = ""
 
     async def execute(self, code: str) -> CellResult:
-        """Run a cell. Whatever it does is in the result; raises `InfraError` as `Sandbox` does."""
+        """Run a cell. Whatever it does is in the result.
+
+        Raises `InfraError` as `Sandbox` does, and when the interpreter is lost: how the cell went
+        is unknown then, and the next one begins anew, and is told so.
+        """
         async with self._turn:
+            conversation = self._conversation or await self._begin()
             notice, self._notice = self._notice, ""
-            await self._sandbox.start()  # which decides how many places there are
-            async with self._sandbox.place():
-                try:
-                    return await self._execute(code, notice)
-                except asyncio.CancelledError:
-                    # It may still be running the cell, and would answer the wrong one next.
-                    await self._end()
-                    self._notice = RESTARTED
-                    raise
+            try:
+                return await self._execute(conversation, code, notice)
+            except BaseException:
+                # Cancelled, it may still be running the cell, and would answer the wrong one next.
+                self._notice = RESTARTED
+                await self._end()
+                raise
 
     async def aclose(self) -> None:
         """End the interpreter. A later cell would begin a new one."""
@@ -100,9 +108,8 @@ class PythonSession:
         """Say `notice` with the next cell."""
         self._notice = notice
 
-    async def _execute(self, code: str, notice: str) -> CellResult:
+    async def _execute(self, conversation: Conversation, code: str, notice: str) -> CellResult:
         limits = self._cell_limits
-        conversation = self._conversation or await self._begin()
         cell = {"code": code, "cpu_s": limits.cpu_s, "output_chars": limits.output_chars}
         try:
             answer = await conversation.ask(
@@ -111,14 +118,16 @@ class PythonSession:
                 within_s=limits.wall_s,
             )
             return _cell_result(answer, notice)
-        except (ConversationEnded, ValueError, KeyError, TypeError):
+        # What answers may be the model's own code, with brackets that no decoder follows.
+        except (ConversationEnded, ValueError, KeyError, TypeError, RecursionError):
             ended = await conversation.end()
             await self._end()
-            self._notice = ""
             return CellResult(failed=True, notice=f"{notice} {self._why(ended)}".strip())
 
     def _why(self, ended: SandboxResult) -> str:
         told = _WORDS.get(ended.stopped_by) if ended.stopped_by else None
+        if ended.exit_code == OVERRAN:
+            told = f"the cell went on after its {self._cell_limits.cpu_s:g} s of CPU time"
         if ended.stopped_by in {Stop.US, Stop.WALL}:
             told = f"the cell did not end within {self._cell_limits.wall_s:g} s"
         if told is None:
@@ -129,7 +138,7 @@ class PythonSession:
         program = conversing(source("interpreter"))
         async with AsyncExitStack() as stack:
             conversation = await stack.enter_async_context(
-                self._sandbox.converse(program, limits=self._limits)
+                self._sandbox.converse(program, limits=self._limits, rests=True)
             )
             self._open = stack.pop_all()
         self._conversation = conversation
@@ -150,7 +159,7 @@ def _cell_result(answer: bytes, notice: str) -> CellResult:
         stderr=_text(given["stderr"]),
         result=None if result is None else _text(result),
         failed=bool(given["failed"]),
-        notice=notice,
+        notice=f"{notice} {_text(given['notice'])}".strip(),
     )
 
 

@@ -5,15 +5,15 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, Self, final
 
 from palestra.errors import ConfigError, InfraError
 from palestra.sandbox.backend import Backend, Conversation
 from palestra.sandbox.bubblewrap import Tools, Way, find_tools, forbidden_by
 from palestra.sandbox.limits import Limits, SandboxResult
-from palestra.sandbox.local import LocalBackend, usable_processors
+from palestra.sandbox.local import LocalBackend
+from palestra.sandbox.processors import usable_processors
 from palestra.sandbox.program import Program
 from palestra.sandbox.settings import (
     DEFAULT_PORT,
@@ -88,24 +88,33 @@ class Sandbox:
         """
         backend = await self.start()
         given = stdin.encode("utf-8", "replace") if isinstance(stdin, str) else stdin
-        async with self.place():
+        async with self._place():
             return await backend.run(program, given, limits or Limits())
 
     @contextlib.asynccontextmanager
     async def converse(
-        self, program: Program, *, limits: Limits | None = None
+        self, program: Program, *, limits: Limits | None = None, rests: bool = False
     ) -> AsyncIterator[Conversation]:
         """A program to talk to; it is stopped when the context ends.
 
-        It takes no place by itself, as it may do nothing for long: take one with `place` while
-        it works.
+        It begins once there is a place for it, and holds that to its end. With `rests`, for one
+        that may do nothing for long, it begins at once and has a place while it answers a
+        message. Waiting for a place counts to no limit. Raises as `run` does.
         """
         backend = await self.start()
-        async with backend.converse(program, limits or Limits()) as conversation:
-            yield conversation
+        given = limits or Limits()
+        if rests:
+            async with backend.converse(program, given, rests=True) as conversation:
+                yield _Resting(conversation, self._place)
+        else:
+            async with (
+                self._place(),
+                backend.converse(program, given, rests=False) as conversation,
+            ):
+                yield conversation
 
-    def place(self) -> AbstractAsyncContextManager[None]:
-        """One of the places for programs that work; waits until there is one."""
+    def _place(self) -> asyncio.Semaphore:
+        """The places for programs that work; taking one waits until there is one."""
         loop = asyncio.get_running_loop()
         if self._places is None or self._places[0] is not loop:
             at_once = self._settings.at_once or self._default_places()
@@ -124,6 +133,24 @@ class Sandbox:
         return self._choosing[1]
 
 
+@final
+class _Resting:
+    """A conversation with a program that has a place only while it works on a message."""
+
+    def __init__(self, inner: Conversation, place: Callable[[], asyncio.Semaphore]) -> None:
+        self._inner = inner
+        self._place = place
+
+    async def ask(self, message: bytes, /, *, within_s: float) -> bytes:
+        """The program's answer; `within_s` begins once there is a place."""
+        async with self._place():
+            return await self._inner.ask(message, within_s=within_s)
+
+    async def end(self) -> SandboxResult:
+        """Stop the program if it still runs; how it ended."""
+        return await self._inner.end()
+
+
 async def choose(settings: SandboxSettings, environ: Mapping[str, str]) -> Backend:
     """The back end that the settings name, or for `auto` the best that works here."""
     python = settings.python or sys.executable
@@ -137,10 +164,12 @@ async def choose(settings: SandboxSettings, environ: Mapping[str, str]) -> Backe
     problem = tools if isinstance(tools, str) else ""
     if isinstance(tools, Tools):
         backend = LocalBackend(python, tools)
-        problem = await _problem_with(backend)
-        if not problem:
-            return backend
-        await backend.aclose()
+        async with contextlib.AsyncExitStack() as unused:
+            unused.push_async_callback(backend.aclose)
+            problem = await _problem_with(backend)
+            if not problem:
+                unused.pop_all()
+                return backend
         problem = _explained(tools, problem)
     if settings.backend == "auto" and settings.allow_process:
         logger.warning("%s (%s)", NOT_ISOLATED, problem)
@@ -183,9 +212,17 @@ async def _service(settings: SandboxSettings, host: str, environ: Mapping[str, s
     except ValueError:
         raise ConfigError(f"{PORT_VARIABLE} is no port: {given!r}") from None
     backend = HttpBackend(host, port, settings.token or environ.get(TOKEN_VARIABLE, ""))
-    try:
-        await backend.check()
-    except BaseException:
-        await backend.aclose()
-        raise
+    async with contextlib.AsyncExitStack() as unused:
+        unused.push_async_callback(backend.aclose)
+        status = await backend.check()
+        if not status.isolates:
+            where = f"the sandbox service at {host}:{port} does not isolate programs"
+            if settings.backend == "auto" and not settings.allow_process:
+                raise ConfigError(
+                    f"{where}: its back end is {status.backend}",
+                    hint="serve bubblewrap there; or, where the code may be trusted, set "
+                    "sandbox.backend=http, which takes the service as it is",
+                )
+            logger.warning("%s: nothing keeps them from the files and network there", where)
+        unused.pop_all()
     return backend

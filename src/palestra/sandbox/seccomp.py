@@ -20,9 +20,10 @@ _RETURN: Final = 0x06
 _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
 _ERRNO: Final = 0x00050000
-_NUMBER_AT, _MACHINE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
+_NUMBER_AT, _MACHINE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
 
 _AF_UNIX: Final = 1
+_SIGCHLD: Final = 17
 _NEW_NAMESPACES: Final = 0x7E020080
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, and NEWTIME."""
 
@@ -66,9 +67,9 @@ _AARCH64: Final[Mapping[str, int]] = {
 }  # fmt: skip
 
 _MACHINES: Final = {
-    # its code in the kernel, its refused calls, socket, clone
-    "x86_64": (0xC000003E, _X86_64, 41, 56),
-    "aarch64": (0xC00000B7, _AARCH64, 198, 220),
+    # its code in the kernel, its refused calls, socket, clone, rt_sigaction
+    "x86_64": (0xC000003E, _X86_64, 41, 56, 13),
+    "aarch64": (0xC00000B7, _AARCH64, 198, 220, 134),
 }
 
 
@@ -76,7 +77,7 @@ def seccomp_filter(machine: str = platform.machine()) -> bytes:
     """The filter for this kind of machine, as bubblewrap takes it; empty where we have none."""
     if machine not in _MACHINES:
         return b""
-    code, refused, socket, clone = _MACHINES[machine]
+    code, refused, socket, clone, sigaction = _MACHINES[machine]
     instructions = [
         _step(_LOAD, _MACHINE_AT),
         _step(_JUMP_EQUAL, code, on_yes=1),
@@ -88,6 +89,7 @@ def seccomp_filter(machine: str = platform.machine()) -> bytes:
         *_each_refused((*refused.values(), *_NEWER)),
         *_looked_at(socket, _JUMP_EQUAL, _AF_UNIX, yes=_ALLOW, no=_ERRNO | errno.EAFNOSUPPORT),
         *_looked_at(clone, _JUMP_ANY_BIT, _NEW_NAMESPACES, yes=_ERRNO | errno.EPERM, no=_ALLOW),
+        *_children_are_waited_for(sigaction),
         _step(_RETURN, _ALLOW),
     ]
     return b"".join(instructions)
@@ -104,6 +106,24 @@ def _refuse(test: int, value: int, error: int) -> list[bytes]:
 def _each_refused(numbers: tuple[int, ...]) -> Iterator[bytes]:
     for number in numbers:
         yield from _refuse(_JUMP_EQUAL, number, errno.EPERM)
+
+
+def _children_are_waited_for(sigaction: int) -> list[bytes]:
+    """Refuse to set what becomes of SIGCHLD; to ask is fine.
+
+    Of a program that ignores it the kernel forgets the children, and the CPU time that they used.
+    """
+    return [
+        _step(_JUMP_EQUAL, sigaction, on_no=8),
+        _step(_LOAD, _FIRST_ARGUMENT_AT),
+        _step(_JUMP_EQUAL, _SIGCHLD, on_no=5),
+        _step(_LOAD, _SECOND_ARGUMENT_AT),  # a pointer, in two halves
+        _step(_JUMP_EQUAL, 0, on_no=2),
+        _step(_LOAD, _SECOND_ARGUMENT_AT + 4),
+        _step(_JUMP_EQUAL, 0, on_yes=1),
+        _step(_RETURN, _ERRNO | errno.EPERM),
+        _step(_RETURN, _ALLOW),
+    ]
 
 
 def _looked_at(number: int, test: int, value: int, *, yes: int, no: int) -> list[bytes]:

@@ -2,48 +2,59 @@
 
     GET    /                     what it is
     POST   /run                  a program; answers with its result
-    POST   /conversations        a program to talk to; answers with an id
+    POST   /conversations        a program to talk to; answers, once it has begun, with an id
     POST   /conversations/ID     a message, raw; answers with the program's, raw
+    PUT    /conversations/ID     whoever began it still wants it
     DELETE /conversations/ID     stops it; answers with its result
 
-503 means that the sandbox failed, 410 that a conversation has ended.
+503 means that the sandbox failed, 410 that a conversation has ended. Who goes away while a program
+runs, or waits for its place, takes it along.
+
+A page in a browser of this machine must not reach it: bodies have a type that no form can send,
+and without a token it answers to names of this machine alone, as another name may be a page's own
+that has come to mean this address.
 """
 
 import asyncio
 import contextlib
 import hmac
-import secrets
+import ipaddress
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar, final
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, final
+from urllib.parse import urlsplit
 
 import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from palestra.errors import BadInput, InfraError
-from palestra.sandbox.backend import Conversation, ConversationEnded
+from palestra.sandbox.backend import ConversationEnded
+from palestra.sandbox.leases import LeasedConversations
 from palestra.sandbox.sandbox import Sandbox
-from palestra.sandbox.service_wire import SERVICE, WITHIN_HEADER, ProgramMessage, ServiceStatus
+from palestra.sandbox.service_wire import (
+    RAW,
+    SERVICE,
+    WITHIN_HEADER,
+    Begun,
+    ProgramMessage,
+    ServiceStatus,
+)
 
 T = TypeVar("T")
 
-IDLE_S: Final = 3600.0
-"""Seconds without a message after which a conversation is ended: its owner is gone."""
+LEASE_S: Final = 60.0
+"""Of a conversation that holds a place."""
+IDLE_S: Final = 600.0
+"""Of one that rests: it keeps nobody waiting, and what it remembers would be lost."""
 
 _JSON: Final = "application/json"
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
-@dataclass(slots=True)
-class _Open:
-    conversation: Conversation
-    stack: AsyncExitStack
-    expiry: asyncio.TimerHandle | None = None
 
 
 class _GoneAway(Exception):
@@ -52,51 +63,77 @@ class _GoneAway(Exception):
 
 @final
 class SandboxService:
-    """The service's state: the conversations that are open."""
+    """The service. It ends the conversations that are open when its context ends."""
 
-    def __init__(self, sandbox: Sandbox, *, token: str = "", idle_s: float = IDLE_S) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        token: str = "",
+        lease_s: float = LEASE_S,
+        idle_s: float = IDLE_S,
+    ) -> None:
         self._sandbox = sandbox
         self._token = token
+        self._lease_s = lease_s
         self._idle_s = idle_s
-        self._open: dict[str, _Open] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._conversations = LeasedConversations()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del kind, error, trace
+        await self._conversations.aclose()
 
     def app(self) -> Starlette:
         """The app."""
         return Starlette(
             routes=[
-                Route("/", self._guarded(self._status)),
-                Route("/run", self._guarded(self._run), methods=["POST"]),
-                Route("/conversations", self._guarded(self._begin), methods=["POST"]),
-                Route("/conversations/{id}", self._guarded(self._ask), methods=["POST"]),
-                Route("/conversations/{id}", self._guarded(self._end), methods=["DELETE"]),
+                self._route("GET", "/", self._status),
+                self._route("POST", "/run", self._run, takes=_JSON),
+                self._route("POST", "/conversations", self._begin, takes=_JSON),
+                self._route("POST", "/conversations/{id}", self._ask, takes=RAW),
+                self._route("PUT", "/conversations/{id}", self._renew),
+                self._route("DELETE", "/conversations/{id}", self._end),
             ]
         )
 
-    async def aclose(self) -> None:
-        """End every conversation."""
-        for name in list(self._open):
-            await self._forget(name)
-        if self._closing:
-            await asyncio.wait(self._closing)
-
-    def _guarded(self, handler: Handler) -> Handler:
+    def _route(self, method: str, path: str, handler: Handler, *, takes: str = "") -> Route:
         async def guarded(request: Request) -> Response:
-            given = request.headers.get("authorization", "")
-            if self._token and not hmac.compare_digest(
-                given.encode(), f"Bearer {self._token}".encode()
-            ):
-                return _problem(401, "the sandbox service asks for its token")
+            refusal = self._refusal(request, takes)
+            if refusal is not None:
+                return refusal
             try:
                 return await handler(request)
+            except ConversationEnded:
+                return _problem(410, "the conversation has ended, or there is none of that id")
             except (ValidationError, ValueError) as error:
                 return _problem(422, str(error))
             except (InfraError, BadInput) as error:
                 return _problem(503, error.message)
-            except _GoneAway:
+            except (_GoneAway, ClientDisconnect):
                 return _problem(499, "nobody waits for this")
 
-        return guarded
+        return Route(path, guarded, methods=[method])
+
+    def _refusal(self, request: Request, takes: str) -> Response | None:
+        """Why a request is none of ours to answer; None when it is."""
+        given = request.headers.get("authorization", "")
+        if self._token:
+            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+                return _problem(401, "the sandbox service asks for its token")
+        elif not _names_this_machine(request.headers.get("host", "")):
+            return _problem(421, "without a token the sandbox service is localhost or 127.0.0.1")
+        sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if takes and sent != takes:
+            return _problem(415, f"this takes {takes}")
+        return None
 
     async def _status(self, request: Request) -> Response:
         del request
@@ -112,72 +149,43 @@ class SandboxService:
 
     async def _begin(self, request: Request) -> Response:
         message = ProgramMessage.model_validate_json(await request.body())
+        return _json(await _while_connected(request, self._begun(message)))
+
+    async def _begun(self, message: ProgramMessage) -> Begun:
+        lease_s = self._idle_s if message.rests else self._lease_s
         async with AsyncExitStack() as stack:
             conversation = await stack.enter_async_context(
-                self._sandbox.converse(message.program(), limits=message.limits)
+                self._sandbox.converse(
+                    message.program(), limits=message.limits, rests=message.rests
+                )
             )
-            name = secrets.token_urlsafe(16)
-            self._open[name] = _Open(conversation, stack.pop_all())
-        self._expect(name)
-        return Response(orjson.dumps({"id": name}), media_type=_JSON)
+            name = self._conversations.add(conversation, stack, lease_s=lease_s)
+        return Begun(id=name, lease_s=lease_s)
 
     async def _ask(self, request: Request) -> Response:
-        name = request.path_params["id"]
-        found = self._open.get(name)
-        if found is None:
-            return _problem(410, "there is no such conversation")
         within_s = float(request.headers.get(WITHIN_HEADER, "60"))
-        message = await request.body()
-        self._do_not_expect(found)
-        try:
-            answer = await _while_connected(
-                request, self._answer(found.conversation, message, within_s)
-            )
-        except ConversationEnded:
-            return _problem(410, "the conversation has ended")
-        except _GoneAway:
-            # The answer that nobody took would be read as the one to the next message.
-            await self._forget(name)
-            raise
-        finally:
-            self._expect(name)
-        return Response(answer, media_type="application/octet-stream")
+        if not (math.isfinite(within_s) and within_s > 0):
+            raise ValueError(f"{WITHIN_HEADER} is no number of seconds: {within_s}")
+        asking = self._conversations.ask(
+            request.path_params["id"], await request.body(), within_s=within_s
+        )
+        return Response(await _while_connected(request, asking), media_type=RAW)
 
-    async def _answer(self, conversation: Conversation, message: bytes, within_s: float) -> bytes:
-        async with self._sandbox.place():
-            return await conversation.ask(message, within_s=within_s)
+    async def _renew(self, request: Request) -> Response:
+        self._conversations.renew(request.path_params["id"])
+        return Response(b"{}", media_type=_JSON)
 
     async def _end(self, request: Request) -> Response:
-        found = self._open.get(request.path_params["id"])
-        if found is None:
-            return _problem(410, "there is no such conversation")
-        result = await found.conversation.end()
-        await self._forget(request.path_params["id"])
-        return _json(result)
+        return _json(await self._conversations.end(request.path_params["id"]))
 
-    # How long a conversation is kept
 
-    def _expect(self, name: str) -> None:
-        found = self._open.get(name)
-        if found is not None:
-            loop = asyncio.get_running_loop()
-            found.expiry = loop.call_later(self._idle_s, self._expire, name)
-
-    @staticmethod
-    def _do_not_expect(found: _Open) -> None:
-        if found.expiry is not None:
-            found.expiry.cancel()
-
-    def _expire(self, name: str) -> None:
-        closing = asyncio.ensure_future(self._forget(name))
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-
-    async def _forget(self, name: str) -> None:
-        found = self._open.pop(name, None)
-        if found is not None:
-            self._do_not_expect(found)
-            await found.stack.aclose()
+def _names_this_machine(host: str) -> bool:
+    """Whether a Host header is one that no page of another machine's can have."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

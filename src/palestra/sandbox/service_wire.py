@@ -9,6 +9,8 @@ from palestra.sandbox.program import Program
 
 SERVICE = "palestra sandbox"
 WITHIN_HEADER = "x-within-s"
+RAW = "application/octet-stream"
+"""The type of messages to programs, and of their answers."""
 
 
 class ProgramMessage(BaseModel):
@@ -21,9 +23,13 @@ class ProgramMessage(BaseModel):
     env: dict[str, str] = {}
     limits: Limits
     stdin: str = ""
+    rests: bool = False
+    """Of a program to talk to: it needs a place only while it answers."""
 
     @classmethod
-    def of(cls, program: Program, limits: Limits, stdin: bytes = b"") -> "ProgramMessage":
+    def of(
+        cls, program: Program, limits: Limits, stdin: bytes = b"", *, rests: bool = False
+    ) -> "ProgramMessage":
         """The message about a program."""
         return cls(
             argv=list(program.argv),
@@ -31,6 +37,7 @@ class ProgramMessage(BaseModel):
             env=dict(program.env),
             limits=limits,
             stdin=_text(stdin),
+            rests=rests,
         )
 
     def program(self) -> Program:
@@ -41,6 +48,14 @@ class ProgramMessage(BaseModel):
     def input(self) -> bytes:
         """Its standard input. Raises ValueError when that is no base64."""
         return _content(self.stdin)
+
+
+class Begun(BaseModel):
+    """A conversation that has begun."""
+
+    id: str
+    lease_s: float
+    """Seconds without a word from who began it after which it is ended."""
 
 
 class ServiceStatus(BaseModel):

@@ -22,7 +22,8 @@ class SandboxSettings(BaseModel):
     bubblewrap where it works; else `process` where `allow_process` permits it."""
 
     allow_process: bool = False
-    """Whether `auto` may run programs without isolation when it must. Naming `process` is enough."""
+    """Whether `auto` may run programs without isolation when it must, here or on a service that
+    does not isolate. Naming `process`, or `http`, is enough."""
 
     host: str = ""
     """Of a `palestra sandbox serve`; else NEMO_SKILLS_SANDBOX_HOST."""

@@ -17,7 +17,7 @@ whose question quotes the same passages in the same order, whatever stands aroun
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 import orjson
@@ -33,10 +33,14 @@ JUDGE_REPLAY = "_ng_judge_replay"
 
 @dataclass(frozen=True, slots=True)
 class JudgeExchange:
-    """A question that was put to the judge, with its answer. `held`: as the row has it."""
+    """A question that was put to the judge, with its answer.
+
+    `held`: as the row has it. `in_other_words`: it was not this question, letter for letter.
+    """
 
     answer: Response
     held: Mapping[str, Any]
+    in_other_words: bool = False
 
 
 @final
@@ -76,7 +80,10 @@ class JudgeReplay:
         """
         wanted = _question(to_plain(params))
         same = self._take(lambda asked: _question(asked) == wanted)
-        return same or self._take(lambda asked: any(_quotes(asked, cut) for cut in quoting))
+        if same is not None:
+            return same
+        alike = self._take(lambda asked: any(_quotes(asked, cut) for cut in quoting))
+        return None if alike is None else replace(alike, in_other_words=True)
 
     def _take(self, wanted: Callable[[Any], bool]) -> JudgeExchange | None:
         for number, exchange in enumerate(self._left):

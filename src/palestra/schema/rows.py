@@ -13,6 +13,7 @@ AGENT_REF = "agent_ref"
 FAILURE_CLASS = "_ng_failure_class"
 FAILURE_LAYER = "_ng_failure_layer"
 FAILURE_TERMINAL = "_ng_failure_terminal"
+NO_PERSIST = "_ng_no_persist"
 CREATE_PARAMS = "responses_create_params"
 
 MAX_ROW_BYTES = 128 * 1024 * 1024

@@ -18,6 +18,7 @@ from palestra.errors import (
     CallError,
     DeadlineExceeded,
     InfraError,
+    RowIdentity,
     WrongSetting,
     add_row,
     mask_error,
@@ -28,6 +29,7 @@ from palestra.schema import encode_json
 from palestra.serving.authors_errors import ESCAPES, stops_this_task
 from palestra.serving.caller import Caller, Message, Receive
 from palestra.serving.refusals import Refusals
+from palestra.serving.rollout_prefix import PREFIX, without_prefix
 from palestra.serving.sessions import SESSION_ID_KEY
 from palestra.transport import (
     IN_PROCESS_CLIENT,
@@ -118,6 +120,9 @@ class Boundary:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        named: RowIdentity | None = None
+        if scope["path"].startswith(PREFIX):
+            scope, named = without_prefix(scope)
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -128,7 +133,7 @@ class Boundary:
             await _answer(send, 500, to_body(_strayed(self._server, stray)))
             return
         answer = Answer(send, self._session(scope, headers))
-        context = _context(headers)
+        context = _context(headers, named)
         limit = asyncio.timeout(context.remaining_s())
         if scope.get("client") != IN_PROCESS_CLIENT:
             answer.caller = Caller(receive, limit, has_body=_has_body(headers))
@@ -284,14 +289,15 @@ def _has_body(headers: dict[str, str]) -> bool:
     return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
-def _context(headers: dict[str, str]) -> CallContext:
+def _context(headers: dict[str, str], named: RowIdentity | None) -> CallContext:
+    """`named`: the rollout in the path, for callers that send no headers of ours."""
     context = context_from_headers(headers)
     # In-process calls keep the caller's context, which also holds the rollout's activity.
     own = current_call()
     if own.row is not None:
         return own
     return CallContext(
-        row=context.row, deadline=context.deadline, activity=Activity("its own code")
+        row=context.row or named, deadline=context.deadline, activity=Activity("its own code")
     )
 
 

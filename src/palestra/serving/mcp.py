@@ -174,21 +174,25 @@ class McpDoor:
 
 
 def plainly_named(body: Any, *, server: str) -> Any:
-    """A verify request in which calls of the server's tools have the tools' own names.
-
-    MCP clients record them as `mcp__<server>__<tool>`, with `_` for what a name may not hold.
-    """
+    """A verify request in which calls of the server's tools have the tools' own names."""
     response = getattr(body, "response", None)
     if not isinstance(response, Response):
         return body
-    prefix = f"mcp__{re.sub(r'[^A-Za-z0-9_-]', '_', server)}__"
     output = [
-        changed(item, {"name": item.name.removeprefix(prefix)})
+        changed(item, {"name": own_name(item.name, server=server)})
         if isinstance(item, FunctionCall)
         else item
         for item in response.output
     ]
     return changed(body, {"response": changed(response, {"output": output})})
+
+
+def own_name(name: str, *, server: str) -> str:
+    """A tool's name as the server has it.
+
+    MCP clients record it as `mcp__<server>__<tool>`, with `_` for what a name may not hold.
+    """
+    return name.removeprefix(f"mcp__{re.sub(r'[^A-Za-z0-9_-]', '_', server)}__")
 
 
 def _message(raw: bytes) -> _JsonRpc:
@@ -227,5 +231,6 @@ __all__ = [
     "McpDoor",
     "NoSuchTool",
     "ToolAnswer",
+    "own_name",
     "plainly_named",
 ]

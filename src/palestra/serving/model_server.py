@@ -61,7 +61,7 @@ class ModelServer(Server):
 
     config: ModelServerConfig
 
-    _sessions: SessionStore = PrivateAttr(default_factory=lambda: SessionStore(keep=False))
+    _palestra_sessions: SessionStore = PrivateAttr(default_factory=lambda: SessionStore(keep=False))
 
     @abstractmethod
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:

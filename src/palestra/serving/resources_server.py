@@ -177,7 +177,7 @@ class ResourcesServer(Server):
     @cached_property
     def _mcp(self) -> McpDoor:
         return McpDoor(
-            server=self.name, secret=self._secret, tools=self.tools(), call=self._mcp_call
+            server=self.name, secret=self._palestra_secret, tools=self.tools(), call=self._mcp_call
         )
 
     async def _mcp_call(self, name: str, arguments: dict[str, Any], request: Request) -> ToolAnswer:

@@ -46,10 +46,11 @@ class Server(BaseModel):
     config: ServerConfig
     server_client: ServerClient
 
-    _sessions: SessionStore = PrivateAttr(default_factory=SessionStore)
-    _secret: str = PrivateAttr(default_factory=new_id)
-    _token: str = PrivateAttr(default="")
-    _worker: int | None = PrivateAttr(default=None)
+    # Authors call their own attributes `_sessions` or `_token`; theirs would silently replace ours.
+    _palestra_sessions: SessionStore = PrivateAttr(default_factory=SessionStore)
+    _palestra_secret: str = PrivateAttr(default_factory=new_id)
+    _palestra_token: str = PrivateAttr(default="")
+    _palestra_worker: int | None = PrivateAttr(default=None)
 
     @property
     def name(self) -> str:
@@ -67,7 +68,7 @@ class Server(BaseModel):
         try:
             await self.stop()
         finally:
-            self._sessions.close_all()
+            self._palestra_sessions.close_all()
 
     def routes(self) -> list[Endpoint]:
         """The protocol endpoints of this kind of server."""
@@ -79,7 +80,7 @@ class Server(BaseModel):
             method,
             path=path,
             server=self.name,
-            sessions=self._sessions,
+            sessions=self._palestra_sessions,
             on_error=self.translate,
             **kwargs,
         )
@@ -103,12 +104,12 @@ class Server(BaseModel):
         return VerifierError(message, evidence=evidence)
 
     @cached_property
-    def _endpoints(self) -> dict[str, Endpoint]:
+    def _palestra_endpoints(self) -> dict[str, Endpoint]:
         return {endpoint.path: endpoint for endpoint in self.routes()}
 
     def typed_endpoint(self, path: str, /) -> Endpoint | None:
         """The endpoint at `path` for a caller in this process, if objects can be passed to it."""
-        endpoint = self._endpoints.get(path)
+        endpoint = self._palestra_endpoints.get(path)
         return None if endpoint is None or endpoint.wants_request else endpoint
 
     def setup_webserver(self) -> FastAPI:
@@ -116,7 +117,7 @@ class Server(BaseModel):
         # Before FastAPI's own pages, as paths are tried in this order.
         routes: list[BaseRoute] = [
             Route(endpoint.path, endpoint.__call__, methods=["POST"])
-            for endpoint in self._endpoints.values()
+            for endpoint in self._palestra_endpoints.values()
         ]
         app = FastAPI(title=self.name, routes=routes)
         app.add_api_route("/", _status, methods=["GET"])
@@ -126,7 +127,7 @@ class Server(BaseModel):
     def _publish_schemas(self, app: FastAPI) -> None:
         def openapi() -> dict[str, Any]:
             document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            for endpoint in self._endpoints.values():
+            for endpoint in self._palestra_endpoints.values():
                 schema = endpoint.body_schema()
                 content = {"application/json": {"schema": schema or {"type": "object"}}}
                 document["paths"].setdefault(
@@ -147,18 +148,18 @@ class Server(BaseModel):
 
         `worker`: this process's number, when several serve the instance.
         """
-        self._worker = worker
-        self._secret = secret or self._secret
-        self._token = token
+        self._palestra_worker = worker
+        self._palestra_secret = secret or self._palestra_secret
+        self._palestra_token = token
 
     @cached_property
-    def _app(self) -> ASGIApp:
+    def _palestra_app(self) -> ASGIApp:
         # An instance's name may hold what a cookie's may not.
         name = quote(f"{type(self).__name__}___{self.name}", safe="")
-        cookie = SessionCookie(name, self._secret, worker=self._worker_mark())
+        cookie = SessionCookie(name, self._palestra_secret, worker=self._worker_mark())
         app = self.setup_webserver()
         return Boundary(
-            Direct(app, self._endpoints.values()),
+            Direct(app, self._palestra_endpoints.values()),
             server=self.name,
             refusals=Refusals(
                 app, server=self.name, own_failure=self.own_failure, mask=self.server_client.mask
@@ -166,15 +167,16 @@ class Server(BaseModel):
             mask=self.server_client.mask,
             on_error=self.translate,
             cookie=cookie,
-            token=self._token,
+            token=self._palestra_token,
         )
 
     def _worker_mark(self) -> tuple[str, str] | None:
-        return None if self._worker is None else (worker_cookie(self.name), str(self._worker))
+        worker = self._palestra_worker
+        return None if worker is None else (worker_cookie(self.name), str(worker))
 
     def asgi_app(self) -> ASGIApp:
         """The app behind the boundary that adds sessions and renders failures."""
-        return self._app
+        return self._palestra_app
 
 
 async def _status() -> dict[str, str]:

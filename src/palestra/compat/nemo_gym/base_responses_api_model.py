@@ -53,8 +53,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         app.post("/v1/chat/completions")(self.chat_completions)
         app.post("/v1/responses")(self.responses)
 
-        async def messages(request: Request) -> Response:
-            asked = MessagesRequest.model_validate_json(await request.body())
+        async def messages(asked: MessagesRequest, request: Request) -> Response:
             params = encode_json(params_from_messages(asked))
             # Through the app: what `responses` takes besides the body is the author's affair.
             reply = await call_asgi(

@@ -91,7 +91,7 @@ class BaseNeMoGymCLIConfig(BaseModel):
 class AggregateMetricsRequest(BaseModel):
     """Verify responses of many rollouts."""
 
-    verify_responses: list[dict[str, Any]] = Field(default_factory=list)
+    verify_responses: list[dict[str, Any]]
 
 
 class AggregateMetrics(BaseModel):

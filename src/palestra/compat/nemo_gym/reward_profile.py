@@ -1,7 +1,10 @@
 """`nemo_gym.reward_profile`: the metrics of repeated attempts, over our own."""
 
+import dis
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 from palestra.compat.metrics import aggregated
@@ -20,8 +23,8 @@ _ANSWER = "__answer__"
 class PassMetrics(dict[str, Any]):
     """The metrics, by name.
 
-    Taken apart or indexed by number it is (metrics, scores of every rollout, names of the scores,
-    largest k), as authors use it either way.
+    Taken apart (`metrics, *_ = found`) or indexed by number it is (metrics, scores of every
+    rollout, names of the scores, largest k): authors use it either way.
     """
 
     def __init__(self, metrics: Mapping[str, Any], scores: Any, names: Any, most: int) -> None:
@@ -34,7 +37,16 @@ class PassMetrics(dict[str, Any]):
         return super().__getitem__(key)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._parts)
+        asker = sys._getframe(1)  # noqa: SLF001 - what asks for it is what matters
+        return iter(self._parts) if _takes_apart(asker) else super().__iter__()
+
+
+def _takes_apart(frame: FrameType) -> bool:
+    """Whether what `frame` is doing is an assignment to several names.
+
+    Nothing else tells it from a loop: both ask for an iterator, and no more.
+    """
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] in {"UNPACK_SEQUENCE", "UNPACK_EX"}
 
 
 def compute_pass_majority_metrics(

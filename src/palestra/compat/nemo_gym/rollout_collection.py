@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict
 
 from palestra.compat.client import ServerClient
 from palestra.compat.http import response_json
-from palestra.schema import AGENT_REF, FAILURE_CLASS, FAILURE_TERMINAL
+from palestra.schema import AGENT_REF, FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST
 
 NG_FAILURE_CLASS_KEY: Final = FAILURE_CLASS
 NG_FAILURE_TERMINAL_KEY: Final = FAILURE_TERMINAL
-NG_NO_PERSIST_KEY: Final = "_ng_no_persist"
+NG_NO_PERSIST_KEY: Final = NO_PERSIST
 
 
 class RolloutCollectionConfig(BaseModel):

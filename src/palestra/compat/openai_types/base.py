@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
 
@@ -36,6 +42,9 @@ class OpenDict(dict[str, Any]):
     access for either.
     """
 
+    __shape__: ClassVar[Any] = dict[str, Any]
+    """What it must hold where it is a field of a model."""
+
     def __getattr__(self, name: str) -> Any:
         try:
             return self[name]
@@ -56,14 +65,20 @@ class OpenDict(dict[str, Any]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        del source, handler
-        keyed = core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema())
-        made = core_schema.no_info_after_validator_function(cls._made, keyed)
-        return core_schema.no_info_before_validator_function(plain, made)
+        del source
+        return core_schema.no_info_wrap_validator_function(
+            cls._checked,
+            handler.generate_schema(cls.__shape__),
+            serialization=core_schema.simple_ser_schema("any"),
+        )
 
     @classmethod
-    def _made(cls, value: dict[str, Any]) -> Self:
-        return cls({key: _opened(inner) for key, inner in value.items()})
+    def _checked(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Self:
+        given = plain(value)
+        given = dict(given) if isinstance(given, Mapping) else given
+        check(given)
+        # What was given, in its order: templates show a tool as it is written.
+        return cls({key: _opened(inner) for key, inner in given.items()})
 
 
 def _opened(value: Any) -> Any:

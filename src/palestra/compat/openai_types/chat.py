@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from palestra.compat.openai_types.base import Named, OpenDict, WireModel
+from palestra.compat.openai_types.shapes import ChatMessage, ChatToolEntry, ToolChoice, Typed
 
 
 class NeMoGymFunction(WireModel):
@@ -79,7 +80,7 @@ class NeMoGymChatCompletion(WireModel):
 class NeMoGymChatCompletionCreateParamsNonStreaming(WireModel):
     """What is asked of a Chat Completions endpoint."""
 
-    messages: list[OpenDict]
+    messages: list[ChatMessage]
     model: str | None = None
     audio: OpenDict | None = None
     frequency_penalty: float | None = None
@@ -96,15 +97,15 @@ class NeMoGymChatCompletionCreateParamsNonStreaming(WireModel):
     prediction: OpenDict | None = None
     presence_penalty: float | None = None
     reasoning_effort: str | None = None
-    response_format: OpenDict | None = None
+    response_format: Typed | None = None
     seed: int | None = None
     service_tier: str | None = None
     stop: str | list[str] | None = None
     store: bool | None = None
     stream_options: OpenDict | None = None
     temperature: float | None = None
-    tool_choice: str | OpenDict | None = None
-    tools: list[OpenDict] | None = None
+    tool_choice: ToolChoice | None = None
+    tools: list[ChatToolEntry] | None = None
     top_logprobs: int | None = None
     top_p: float | None = None
     user: str | None = None
@@ -112,7 +113,7 @@ class NeMoGymChatCompletionCreateParamsNonStreaming(WireModel):
     stream: Literal[False] | None = None
 
 
-class NeMoGymChatCompletionMessageParam(OpenDict):
+class NeMoGymChatCompletionMessageParam(ChatMessage):
     """A message of a conversation, as a dict."""
 
 
@@ -142,7 +143,7 @@ class NeMoGymChatCompletionToolMessageParam(NeMoGymChatCompletionMessageParam):
     """What a tool answered."""
 
 
-class NeMoGymChatCompletionToolParam(OpenDict):
+class NeMoGymChatCompletionToolParam(ChatToolEntry):
     """A tool that the model may call."""
 
 

@@ -9,7 +9,8 @@ from uuid import uuid4
 
 from pydantic import Discriminator, Field, Tag
 
-from palestra.compat.openai_types.base import Named, OpenDict, WireModel, field_of
+from palestra.compat.openai_types.base import Named, WireModel, field_of
+from palestra.compat.openai_types.shapes import Content, Part
 
 
 class TokenIDLogProbMixin(WireModel):
@@ -64,7 +65,7 @@ def _part_tag(value: Any) -> str:
 NeMoGymContent = Annotated[
     Annotated[NeMoGymResponseOutputText, Tag("output_text")]
     | Annotated[NeMoGymResponseOutputRefusal, Tag("refusal")]
-    | Annotated[OpenDict, Tag("other")],
+    | Annotated[Part, Tag("other")],
     Discriminator(_part_tag),
 ]
 
@@ -84,7 +85,7 @@ class NeMoGymResponseOutputMessage(Named):
 class NeMoGymEasyInputMessage(WireModel):
     """A message of anybody's: text, or parts, which are dicts."""
 
-    content: str | list[OpenDict]
+    content: Content
     role: Literal["user", "assistant", "system", "developer"]
     type: Literal["message"] = "message"
 
@@ -92,7 +93,7 @@ class NeMoGymEasyInputMessage(WireModel):
 class NeMoGymMessage(WireModel):
     """A message in the model's input, in parts, which are dicts."""
 
-    content: list[OpenDict]
+    content: list[Part]
     role: Literal["user", "system", "developer"]
     status: Literal["in_progress", "completed", "incomplete"] | None = None
     type: Literal["message"] = "message"
@@ -113,7 +114,7 @@ class NeMoGymFunctionCallOutput(Named):
     """What the tool answered."""
 
     call_id: str
-    output: str | list[OpenDict]
+    output: Content
     type: Literal["function_call_output"] = "function_call_output"
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None
@@ -122,7 +123,7 @@ class NeMoGymFunctionCallOutput(Named):
 class NeMoGymUnknownItem(WireModel):
     """An item of a kind that is not listed here, kept as it came."""
 
-    type: str | None = None
+    type: str
 
 
 class NeMoGymResponseReasoningItemForTraining(NeMoGymResponseReasoningItem, TokenIDLogProbMixin):
@@ -167,15 +168,14 @@ def _item_tag(value: Any) -> str:
             known = trained and isinstance(value, TokenIDLogProbMixin)
             return f"{tag}_trained" if known else tag
     kind_of = field_of(value, "type")
-    tag = _message_tag(value) if kind_of in {None, "message"} else str(kind_of)
+    is_message = kind_of == "message" or (kind_of is None and field_of(value, "role") is not None)
+    tag = _message_tag(value) if is_message else str(kind_of)
     if tag not in _KINDS:
         return "unknown"
     return f"{tag}_trained" if trained and tag != "function_call_output" else tag
 
 
 def _message_tag(value: Any) -> str:
-    if not isinstance(field_of(value, "role"), str):
-        return "unknown"
     content = field_of(value, "content")
     if not isinstance(content, list):
         return "easy"

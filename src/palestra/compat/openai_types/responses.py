@@ -12,6 +12,7 @@ from palestra.compat.openai_types.items import (
     NeMoGymResponseOutputItem,
     NeMoGymResponseOutputMessage,
 )
+from palestra.compat.openai_types.shapes import Reasoning, TextSettings, ToolChoice, ToolEntry
 
 
 class NeMoGymResponseInputTokensDetails(WireModel):
@@ -60,16 +61,16 @@ class NeMoGymResponseCreateParamsNonStreaming(WireModel):
     parallel_tool_calls: bool | None = True
     previous_response_id: str | None = None
     prompt: OpenDict | None = None
-    reasoning: OpenDict | None = None
+    reasoning: Reasoning | None = None
     service_tier: str | None = None
     store: bool | None = None
     temperature: float | None = None
-    text: OpenDict | None = None
-    tool_choice: str | OpenDict | None = "auto"
-    tools: list[OpenDict] = Field(default_factory=list)
+    text: TextSettings | None = None
+    tool_choice: ToolChoice | None = "auto"
+    tools: list[ToolEntry] = Field(default_factory=list)
     top_logprobs: int | None = None
     top_p: float | None = None
-    truncation: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
     user: str | None = None
     stream: Literal[False] | None = None
 
@@ -91,7 +92,7 @@ class NeMoGymResponse(Named):
     parallel_tool_calls: bool | None = True
     temperature: float | None = None
     tool_choice: str | OpenDict | None = "auto"
-    tools: list[OpenDict] = Field(default_factory=list)
+    tools: list[ToolEntry] = Field(default_factory=list)
     top_p: float | None = None
     background: bool | None = None
     conversation: OpenDict | None = None
@@ -103,7 +104,9 @@ class NeMoGymResponse(Named):
     reasoning: OpenDict | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
-    status: str | None = None
+    status: (
+        Literal["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"] | None
+    ) = None
     text: OpenDict | None = None
     top_logprobs: int | None = None
     truncation: str | None = None

@@ -47,9 +47,15 @@ def upload(
 
 
 class _Addition(CommitOperationAdd):
-    """A file of a commit that tells how much of it has been sent."""
+    """A file of a commit that tells how much of it has been sent.
 
+    Given as an open file, and not by its name, it travels over HTTP also where hf_xet is
+    installed, of whose waits none has a deadline and whose progress nobody else can show.
+    """
+
+    path: Path
     progress: Progress
+    sent_bytes: int = 0
 
     @contextlib.contextmanager
     def as_file(self, with_tqdm: bool = False) -> Iterator[BinaryIO]:
@@ -58,8 +64,9 @@ class _Addition(CommitOperationAdd):
             with super().as_file() as file:
                 yield file
             return
-        with CountedReader(Path(str(self.path_or_fileobj)), self.progress) as counted:
+        with CountedReader(self.path, self.progress) as counted:
             yield counted
+            self.sent_bytes = max(self.sent_bytes, counted.told)
 
 
 class _Upload:
@@ -84,7 +91,7 @@ class _Upload:
         self._find_collection()
         self._make_repository()
         before = self._on_hub(self._settings.revision or MAIN)
-        commit = None if before == self._expected(before) else self._commit(self._send())
+        commit = None if before == self._expected(before) else self._send()
         revision = self._settings.revision or MAIN
         if commit is not None:
             revision = commit.pr_revision or commit.oid
@@ -126,26 +133,33 @@ class _Upload:
                 lambda: api.create_repo(self._repo, repo_type=DATASET, private=True, exist_ok=True),
             )
 
-    def _send(self) -> _Addition:
-        """The bytes, to where large files go; a small one goes with the commit."""
-        addition = _Addition(self._name, str(self._file.path))
-        addition.progress = self._progress
-        self._progress.start(self._name, self._file.size_bytes, 0)
+    def _send(self) -> CommitInfo:
+        """Large files have a place of their own; a small one goes with the commit."""
+        size = self._file.size_bytes
+        self._progress.start(self._name, size, 0)
         try:
-            self._hub.ask(
-                self._what,
-                lambda: self._hub.api.preupload_lfs_files(
-                    self._repo,
-                    [addition],
-                    repo_type=DATASET,
-                    revision=self._settings.revision,
-                    create_pr=self._settings.create_pr,
-                    free_memory=False,
-                ),
-            )
+            with self._file.path.open("rb") as file:
+                addition = _Addition(self._name, file)
+                addition.path, addition.progress = self._file.path, self._progress
+                self._send_large(addition)
+                commit = self._commit(addition)
+            self._progress.advance(size - addition.sent_bytes)
         finally:
             self._progress.end()
-        return addition
+        return commit
+
+    def _send_large(self, addition: _Addition) -> None:
+        self._hub.ask(
+            self._what,
+            lambda: self._hub.api.preupload_lfs_files(
+                self._repo,
+                [addition],
+                repo_type=DATASET,
+                revision=self._settings.revision,
+                create_pr=self._settings.create_pr,
+                free_memory=False,
+            ),
+        )
 
     def _commit(self, addition: _Addition) -> CommitInfo:
         settings = self._settings

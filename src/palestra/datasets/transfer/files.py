@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import os
 from collections.abc import Iterator
@@ -63,9 +64,18 @@ class Arriving:
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
         self.path.replace(self.destination)
+        for other in self.destination.parent.glob(f".{glob.escape(self.destination.name)}.*.part"):
+            _unlink_unless_locked(other)
 
     def _forget(self) -> None:
         self.path.unlink(missing_ok=True)
+
+
+def _unlink_unless_locked(part: Path) -> None:
+    """Remove what an earlier download of other bytes left."""
+    with contextlib.suppress(OSError), part.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.unlink()
 
 
 @contextlib.contextmanager

@@ -41,7 +41,8 @@ class CountedReader(io.FileIO):
     def __init__(self, path: Path, progress: Progress) -> None:
         super().__init__(path, "rb")
         self._progress = progress
-        self._told = 0
+        self.told = 0
+        """Bytes of it that were told."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         """As a file."""
@@ -58,6 +59,6 @@ class CountedReader(io.FileIO):
     def _tell(self) -> None:
         """Only forward: a body that is sent again from its start has moved no further."""
         at = self.tell()
-        if at > self._told:
-            self._progress.advance(at - self._told)
-            self._told = at
+        if at > self.told:
+            self._progress.advance(at - self.told)
+            self.told = at

@@ -1,7 +1,8 @@
 r"""From a model's text to the grid it drew.
 
-The grid is what the last closed `\boxed{…}` holds; without a box that holds one, the last thing
-in the text that is written as one, so that a model is judged by its grid and not by its LaTeX.
+The grid is what the last closed `\boxed{…}` holds; without a box that holds one, the last grid in
+the text, so that a model is judged by its grid and not by its LaTeX. One row within a sentence is
+a quotation, unless there is nothing else.
 """
 
 import re
@@ -17,7 +18,10 @@ Grid: TypeAlias = list[list[Annotated[int, Field(ge=0, le=9)]]]
 LARGEST_SIDE = 30
 """Cells of the longest row or column that the tasks have."""
 
-_GRID = re.compile(r"\[(?:\[[0-9,]*\],?)+\]")
+_GRID = re.compile(r"\[\s*+(?:\[[0-9,\s]*+\]\s*+,?+\s*+)++\]")
+_AROUND = " \t\r`*$.,;:"
+"""What may stand on the lines of a grid that stands alone."""
+_MOST_AROUND = 20
 _LONGEST = 2 * LARGEST_SIDE * (LARGEST_SIDE + 2)
 """Characters of the largest grid, written without blanks."""
 
@@ -30,11 +34,22 @@ def grid_of(text: str) -> Grid | None:
 
 
 def _last_written(text: str) -> Grid | None:
-    dense = "".join(text.split())
-    found = None
-    for match in _GRID.finditer(dense):
-        found = _read(match[0]) or found
-    return found
+    whole = quoted = None
+    for match in _GRID.finditer(f"\n{text}\n"):
+        grid = _read("".join(match[0].split()))
+        if grid is None:
+            continue
+        if len(grid) > 1 or _stands_alone(match):
+            whole = grid
+        else:
+            quoted = grid
+    return whole or quoted
+
+
+def _stands_alone(match: re.Match[str]) -> bool:
+    text, start, end = match.string, match.start(), match.end()
+    before = text[max(0, start - _MOST_AROUND) : start].rstrip(_AROUND)
+    return before.endswith("\n") and text[end : end + _MOST_AROUND].lstrip(_AROUND)[:1] == "\n"
 
 
 def _read(written: str) -> Grid | None:

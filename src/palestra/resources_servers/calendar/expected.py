@@ -31,7 +31,7 @@ class Window:
 
 
 def window_of(constraint: str | None) -> Window | None:
-    """`before 2pm`, `after 10:15am`, `between 10am and 1pm`, `at noon`'s 12pm; None if unreadable."""
+    """`before 2pm`, `after 10:15am`, `between 10am and 1pm`, `at noon`; None if unreadable."""
     if constraint is None or not constraint.strip():
         return Window()
     if match := _BETWEEN.fullmatch(constraint.strip()):

@@ -4,6 +4,7 @@ import re
 
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 _SPOKEN = re.compile(r"(1[0-2]|[1-9])(?::([0-5][0-9]))?\s*([ap])\.?m\.?", re.IGNORECASE)
+NOON = 12 * 60
 
 
 def clock(text: str) -> int | None:
@@ -13,7 +14,9 @@ def clock(text: str) -> int | None:
 
 
 def spoken(text: str) -> int | None:
-    """`2:05pm`, `10 am`, or None when it is no time. Noon is 12pm."""
+    """`2:05pm`, `10 am`, `noon`, which is 12pm; or None when it is no time."""
+    if text.strip().lower() == "noon":
+        return NOON
     match = _SPOKEN.fullmatch(text.strip())
     if match is None:
         return None

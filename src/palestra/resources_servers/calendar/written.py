@@ -31,7 +31,10 @@ class WrittenEvent:
 
 
 def events_of(text: str) -> Sequence[WrittenEvent] | None:
-    """The events of the last calendar in `text`; None when there is none that can be read."""
+    """The events of the last calendar in `text`; None when there is none that can be read.
+
+    An empty list may be a turn of phrase: it is the calendar only where there is no other.
+    """
     entries = _last_list(text[-LONGEST_TEXT:])
     if entries is None:
         return None
@@ -47,7 +50,8 @@ def _last_list(text: str) -> list[Any] | None:
         if match is None:
             break
         try:
-            found, at = _DECODER.raw_decode(text, match.start())
+            written, at = _DECODER.raw_decode(text, match.start())
+            found = written or found or []
         except (ValueError, RecursionError):
             at = match.start() + 1
     return found
@@ -65,7 +69,9 @@ def _event(entry: object) -> WrittenEvent | None:
 
 
 def _whole(value: object) -> int | None:
-    """A whole number, also one in quotes."""
+    """A whole number, also one in quotes or written as 60.0."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,13 +1,14 @@
 """`CodeGenServer`: the program in the last code block, run on every test of the task."""
 
-import json
 from typing import Any
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
-from palestra.resources_servers.code_gen.grading import last_code_block
+from palestra.profiling import compute_pass_majority_metrics
+from palestra.resources_servers.code_gen.fences import last_code_block
+from palestra.resources_servers.code_gen.grading import json_value
 from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdict, run_tests
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
 from palestra.serving import ResourcesServer, ResourcesServerConfig
@@ -58,8 +59,8 @@ class UnitTests(WireModel):
 def _check_json(where: str, *texts: str) -> None:
     for text in texts:
         try:
-            json.loads(text)
-        except ValueError as error:
+            json_value(text)
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{where} is no JSON, which a function's tests are: {error}") from None
 
 
@@ -125,8 +126,4 @@ class CodeGenServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average and best of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics)

@@ -21,8 +21,7 @@ import sys
 import threading
 import time
 import types
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from frames import Channel  # type: ignore[import-not-found]  # its neighbour, in the sandbox
 
@@ -38,7 +37,8 @@ MODULES = (
     "operator io sys json"
 )
 RECURSION_LIMIT = 50_000
-IN, OUT, TOLD = ".input", ".output", ".told"
+INTEGER_DIGITS = 50_000
+LONGEST_TOLD = 100_000
 
 NOT_EQUAL_TO_JSON = {"no JSON value is equal to this": True}
 
@@ -54,6 +54,8 @@ def main() -> None:
     if message is None:
         return
     task = json.loads(message)
+    sys.set_int_max_str_digits(INTEGER_DIGITS)
+    allow_deep_recursion()
     try:
         code = compile(task["code"], "solution.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
@@ -63,15 +65,71 @@ def main() -> None:
     gc.freeze()
     channel.send(b'{"error": null}')
     while (given := channel.receive()) is not None:
-        Path(IN).write_bytes(given)
-        Path(TOLD).write_bytes(b"")
-        Path(OUT).write_bytes(b"")
-        began = time.monotonic()
-        child = os.fork()
-        if child == 0:
-            channel.close()
-            solve(task, code, names)
-        channel.send(outcome(child, task, began))
+        with Files() as files:
+            files.give(given)
+            began = time.monotonic()
+            child = os.fork()
+            if child == 0:
+                channel.close()
+                solve(task, code, names, given, files)
+            channel.send(outcome(child, task, files, began))
+
+
+def allow_deep_recursion() -> None:
+    """Let the main thread's stack grow as far as it may.
+
+    The C library has read the limit at the start, for the stacks of threads: theirs stay small,
+    and many of them fit into the address space.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+
+
+class Files:
+    """A test's input, its output, and what the child tells of it: files without a name.
+
+    A program that removes files, or puts others in their place, does not find these.
+    """
+
+    def __enter__(self) -> Self:
+        self.input, self.output, self.told = Scratch(), Scratch(), Scratch()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for file in (self.input, self.output, self.told):
+            file.close()
+
+    def give(self, given: bytes) -> None:
+        """Write the input."""
+        view = memoryview(given)
+        while view:
+            view = view[os.write(self.input.end, view) :]
+
+
+class Scratch:
+    """A file with a descriptor at its beginning, to read, and one at its end, to write."""
+
+    def __init__(self) -> None:
+        name = f".{os.urandom(16).hex()}"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
+        self.end = os.open(name, flags, 0o600)
+        self.beginning = os.open(name, os.O_RDONLY)
+        os.unlink(name)  # noqa: PTH108
+
+    def first(self, most: int) -> bytes:
+        """So many bytes, wherever others have read."""
+        parts = bytearray()
+        while room := min(most - len(parts), 1 << 20):
+            part = os.pread(self.beginning, room, len(parts))
+            if not part:
+                break
+            parts += part
+        return bytes(parts)
+
+    def close(self) -> None:
+        """Let go of it, and with that of what is in it."""
+        os.close(self.beginning)
+        os.close(self.end)
 
 
 def prelude() -> dict[str, Any]:
@@ -87,14 +145,20 @@ def prelude() -> dict[str, Any]:
 # In the child
 
 
-def solve(task: dict[str, Any], code: types.CodeType, names: dict[str, Any]) -> NoReturn:
+def solve(
+    task: dict[str, Any], code: types.CodeType, names: dict[str, Any], given: bytes, files: Files
+) -> NoReturn:
     """Run the program on the input, and end as any Python program ends."""
     os.setsid()
-    told = os.open(TOLD, os.O_WRONLY | os.O_APPEND)
-    for number, path, flags in ((0, IN, os.O_RDONLY), (1, OUT, os.O_WRONLY | os.O_APPEND)):
-        fd = os.open(path, flags)
-        os.dup2(fd, number)
-        os.close(fd)
+    told, output = os.dup(files.told.end), os.dup(files.output.end)
+    os.dup2(files.input.beginning, 0)
+    if task["fn_name"]:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+    else:
+        os.dup2(output, 1)
+    files.__exit__()
     sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     limit(resource.RLIMIT_CPU, int(task["cpu_s"]) + 1)
@@ -106,8 +170,9 @@ def solve(task: dict[str, Any], code: types.CodeType, names: dict[str, Any]) -> 
     module.__dict__.update(stdin=sys.stdin, stdout=sys.stdout, stderr=sys.stderr)
     try:
         if task["fn_name"]:
-            returned = call(task, code, module)
-            Path(OUT).write_bytes(returned)
+            view = memoryview(call(task, given, code, module))
+            while view:
+                view = view[os.write(output, view) :]
         else:
             exec(code, module.__dict__)  # noqa: S102
         sys.stdout.flush()
@@ -133,12 +198,13 @@ def end() -> NoReturn:
         os._exit(0)
 
 
-def call(task: dict[str, Any], code: types.CodeType, module: types.ModuleType) -> bytes:
+def call(
+    task: dict[str, Any], given: bytes, code: types.CodeType, module: types.ModuleType
+) -> bytes:
     """JSON of what the function returns."""
-    arguments = [json.loads(line) for line in Path(IN).read_text("utf-8").split("\n")]
+    arguments = [json.loads(line) for line in given.decode("utf-8").split("\n")]
     module.__dict__["__name__"] = "solution"
     sys.modules["solution"] = module
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     exec(code, module.__dict__)  # noqa: S102
     holder = module.Solution() if "class Solution" in task["code"] else module
     returned = getattr(holder, task["fn_name"])(*arguments)
@@ -186,18 +252,17 @@ def limit(kind: int, value: int) -> None:
 # In the parent
 
 
-def outcome(child: int, task: dict[str, Any], began: float) -> bytes:
+def outcome(child: int, task: dict[str, Any], files: Files, began: float) -> bytes:
     """Wait for the child, at most as long as it may take; the answer to its test."""
     in_time = wait(child, began + task["wall_s"])
     kill_rest(child)
     _, status, used = os.wait4(child, 0)
     kill_rest(child)
     cpu_s = used.ru_utime + used.ru_stime
-    with open(OUT, "rb") as written:  # noqa: PTH123
-        output = written.read(task["output_bytes"] + 1)
+    output = files.output.first(task["output_bytes"] + 1)
     error: str | None = ""
-    with contextlib.suppress(ValueError, OSError):
-        error = json.loads(Path(TOLD).read_bytes())
+    with contextlib.suppress(ValueError, RecursionError):
+        error = json.loads(files.told.first(LONGEST_TOLD))
     if not in_time or cpu_s > task["cpu_s"]:
         verdict, error = "timeout", "TimeoutException()"
     elif len(output) > task["output_bytes"]:
@@ -206,7 +271,9 @@ def outcome(child: int, task: dict[str, Any], began: float) -> bytes:
         verdict, error = "ended", None
     else:
         code = os.waitstatus_to_exitcode(status)
-        verdict, error = "error", error or f"ended with exit code {code}"
+        # By none of us: by the program, or by the kernel, which may have had no memory left.
+        verdict = "killed" if code == -signal.SIGKILL else "error"
+        error = error or f"ended with exit code {code}"
     head = {"status": verdict, "error": error, "cpu_s": cpu_s}
     return json.dumps(head).encode() + b"\n" + output
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from palestra.errors import InfraError
 from palestra.resources_servers.code_gen.grading import excerpt, same_value, wrong_output
 from palestra.sandbox import Conversation, ConversationEnded, Limits, Sandbox, Stop, conversing
 
@@ -16,6 +17,12 @@ WRONG, TOO_SLOW, RAISED = -2, -3, -4
 
 GRACE_S: Final = 60.0
 """For the harness, beyond what a test may take."""
+
+PROCESSES: Final = 128
+"""Processes and threads of a program: more than a right one takes."""
+
+MIB: Final = 1 << 20
+UTF8_BYTES: Final = 4
 
 INLINE_CHARS: Final = 100_000
 """Outputs up to here are compared on the event loop."""
@@ -53,19 +60,25 @@ class Verdict:
 
 async def run_tests(sandbox: Sandbox, code: str, tests: Suite, limits: SuiteLimits) -> Verdict:
     """Run the tests. Raises `InfraError` when the sandbox failed."""
+    whole = _of_all(tests, limits)
+    program = conversing(_HARNESS.read_bytes())
+    async with sandbox.converse(program, limits=whole) as conversation:
+        return await _Running(conversation, tests, limits).verdict(code)
+
+
+def _of_all(tests: Suite, limits: SuiteLimits) -> Limits:
+    """Limits of the harness with all its tests: those that a test may use, and room for ours."""
     count = len(tests.inputs)
-    whole = Limits(
+    longest_mib = 1 + max(len(given) for given in tests.inputs) * UTF8_BYTES // MIB
+    return Limits(
         cpu_s=min(86_400, (limits.cpu_s + 1) * count + GRACE_S),
         wall_s=min(86_400, (limits.wall_s + 1) * count + GRACE_S),
         memory_mib=limits.memory_mib,
+        processes=PROCESSES,
         output_kib=limits.output_kib + 64,
-        file_mib=max(64, limits.output_kib // 1024 + 1),
-        tmp_mib=max(128, 2 * limits.output_kib // 1024 + 64),
+        file_mib=max(64, limits.output_kib // 1024 + 1, longest_mib),
+        tmp_mib=max(128, 2 * limits.output_kib // 1024 + 64 + longest_mib),
     )
-    program = conversing(_HARNESS.read_bytes())
-    await sandbox.start()  # which decides how many places there are
-    async with sandbox.place(), sandbox.converse(program, limits=whole) as conversation:
-        return await _Running(conversation, tests, limits).verdict(code)
 
 
 class _Running:
@@ -113,6 +126,8 @@ class _Running:
             self._result.append(TOO_SLOW)
             error = str(head["error"])
             return _failure(TOO_SLOW, "Time Limit Exceeded", error=error, **shown), cpu_s
+        if head["status"] == "killed":
+            await self._ask_whose_kill_it_was()
         if head["status"] != "ended":
             return self._raised(str(head["error"]), shown), cpu_s
         wrong = await self._wrong(output, expected)
@@ -139,13 +154,30 @@ class _Running:
     async def _ask(self, message: bytes) -> bytes:
         return await self._conversation.ask(message, within_s=self._within_s)
 
-    async def _why_it_ended(self) -> str:
+    async def _ask_whose_kill_it_was(self) -> None:
+        """Raise `InfraError` when the kernel may have killed it for the machine's sake."""
         result = await self._conversation.end()
-        if result.stopped_by is Stop.MEMORY:
-            return f"it used more than {self._limits.memory_mib} MiB of memory"
-        if result.stopped_by not in {None, Stop.US}:
-            return f"it was stopped for: {result.stopped_by}"
-        return "it ended the process that tests it"
+        if result.machine_full:
+            raise InfraError(
+                "a program was killed while the machine ran out of memory",
+                hint="run fewer at once (at_once of the sandbox), or lower memory_mib",
+            )
+
+    async def _why_it_ended(self) -> str:
+        limits, result = self._limits, await self._conversation.end()
+        if result.stopped_by is None:
+            return f"it ended the process that tests it (exit code {result.exit_code})"
+        late = f"it did not end within {limits.wall_s:g} s, nor let itself be ended"
+        words = {
+            Stop.MEMORY: f"it used more than {limits.memory_mib} MiB of memory",
+            Stop.WALL: late,
+            Stop.US: late,
+            Stop.OUTPUT: f"it wrote more than {limits.output_kib} KiB",
+            Stop.CPU: "what it left running used more CPU time than all tests together may",
+            Stop.PROCESSES: f"it had more than {PROCESSES} processes",
+            Stop.FILES: "it made more files than it may",
+        }
+        return words[result.stopped_by]
 
 
 def _failure(code: int, message: str, **more: Any) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.boxes import last_box
 from palestra.resources_servers.equivalence_llm_judge.prompt import SYSTEM, TEMPLATE
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import Judge, JudgeConfig, ResourcesServer, Ruling
 
@@ -81,11 +82,7 @@ class EquivalenceServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average and best of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics)
 
 
 def _same(box: str | None, expected: str) -> bool:

@@ -1,21 +1,23 @@
 """`EquivalenceRuleServer`: how near does an answer come to the expected text, by a rule?"""
 
-import asyncio
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, cast
+from functools import cached_property
+from typing import Any, ClassVar, Final, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
-from palestra.resources_servers.limited_child import LimitReached, run_limited
+from palestra.profiling import compute_pass_majority_metrics
+from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.stopped import Stopped, value_of
+from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig, RewardRules
 
 Rule = Literal["exact", "sequence_match", "weighted"]
 
-CHILDREN_AT_ONCE: Final = 4
-_RATIO: Final = Path(__file__).with_name("ratio.py")
+LIMIT_S: Final = 5.0
+"""Of a core, for one comparison."""
+_RATIO: Final = "palestra.resources_servers.equivalence_rule.ratio"
 
 
 class EquivalenceRuleConfig(ResourcesServerConfig):
@@ -41,10 +43,6 @@ class EquivalenceRuleServer(ResourcesServer):
 
     config: EquivalenceRuleConfig
 
-    _children: asyncio.Semaphore = PrivateAttr(
-        default_factory=lambda: asyncio.Semaphore(CHILDREN_AT_ONCE)
-    )
-
     reward_rules: ClassVar[RewardRules] = RewardRules(wrong=0.99)
 
     def gold_response(self, row: Mapping[str, Any]) -> Response | None:
@@ -66,11 +64,19 @@ class EquivalenceRuleServer(ResourcesServer):
         return part * await self._similarity(answer, expected)
 
     async def _similarity(self, answer: str, expected: str) -> float:
-        async with self._children:
-            try:
-                return cast("float", await run_limited(_RATIO, [answer, expected]))
-            except LimitReached:
-                return 0.0
+        texts = answer, expected
+        try:
+            return float(await value_of(self._workers, f"{_RATIO}:ratio", *texts, limit_s=LIMIT_S))
+        except Stopped:
+            return 0.0
+
+    async def stop(self) -> None:
+        """End the worker processes."""
+        await self._workers.close()
+
+    @cached_property
+    def _workers(self) -> Workers:
+        return open_workers(preload=[_RATIO])
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """pass@k and its averages; in percent."""
@@ -78,8 +84,4 @@ class EquivalenceRuleServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average and best of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics)

@@ -9,13 +9,14 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.config import PACKAGE_ROOT, resolve_path
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.google_search.backends import (
     OfflineIndex,
     PageUnavailable,
     SearchBackend,
 )
 from palestra.resources_servers.google_search.pages import first_words
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.mcqa.grammars import lenient_boxed
 from palestra.sandbox import open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
@@ -133,8 +134,4 @@ class GoogleSearchServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average, best and majority of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}", "majority@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics, majority=True)

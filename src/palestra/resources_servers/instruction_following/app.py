@@ -11,10 +11,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.instruction_following.instruction import Answer, Instruction
 from palestra.resources_servers.instruction_following.language import LanguageDetector
 from palestra.resources_servers.instruction_following.registry import bind
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig
 
@@ -72,11 +73,7 @@ class InstructionFollowingServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average and best of as many attempts as there are, and IFEval's two accuracies."""
-        of_k = {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        of_k = key_metrics(agent_metrics)
         ours = ("prompt_accuracy", "instruction_accuracy")
         return {**of_k, **{name: agent_metrics[name] for name in ours if name in agent_metrics}}
 

@@ -18,6 +18,8 @@ _LANGUAGES: Final = """
 """
 LANGUAGES: Final = frozenset(_LANGUAGES.split())
 """What the detector can tell apart."""
+CHINESE: Final = "zh"
+"""In either script; the detector always says which."""
 
 
 class ResponseLanguage(Instruction):
@@ -28,15 +30,17 @@ class ResponseLanguage(Instruction):
     @field_validator("language")
     @classmethod
     def _is_known(cls, language: str) -> str:
-        if language not in LANGUAGES:
-            known = ", ".join(sorted(LANGUAGES))
+        known = LANGUAGES | {CHINESE}
+        if language not in known:
+            names = ", ".join(sorted(known))
             raise ValueError(
-                f"no language that can be detected: {language!r}; it is one of {known}"
+                f"no language that can be detected: {language!r}; it is one of {names}"
             )
         return language
 
     def follows(self, answer: Answer) -> bool:
-        return answer.language in {self.language, None}
+        found = answer.language
+        return found is None or self.language in {found, found.partition("-")[0]}
 
 
 class EnglishCapital(Instruction):

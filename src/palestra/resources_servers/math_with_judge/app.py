@@ -1,70 +1,16 @@
-r"""`MathWithJudgeServer`: is the answer in the last `\boxed{}` the expected one?
-
-The rules (math-verify and what `spelling` and `units` add) run in worker processes that are
-killed at a limit. Where they call an answer different, a judge may be asked, in both orders.
-
-Whose fault an ending is decides what becomes of it:
-
-- the answer's: it took too long or too much memory, or crashed the parser. Reward 0.0, and
-  `grading` says which.
-- the row's: its own `expected_answer` cannot be graded. `data_error`, no reward; with a judge, the
-  judge's to say.
-- ours: workers that do not start or are killed from outside, a bug. `verifier_error`, no reward.
-"""
+r"""`MathWithJudgeServer`: is the answer in the last `\boxed{}` the expected one?"""
 
 from collections.abc import Mapping
-from functools import cached_property
-from typing import Any, ClassVar, Final, Self
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from palestra.errors import RowError, VerifierError
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
-from palestra.resources_servers.math_with_judge.boxes import find_answers
-from palestra.resources_servers.math_with_judge.prompt import SYSTEM, TEMPLATE
-from palestra.sandbox import (
-    Crashed,
-    Outcome,
-    OutOfMemory,
-    Raised,
-    Returned,
-    TimedOut,
-    Workers,
-    open_workers,
-)
+from palestra.resources_servers.math_with_judge.mathematics import MathConfig, MathServer, Task
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, RewardRules, Ruling
-
-_GRADING: Final = "palestra.resources_servers.math_with_judge.grading"
-
-CORRECT, BAD_EXPECTED = "correct", "bad_expected"
-"""Verdicts of `grading`, which only workers import: it loads sympy."""
 
 
-FIRST, SECOND = "first_answer", "second_answer"
-
-
-class MathWithJudgeConfig(JudgeConfig):
+class MathWithJudgeConfig(MathConfig):
     """Settings of the environment."""
-
-    default_system: ClassVar[str] = SYSTEM
-    default_template: ClassVar[str] = TEMPLATE
-    places: ClassVar[tuple[str, ...]] = ("question", FIRST, SECOND)
-
-    should_use_judge: bool = False
-    """Ask a judge about answers that the rules call different."""
-
-    grading_limit_s: float = Field(default=20.0, gt=0)
-    """Seconds of a core that one answer may take the rules. Waiting for a core does not count."""
-
-    ray_head_node_address: str | None = None
-    """The cluster that grades; the fleet passes on its key of that name."""
-
-    @model_validator(mode="after")
-    def _names_the_judge_it_uses(self) -> Self:
-        if self.should_use_judge and self.judge_model_server is None:
-            raise ValueError("should_use_judge needs a judge_model_server")
-        return self
 
 
 class MathWithJudgeVerifyRequest(VerifyRequest):
@@ -77,128 +23,23 @@ class MathWithJudgeVerifyRequest(VerifyRequest):
     r"""The right answer, as LaTeX or plain text, with or without `\boxed{}` or dollar signs."""
 
 
-class MathWithJudgeServer(ResourcesServer):
-    """Grades the text of the last message."""
+class MathWithJudgeServer(MathServer):
+    """Grades by the rules, then by the judge."""
 
     config: MathWithJudgeConfig
-
-    async def stop(self) -> None:
-        """End the worker processes."""
-        await self._workers.close()
-
-    reward_rules: ClassVar[RewardRules] = RewardRules(
-        unsure={"mentioned": "without a box, the last expression of the text counts"}
-    )
 
     def gold_response(self, row: Mapping[str, Any]) -> Response | None:
         """The expected answer in a box."""
         return response_of(f"\\boxed{{{row['expected_answer']}}}")
 
     async def verify(self, body: MathWithJudgeVerifyRequest) -> VerifyResponse:
-        """1.0 when the answer is the expected one, by the rules or else by the judge; else 0.0.
-
-        Raises JudgeFailure when a judge is asked and fails, or says neither.
-        """
-        hearing = self._judge.hearing(body)
-        # A stored row whose judge has spoken is verified again by what it said.
-        judged = self.config.should_use_judge or hearing.has_recorded
-        try:
-            grading, extracted = await self._graded(body)
-        except RowError:
-            if not judged:
-                raise
-            grading, extracted = BAD_EXPECTED, None
-        by_rules = float(grading == CORRECT)
-        answer = _shown(body.response.final_text)
-        asks = judged and not by_rules and bool(answer)
-        ruling = await self._compared(body, answer, hearing) if asks else None
+        """1.0 when the answer is the expected one, by the rules or else by the judge; else 0.0."""
+        judged = await self.judged(body, Task(body.expected_answer, body.question))
         return self.reply(
             body,
-            float(ruling is Ruling.EQUAL) if asks else by_rules,
-            extracted_answer=extracted,
-            library_reward=by_rules,
-            judge_evaluations=hearing.evaluations if asks else None,
-            grading=grading,
+            judged.reward,
+            extracted_answer=judged.extracted,
+            library_reward=judged.by_rules,
+            judge_evaluations=judged.evaluations,
+            grading=judged.grading,
         )
-
-    async def _compared(
-        self, body: MathWithJudgeVerifyRequest, answer: str, hearing: Hearing
-    ) -> Ruling:
-        text, expected = body.response.final_text.strip(), body.expected_answer.strip()
-        asked = {"question": body.question or body.responses_create_params.last_message}
-        order = FIRST, SECOND
-        return await hearing.compare(
-            self.config.question(
-                {**asked, FIRST: expected, SECOND: answer}, order, cuts={SECOND: [text]}
-            ),
-            self.config.question(
-                {**asked, FIRST: answer, SECOND: expected}, order, cuts={FIRST: [text]}
-            ),
-        )
-
-    async def _graded(self, body: MathWithJudgeVerifyRequest) -> tuple[str, str | None]:
-        """How the rules call the answer, and what they took for it."""
-        outcome = await self._call("grade", body.expected_answer, body.response.final_text)
-        match outcome:
-            case Returned([str(grading), extracted]) if grading != BAD_EXPECTED:
-                return grading, extracted
-            case Returned():
-                raise _bad_expected(body)
-            case TimedOut():
-                await self._check_expected(body)
-                return "timed_out", None
-            case OutOfMemory():
-                await self._check_expected(body)
-                return "out_of_memory", None
-            case Crashed():
-                await self._check_expected(body)
-                return f"crashed: {outcome.name}", None
-            case Raised(kind="RecursionError"):
-                await self._check_expected(body)
-                return "too_deep", None
-            case Raised():
-                raise VerifierError(f"grading raised {outcome.kind}: {outcome.message}")
-
-    async def _check_expected(self, body: MathWithJudgeVerifyRequest) -> None:
-        """What stopped the grading is the answer's fault only when the row's own is harmless."""
-        if await self._call("check_expected", body.expected_answer) != Returned(True):
-            raise _bad_expected(body)
-
-    async def _call(self, function: str, *args: str) -> Outcome:
-        name = f"{_GRADING}:{function}"
-        return await self._workers.call(name, *args, limit_s=self.config.grading_limit_s)
-
-    @cached_property
-    def _judge(self) -> Judge:
-        return Judge(self.server_client, self.config)
-
-    @cached_property
-    def _workers(self) -> Workers:
-        return open_workers(
-            ray_address=self.config.ray_head_node_address, preload=[f"{_GRADING}:warm_up"]
-        )
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """pass@k, its averages, and majority@k over the extracted answers; in percent."""
-        return compute_pass_majority_metrics(tasks)
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Average, best and majority of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}", "majority@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
-
-
-def _shown(text: str) -> str:
-    """What the judge sees of a text: its boxed answer, else its end; empty when it has none."""
-    found = find_answers(text)
-    return found.readings[-1] if found.readings else found.tail.strip()
-
-
-def _bad_expected(body: MathWithJudgeVerifyRequest) -> RowError:
-    return RowError(
-        f"expected_answer: {body.expected_answer[:200]!r} is no answer that can be graded",
-        hint="give the answer as LaTeX or plain text",
-    )

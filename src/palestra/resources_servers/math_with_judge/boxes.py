@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from palestra.resources_servers.boxes import Box, closed_boxes
+
 LONGEST_ANSWER: Final = 10_000
 """Characters of a box that are graded; no answer is longer."""
 LONGEST_ROW: Final = 50
@@ -17,17 +19,8 @@ LONGEST_ROW: Final = 50
 LONGEST_TAIL: Final = 10_000
 """Characters that are searched, from the end, in a text without a box."""
 
-_TOKEN = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+_OPENED = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BETWEEN = re.compile(r"[\s,;.$\\()\[\]]*(?:(?:and|or)[\s,;.$\\()\[\]]*)?", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A closed box: its content and where it stood."""
-
-    content: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +34,11 @@ class Answers:
 
 def find_answers(text: str) -> Answers:
     """The answers that a text gives. Both fields are empty when its only box was never closed."""
-    found, opened = _closed_boxes(text)
+    found = list(closed_boxes(text, framed=True))
     if found:
         row = [box.content.strip() for box in _last_row(text, found)]
         return Answers((row[-1], ", ".join(row)) if len(row) > 1 else (row[-1],))
-    return Answers() if opened else Answers(tail=text[-LONGEST_TAIL:])
-
-
-def _closed_boxes(text: str) -> tuple[list[Box], bool]:
-    """Boxes in the order of their ends, without those around others; whether any was opened."""
-    starts: list[tuple[int, int] | None] = []
-    found: list[Box] = []
-    opened = False
-    for token in _TOKEN.finditer(text):
-        said = token[0]
-        if said == "{":
-            starts.append(None)
-        elif said.startswith(("\\boxed", "\\fbox")):
-            opened = True
-            starts.append(token.span())
-        elif said == "}" and starts:
-            start = starts.pop()
-            if start is not None and not (found and found[-1].start > start[0]):
-                found.append(Box(text[start[1] : token.start()], start[0], token.end()))
-    return found, opened
+    return Answers() if _OPENED.search(text) else Answers(tail=text[-LONGEST_TAIL:])
 
 
 def _last_row(text: str, boxes: Sequence[Box]) -> list[Box]:

@@ -15,8 +15,8 @@ ASK = (
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
     (
-        "Two marbles are drawn together from 4 red and 6 blue ones. How likely are two red ones?",
-        r"\frac{2}{15}",
+        "Four letters are put into four addressed envelopes. In how many ways is each wrong?",
+        "9",
     ),
     ("For which real $x$ is $x^2 - 5x + 6 < 0$?", "(2,3)"),
     ("Find all real solutions of $x^4 - 13x^2 + 36 = 0$.", r"\{-3,-2,2,3\}"),

@@ -7,11 +7,19 @@ Verdicts: `correct`, `different`, `no_answer` (nothing there that could be an an
 an answer could equal.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from palestra.resources_servers.math_with_judge import library, spelling, units
+from palestra.resources_servers.math_with_judge import library, remarks, spelling, units
 from palestra.resources_servers.math_with_judge.boxes import LONGEST_ANSWER, find_answers
+from palestra.resources_servers.math_with_judge.congruences import (
+    Congruence,
+    congruence,
+    same_residue,
+)
+from palestra.resources_servers.math_with_judge.moments import same_moment
+from palestra.resources_servers.math_with_judge.names import same_name
 
 CORRECT: Final = "correct"
 DIFFERENT: Final = "different"
@@ -21,6 +29,9 @@ BAD_EXPECTED: Final = "bad_expected"
 
 LONGEST_SHOWN: Final = 2_000
 """Characters of `extracted_answer` that are reported."""
+
+_COMMAND = re.compile(r"\\(?:[dtc]?frac|sqrt|cdot|times|div|left|right|pi)(?![A-Za-z])")
+_LETTER = re.compile(r"[^\W\d_]|\\circ")
 
 _WARM_UP: Final = (
     (r"\frac{333}{1997}", r"\frac{83}{499}"),
@@ -58,7 +69,7 @@ def grade(expected: str, text: str) -> list[str | None]:
         return [BAD_EXPECTED, None]
     answers = find_answers(text)
     if not answers.readings:
-        return _grade_found(wanted[-1], library.find(answers.tail) if answers.tail else [])
+        return _grade_found(wanted[-1], answers.tail)
     if len(answers.readings[0]) > LONGEST_ANSWER:
         return [TOO_LONG, None]
     readings = [reading for reading in answers.readings if len(reading) <= LONGEST_ANSWER]
@@ -94,15 +105,48 @@ def _compare(wanted: Sequence[str], reading: str) -> tuple[bool, str | None]:
 
 def _equal(wanted: str, given: str, expression: Any | None, normal: str) -> bool:
     said, meant = spelling.words(given), spelling.words(wanted)
-    chosen, expected_option = spelling.option(given), spelling.option(wanted)
     if said == meant != "":
         return True
-    if chosen and expected_option:
-        return chosen == expected_option
+    for decided in (_same_option, same_name, same_moment, _same_congruence):
+        if (same := decided(wanted, given)) is not None:
+            return same
     if _contradict(wanted, given) or (spelling.are_words(said) and spelling.are_words(meant)):
         return False
     expected, expected_normal = library.read(wanted)
+    if _is_false(given, expression) and not _is_false(wanted, expected):
+        return False
     return normal == expected_normal != "" or library.equal(expected, expression)
+
+
+def _same_option(wanted: str, given: str) -> bool | None:
+    chosen, expected = spelling.option(given), spelling.option(wanted)
+    return chosen == expected if chosen and expected else None
+
+
+def _same_congruence(wanted: str, given: str) -> bool | None:
+    """Where one side alone states a modulus, the residues are compared."""
+    expected, found = congruence(wanted), congruence(given)
+    if expected is None and found is None:
+        return None
+    if expected is not None and found is not None:
+        return _both_congruent(expected, found)
+    return _same_value(
+        wanted if expected is None else expected.residue, given if found is None else found.residue
+    )
+
+
+def _both_congruent(expected: Congruence, found: Congruence) -> bool:
+    if expected.name and found.name and expected.name != found.name:
+        return False
+    if (same := same_residue(expected, found)) is not None:
+        return same
+    return _same_value(expected.modulus, found.modulus) and _same_value(
+        expected.residue, found.residue
+    )
+
+
+def _same_value(wanted: str, given: str) -> bool:
+    return library.equal(library.read(wanted)[0], library.read(given)[0])
 
 
 def _contradict(wanted: str, given: str) -> bool:
@@ -111,16 +155,29 @@ def _contradict(wanted: str, given: str) -> bool:
     return (
         units.differ(wanted, given)
         or len(bases) > 1
-        or spelling.denies(wanted) != spelling.denies(given)
+        or remarks.denies(wanted) != remarks.denies(given)
+        or remarks.bounds(wanted) != remarks.bounds(given)
+        or remarks.primed_differently(wanted, given)
     )
 
 
-def _grade_found(wanted: str, found: Sequence[Any]) -> list[str | None]:
+def _is_false(answer: str, expression: Any | None) -> bool:
+    """Whether it equates numbers that are not equal. With units they may be."""
+    return not _LETTER.search(_COMMAND.sub("", answer)) and library.contradicts_itself(expression)
+
+
+def _grade_found(wanted: str, text: str) -> list[str | None]:
+    found = library.find(text) if text else []
     if not found:
         return [NO_ANSWER, None]
     expected, normal = library.read(wanted)
     equal = any(library.equal(item, other) for item in (normal, expected) for other in found)
-    return [CORRECT if equal else DIFFERENT, _shown(found[0], "")]
+    named = found[-1] if isinstance(found[-1], str) else ""
+    if not remarks.is_denied(named, text):
+        return [CORRECT if equal else DIFFERENT, _shown(found[0], "")]
+    if instead := remarks.corrected(named, text):
+        return _grade_found(wanted, instead)
+    return [DIFFERENT, _shown(found[0], "")]
 
 
 def _shown(expression: Any | None, text: str) -> str | None:

@@ -20,8 +20,9 @@ from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy, normalize_latex
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 from math_verify.grader import should_treat_as_complex
 from math_verify.parser import get_last_eq
-from sympy import I
+from sympy import And, Equality, I
 
+from palestra.resources_servers.math_with_judge.towers import end_of_tower
 from palestra.resources_servers.math_with_judge.units import ends_in_variables
 
 for _name in ("math_verify", "latex2sympy2_extended"):
@@ -36,6 +37,9 @@ if not hasattr(_Atom, "FUNC_GAMMA"):
 _WITH_UNITS: Final = replace(LatexExtractionConfig().normalization_config, boxed="none")
 _WITHOUT: Final = replace(_WITH_UNITS, units=False)
 _ANYWHERE: Final = (ExprExtractionConfig(), LatexExtractionConfig())
+
+ROUNDED: Final = 0.01
+"""By what part of themselves both sides of `1/3 = 0.33` may differ."""
 
 
 class _Reader(_Latex2Sympy):  # type: ignore[misc]  # the library says nothing of types
@@ -62,6 +66,8 @@ def read(answer: str) -> tuple[Any | None, str]:
 @lru_cache(maxsize=128)
 def _expression(normal: str) -> Any | None:
     """Cached, as the attempts at a task share the expected answer."""
+    if end_of_tower(normal) is not None:
+        return None
     is_real = not should_treat_as_complex(normal)
     for mode in (PredictionMode.SLL, PredictionMode.LL):
         try:
@@ -74,8 +80,10 @@ def _expression(normal: str) -> Any | None:
 
 
 def find(text: str) -> list[Any]:
-    """Expressions that the library finds in a text without a box, by its own rules."""
-    found: list[Any] = parse(text, _ANYWHERE, parsing_timeout=None)
+    """Expressions that the library finds in a text without a box, by its own rules; and the last
+    as it stands there. Nothing before a number that is too large to be worked out.
+    """
+    found: list[Any] = parse(text[end_of_tower(text) or 0 :], _ANYWHERE, parsing_timeout=None)
     return found
 
 
@@ -99,6 +107,22 @@ def equal(expected: Any | None, given: Any | None) -> bool:
     except Exception:  # sympy refuses it with whatever its classes raise
         return False
     return bool(verify(complex_expected, complex_given, timeout_seconds=None))
+
+
+def contradicts_itself(expression: Any | None) -> bool:
+    """Whether it says that two numbers are equal that are not even close, as `3 = 4`."""
+    said = expression.args if isinstance(expression, And) else (expression,)
+    return any(isinstance(item, Equality) and _are_apart(item.lhs, item.rhs) for item in said)
+
+
+def _are_apart(one: Any, other: Any) -> bool:
+    if not (one.is_number and other.is_number):
+        return False
+    try:
+        first, second = complex(one), complex(other)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return abs(first - second) > ROUNDED * max(abs(first), abs(second))
 
 
 def _symbols(expression: Any) -> set[Any]:

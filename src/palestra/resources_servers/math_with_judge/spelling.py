@@ -9,7 +9,9 @@ import unicodedata
 from typing import Final
 
 _DELIMITERS: Final = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"))
-_TEXT = re.compile(
+WRAPPED: Final = 3
+"""How deep text commands in text commands are read."""
+TEXT = re.compile(
     r"\\(?:text|textbf|textit|textrm|textnormal|textsf|mathrm|mathbf|mathit|mathsf|mathtt|mbox|"
     r"operatorname|bf|rm|it)\s*\{([^{}]*)\}"
 )
@@ -19,6 +21,8 @@ _SPACED_THOUSANDS = re.compile(r"(?<![\d.,\\{}])-?\d{1,3}(?:(?:\\[,; ]|~|\{,\}| 
 _OPTION = re.compile(r"(?:(?:option|choice|answer)\s+)?\(?([A-J])\s?(?:[).:\]]+(?:\s.*)?)?")
 _OTHER_OPTION = re.compile(r"(?<![A-Za-z])[A-J](?=[).:\]])")
 _WORDS = re.compile(r"[^\W\d_]{4,}(?: [^\W\d_]+)*")
+_LONGEST_NUMERAL: Final = 100
+_BLANKS = re.compile(r"\s\s+")
 _EDGES: Final = " .,;:。"
 _MARGIN: Final = r"(?:\s|\\[,;:! ]|\\q?quad(?![A-Za-z])|~|[.;,。])"
 _MARGINS = re.compile(rf"^{_MARGIN}+|{_MARGIN}+\\?$|(?<!\\)\\$")
@@ -26,12 +30,29 @@ _FONT = re.compile(
     r"\\(?:mathbf|mathrm|mathit|mathsf|boldsymbol|bm|ensuremath|displaystyle)\s*\{(.*)\}", re.DOTALL
 )
 _BIG = re.compile(r"\\[Bb]igg?[lrm]?(?![A-Za-z])\s*")
-_DENIAL = re.compile(r"\b(?:not|no|never|wrong|incorrect|false|isn't|cannot)\b")
+_VARIABLE = re.compile(
+    r"(?:[A-Za-z]|\\(?!pi(?![a-z]))[A-Za-z]+)(?:_(?:\w|\{[^{}]*\}))?(?:\([^()]*\))?|"
+)
+"""What an approximation may be of, that is no value itself; or nothing."""
+_SUBSCRIPT = re.compile(rf"_\s*\{{\s*{TEXT.pattern}\s*\}}")
+_REPEATING = re.compile(
+    r"(?<![\d.])(\d*)\.(\d*)\\(?:overline|bar|dot)(?![A-Za-z])\s*(?:\{\s*(\d+)\s*\}|(\d))"
+)
+_SCIENTIFIC = re.compile(r"(?<![\w.}\\])(\d+(?:\.\d+)?)[eE](\d+|[+-]\d{2,})(?![\w.])")
+_BINOMIAL = re.compile(r"(\\[dt]?binom)\s*(\{[^{}]*\}|[0-9A-Za-z])\s*(\{[^{}]*\}|[0-9A-Za-z])")
+_NATURAL = re.compile(r"\\log_\s*(?:e(?![A-Za-z])|\{\s*e\s*\})")
+_PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*|')+)\}|(\\prime)(?![A-Za-z]))|[\u2032\u2033]")
+_MONEY: Final = {"€": "euros", "\\euro": "euros", "£": "pounds", "\\pounds": "pounds", "¥": "yen"}
+_SIGN: Final = "|".join(map(re.escape, _MONEY))
+_PRICE = re.compile(
+    rf"(?P<minus>-?)\s*(?:(?P<before>{_SIGN})\s*(?P<sum>\d[\d.,]*)|(?P<amount>\d[\d.,]*)\s*(?P<after>{_SIGN}))"
+)
 _BASE = re.compile(r"\d_\s*\{?\s*(\d+)\s*\}?$")
 
 
 def bare(answer: str) -> str:
     r"""Without what stands around it: `$…$`, `\(…\)`, `\mathbf{…}`, spaces, a full stop."""
+    answer = _BLANKS.sub(" ", answer)  # long runs of them make what follows slow
     for _ in range(4):
         before = answer
         # A dot in front is a decimal's.
@@ -67,21 +88,57 @@ def _balanced(text: str) -> bool:
 
 
 def rewritten(answer: str) -> str:
-    r"""`3 1/2` as a mixed number, `1\,000` as one number, `\varnothing` as the empty set."""
+    r"""As the library reads it: `3 1/2` as a mixed number, `1\,000` as one number, `3e8` as a
+    product, `0.\overline{3}` as a fraction, `\log_e` as `\ln`, `€5` as five euros.
+    """
     answer = _BIG.sub("", answer.replace("\\varnothing", "\\emptyset"))
     answer = answer.replace("\u2212", "-").replace("°", r"^\circ")
     exact, _, rounded = answer.partition("\\approx")
-    answer = rounded.strip() if rounded and len(exact.strip()) < 2 else exact
+    answer = rounded.strip() if rounded and _VARIABLE.fullmatch(exact.strip()) else exact
+    for form, written in _REWRITINGS:
+        answer = form.sub(written, answer)
     if match := _MIXED.fullmatch(answer):
         return rf"{match[1]}\frac{{{match[2]}}}{{{match[3]}}}"
+    if price := _PRICE.fullmatch(answer.strip()):
+        money = _MONEY[price["before"] or price["after"]]
+        return rf"{price['minus']}{price['sum'] or price['amount']} \text{{ {money}}}"
     return _SPACED_THOUSANDS.sub(lambda found: re.sub(r"[^\d-]", "", found[0]), answer)
+
+
+def _primes(found: re.Match[str]) -> str:
+    marks = found[0].replace("\u2033", "\u2032\u2032")
+    return "'" * sum(marks.count(mark) for mark in ("prime", "'", "\u2032"))
+
+
+def _fraction(found: re.Match[str]) -> str:
+    r"""`0.1\overline{6}` as a fraction."""
+    whole, fixed, period = found[1], found[2], found[3] or found[4]
+    if len(whole) + len(fixed) + len(period) > _LONGEST_NUMERAL:
+        return found[0]
+    numerator = int(f"{whole}{fixed}{period}") - int(f"{whole}{fixed}" or 0)
+    return rf"\frac{{{numerator}}}{{{'9' * len(period)}{'0' * len(fixed)}}}"
+
+
+def _braced(found: re.Match[str]) -> str:
+    above, below = (part if part.startswith("{") else f"{{{part}}}" for part in found.groups()[1:])
+    return f"{found[1]}{above}{below}"
+
+
+_REWRITINGS: Final = (
+    (_PRIMES, _primes),
+    (_SUBSCRIPT, r"_{\1}"),
+    (_SCIENTIFIC, r"\1 \\times 10^{\2}"),
+    (_REPEATING, _fraction),
+    (_BINOMIAL, _braced),
+    (_NATURAL, r"\\ln "),
+)
 
 
 def words(answer: str) -> str:
     """As plain text, in one case and with single spaces; empty when there is nothing to read."""
     plain = unicodedata.normalize("NFKC", answer)
-    for _ in range(3):
-        plain = _TEXT.sub(r" \1 ", plain)
+    for _ in range(WRAPPED):
+        plain = TEXT.sub(r" \1 ", plain)
     return " ".join(_SPACE.sub(" ", plain).casefold().split()).strip(_EDGES)
 
 
@@ -93,18 +150,13 @@ def are_words(text: str) -> bool:
 def option(answer: str) -> str:
     r"""The letter of an option, from "C", "(C)", `\text{C}`, "C) 12", "C. 12"; else empty."""
     plain = answer
-    for _ in range(3):
-        plain = _TEXT.sub(r" \1 ", plain)
+    for _ in range(WRAPPED):
+        plain = TEXT.sub(r" \1 ", plain)
     plain = _SPACE.sub(" ", plain).strip()
     match = _OPTION.fullmatch(plain)
     if match is None or set(_OTHER_OPTION.findall(plain[match.end(1) :])):
         return ""
     return match[1]
-
-
-def denies(answer: str) -> bool:
-    r"""Whether its words say that something is not so, as in `3 \text{ is wrong}`."""
-    return any(_DENIAL.search(text.casefold()) for text in _TEXT.findall(answer))
 
 
 def base_of(answer: str) -> str:

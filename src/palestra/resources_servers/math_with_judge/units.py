@@ -19,7 +19,7 @@ _NAMES: Final = {
     "mg": "mg milligram milligrams",
     "g": "g gram grams",
     "kg": "kg kilogram kilograms kilo kilos",
-    "lb": "lb lbs pound pounds",
+    "lb": "lb lbs pound pounds",  # of weight, and of money
     "oz": "oz ounce ounces",
     "ms": "ms millisecond milliseconds",
     "s": "s sec secs second seconds",
@@ -35,6 +35,7 @@ _NAMES: Final = {
     "dollar": "dollar dollars usd",
     "cent": "cent cents",
     "euro": "euro euros eur",
+    "yen": "yen jpy",
     "degree": "degree degrees deg degs",
     "radian": "rad radian radians",
     "km/h": "km/h kmh kph kmph km/hr",

@@ -4,15 +4,16 @@ How the letter is read is the row's `grading_mode`; a row whose `template_metada
 `output_regex` is read with that instead. The grammars are in `grammars.py`.
 """
 
-import asyncio
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.profiling import compute_pass_majority_metrics
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.mcqa.grammars import (
     Options,
     choice,
@@ -21,6 +22,7 @@ from palestra.resources_servers.mcqa.grammars import (
     strict_single_letter_boxed,
 )
 from palestra.resources_servers.mcqa.row_regex import LONGEST_PATTERN, search
+from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig
 
@@ -101,8 +103,6 @@ class McqaServer(ResourcesServer):
 
     config: ResourcesServerConfig
 
-    _searches: asyncio.Semaphore = PrivateAttr(default_factory=lambda: asyncio.Semaphore(4))
-
     def gold_response(self, row: Mapping[str, Any]) -> Response | None:
         """The right letter, in the form that the row's grading reads; None if that is not known."""
         pattern = (row.get("template_metadata") or {}).get("output_regex")
@@ -122,9 +122,16 @@ class McqaServer(ResourcesServer):
         pattern = body.template_metadata.output_regex if body.template_metadata else None
         if pattern is None:
             return GRAMMARS[body.grading_mode](text, body.by_letter())
-        async with self._searches:
-            found = await search(pattern, text)
+        found = await search(self._workers, pattern, text)
         return None if found is None else choice(found, body.by_letter())
+
+    async def stop(self) -> None:
+        """End the worker processes."""
+        await self._workers.close()
+
+    @cached_property
+    def _workers(self) -> Workers:
+        return open_workers(preload=["palestra.resources_servers.mcqa.row_regex"])
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """pass@k, its averages, and majority@k over the chosen letters; in percent."""
@@ -132,8 +139,4 @@ class McqaServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average, best and majority of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}", "majority@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics, majority=True)

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.profiling import compute_pass_majority_metrics
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.string_match.extraction import ExtractionMode, extracted, same
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig
@@ -60,8 +61,4 @@ class StringMatchServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average, best and majority of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}", "majority@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics, majority=True)

@@ -1,6 +1,6 @@
 r"""From a model's text to its answer, or None. Linear in the text; never raises.
 
-A *box* is LaTeX's `\boxed{…}`; the last one that is closed counts.
+A *box* is LaTeX's `\boxed{…}` or `\fbox{…}`; see `boxes.py` for which one counts.
 """
 
 import re
@@ -8,9 +8,10 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
+from palestra.resources_servers.boxes import last_box
+
 ExtractionMode = Literal["boxed", "final_answer", "last_line", "full"]
 
-_BOX_TOKEN: Final = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _MARKER: Final = re.compile(
     r"\b(?:final[ \t]+answer|answer)[ \t*_]{0,8}(?:is[ \t*_]{0,8})?[:\uff1a]", re.IGNORECASE
 )
@@ -19,12 +20,14 @@ _WRAPPER: Final = re.compile(
 )
 _EDGES: Final = " \t\r\n*_`$"
 _QUOTES: Final = (('"', '"'), ("'", "'"), ("\u201c", "\u201d"), ("\u2018", "\u2019"))
+_CLOSED: Final = re.compile(r"[*_`$}\"'\u201d\u2019]\.$")
+"""A period behind what closes the answer: it ends the sentence."""
 _MOST_WRAPPERS: Final = 8
 
 
 def boxed(text: str) -> str | None:
     """What the last closed box holds."""
-    content = _last_box(text)
+    content = last_box(text, framed=True)
     return None if content is None else bare(content)
 
 
@@ -74,6 +77,8 @@ def bare(text: str) -> str:
     r"""Without emphasis, quotes, dollar signs and `\text{…}` around all of it."""
     for _ in range(_MOST_WRAPPERS):
         inner = text.strip(_EDGES)
+        if _CLOSED.search(inner, max(0, len(inner) - 2)):
+            inner = inner[:-1].rstrip(_EDGES)
         for opening, closing in _QUOTES:
             if len(inner) > 1 and inner.startswith(opening) and inner.endswith(closing):
                 inner = inner[1:-1]
@@ -87,21 +92,8 @@ def bare(text: str) -> str:
 
 def _opened(line: str) -> str:
     """What a box on the line holds, else the line."""
-    content = _last_box(line)
+    content = last_box(line, framed=True)
     return line if content is None else content
-
-
-def _last_box(text: str) -> str | None:
-    opened: list[tuple[bool, int]] = []
-    found = None
-    for token in _BOX_TOKEN.finditer(text):
-        if token[0].endswith("{") and len(token[0]) != len("\\{"):
-            opened.append((len(token[0]) > 1, token.end()))
-        elif token[0] == "}" and opened:
-            is_box, start = opened.pop()
-            if is_box:
-                found = text[start : token.start()]
-    return found
 
 
 def _normal(text: str, case_sensitive: bool) -> str:

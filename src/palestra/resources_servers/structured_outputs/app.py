@@ -1,32 +1,33 @@
 """`StructuredOutputsServer`: is the document that a model wrote valid by its row's schema?
 
-`documents.py` reads the notations, `calls.py` the tool calls, `schemas.py` validates.
+`documents.py` reads the notations, `schemas.py` validates; `grading.py` does both in a worker
+process, which is killed at a limit. A document that takes too long or too much memory, or crashes
+its reader, is worth nothing; a schema that is none is the row's fault.
 """
 
-import asyncio
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
-from pydantic import Field, JsonValue, PrivateAttr
+from pydantic import Field, JsonValue
 
 from palestra.errors import RowError
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
-from palestra.resources_servers.structured_outputs.calls import payload
-from palestra.resources_servers.structured_outputs.documents import (
-    Notation,
-    check_size,
-    read_document,
-)
-from palestra.resources_servers.structured_outputs.limited import limited_problem, read_toml
+from palestra.profiling import compute_pass_majority_metrics
+from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.stopped import Stopped, value_of
+from palestra.resources_servers.structured_outputs.calls import only_call
+from palestra.resources_servers.structured_outputs.documents import Notation
+from palestra.resources_servers.structured_outputs.grading import BAD_SCHEMA, VALID, WRONG
 from palestra.resources_servers.structured_outputs.no_document import NoDocument
 from palestra.resources_servers.structured_outputs.prompt_schema import schema_in_prompt
-from palestra.resources_servers.structured_outputs.schemas import BadSchema, Schema, made_schema
-from palestra.resources_servers.structured_outputs.shapes import Shape
+from palestra.sandbox import Workers, open_workers
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig
 
-CHILDREN_AT_ONCE = 4
+LIMIT_S: Final = 2.0
+"""Of a core, for one document."""
+
+_GRADING: Final = "palestra.resources_servers.structured_outputs.grading"
 
 
 class StructuredOutputsVerifyRequest(VerifyRequest):
@@ -53,37 +54,42 @@ class StructuredOutputsServer(ResourcesServer):
 
     config: ResourcesServerConfig
 
-    _children: asyncio.Semaphore = PrivateAttr(
-        default_factory=lambda: asyncio.Semaphore(CHILDREN_AT_ONCE)
-    )
-
     async def verify(self, body: StructuredOutputsVerifyRequest) -> VerifyResponse:
         """1.0 for a document that is valid; else 0.0, and what is wrong with it."""
-        schema = await self._aside.run(partial(_schema_of, body))
+        schema = await self._schema_of(body)
         try:
-            problem = await self._problem(body, schema)
+            verdict, message = await self._graded(body, schema)
         except NoDocument as error:
-            problem = error.message
-        return self.reply(body, float(problem is None), schema_problem=problem)
+            verdict, message = WRONG, error.message
+        except Stopped:
+            verdict, message = WRONG, "it takes more time or memory than there is to look at it"
+        if verdict == BAD_SCHEMA:
+            raise RowError(f"schema_str: {message}")
+        valid = verdict == VALID
+        return self.reply(body, float(valid), schema_problem=None if valid else message)
 
-    async def _problem(self, body: StructuredOutputsVerifyRequest, schema: Schema) -> str | None:
-        readings = await self._readings(body, schema)
-        problems = [await self._problem_of(value, schema) for value in readings]
-        return None if None in problems else problems[0]
+    async def _schema_of(self, body: StructuredOutputsVerifyRequest) -> JsonValue:
+        if body.schema_str is not None:
+            return body.schema_str
+        prompt = body.responses_create_params
+        stated = await self._aside.run(partial(schema_in_prompt, prompt))
+        if stated is None:
+            raise RowError("schema_str: the row has none, and its prompt states none")
+        return stated
 
-    async def _readings(
-        self, body: StructuredOutputsVerifyRequest, schema: Schema
-    ) -> list[JsonValue]:
-        if body.response_mode != "tool_call" and body.schema_type == "toml":
-            async with self._children:
-                return [await read_toml(body.response.final_text)]
-        return await self._aside.run(partial(_read, body, schema))
+    async def _graded(self, body: StructuredOutputsVerifyRequest, schema: JsonValue) -> list[str]:
+        graded = partial(value_of, self._workers, limit_s=LIMIT_S)
+        if body.response_mode == "tool_call":
+            given = only_call(body.response.output, body.tool_name).arguments
+            name, args = "grade_arguments", (given, body.tool_payload_key)
+        else:
+            name, args = "grade_document", (body.schema_type, body.response.final_text)
+        verdict: list[str] = await graded(f"{_GRADING}:{name}", schema, *args)
+        return verdict
 
-    async def _problem_of(self, value: JsonValue, schema: Schema) -> str | None:
-        if schema.bounded:
-            return await self._aside.run(partial(schema.problem, value))
-        async with self._children:
-            return await limited_problem(schema.value, value)
+    async def stop(self) -> None:
+        """End the worker processes."""
+        await self._workers.close()
 
     def setup_webserver(self) -> FastAPI:
         """The app, in which every tool of every row exists and says that it has been called."""
@@ -97,39 +103,18 @@ class StructuredOutputsServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average and best of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics)
 
     @cached_property
     def _aside(self) -> Aside:
         return Aside()
+
+    @cached_property
+    def _workers(self) -> Workers:
+        return open_workers(preload=[_GRADING])
 
 
 async def _received(tool_name: str) -> dict[str, str]:
     """What a tool answers: nothing on whether its arguments are right."""
     del tool_name
     return {"status": "received"}
-
-
-def _schema_of(body: StructuredOutputsVerifyRequest) -> Schema:
-    given: JsonValue = body.schema_str
-    if given is None:
-        given = schema_in_prompt(body.responses_create_params)
-    if given is None:
-        raise RowError("schema_str: the row has none, and its prompt states none")
-    try:
-        return made_schema(given)
-    except BadSchema as error:
-        raise RowError(f"schema_str: {error.message}") from None
-
-
-def _read(body: StructuredOutputsVerifyRequest, schema: Schema) -> list[JsonValue]:
-    if body.response_mode != "tool_call":
-        shape = Shape(schema.value)
-        return read_document(body.response.final_text, body.schema_type, shape)
-    value = payload(body.response.output, body.tool_name, body.tool_payload_key)
-    check_size(value)
-    return [value]

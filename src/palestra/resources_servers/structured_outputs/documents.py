@@ -7,14 +7,16 @@ it. Every reader refuses what expands (entities, aliases of aliases) and what is
 
 import csv
 import io
-from collections.abc import Sequence
-from typing import Final, Literal
+import json
+import tomllib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
 
 import orjson
 from pydantic import JsonValue
 
 from palestra.resources_servers.structured_outputs.no_document import MOST_LEVELS, NoDocument
-from palestra.resources_servers.structured_outputs.shapes import Shape, scalar
+from palestra.resources_servers.structured_outputs.shapes import Shape, scalar_reader
 from palestra.resources_servers.structured_outputs.xml_documents import read_xml
 from palestra.resources_servers.structured_outputs.yaml_documents import read_yaml
 
@@ -26,8 +28,8 @@ MOST_NODES: Final = 1_000_000
 def read_document(text: str, notation: Notation, shape: Shape) -> list[JsonValue]:
     """The values that a text may stand for, the likeliest first: only XML has two.
 
-    Raises NoDocument for a text that is none of its notation. TOML has a reader of its own, in
-    `limited.py`.
+    Raises NoDocument for a text that is none of its notation. Some texts take TOML's reader a
+    time that grows with their square.
     """
     if not text.strip():
         raise NoDocument("the answer is empty")
@@ -37,11 +39,27 @@ def read_document(text: str, notation: Notation, shape: Shape) -> list[JsonValue
         values = [read_yaml(text)]
     elif notation == "xml":
         values = list(read_xml(text, shape))
+    elif notation == "toml":
+        values = [_read_toml(text)]
     else:
         values = [_read_csv(text, shape)]
     for value in values:
         check_size(value)
     return values
+
+
+def read_argument(arguments: str, key: str | None) -> JsonValue:
+    """The arguments of a call, or with `key` what the only one holds, which has that name.
+
+    Raises NoDocument.
+    """
+    value = read_json(arguments)
+    check_size(value)
+    if key is None:
+        return value
+    if not isinstance(value, dict) or value.keys() != {key}:
+        raise NoDocument(f"the arguments are not {key!r} alone")
+    return value[key]
 
 
 def read_json(text: str) -> JsonValue:
@@ -69,6 +87,20 @@ def check_size(value: JsonValue) -> None:
         level = below
 
 
+def _read_toml(text: str) -> JsonValue:
+    """The value of a document, dates and times as text."""
+    try:
+        told = json.dumps(tomllib.loads(text), default=_isoformat, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise NoDocument(f"not TOML: {error}") from None
+    value: JsonValue = json.loads(told)
+    return value
+
+
+def _isoformat(moment: Any) -> str:
+    return str(moment.isoformat())
+
+
 def _read_csv(text: str, shape: Shape) -> JsonValue:
     """The records below a header line; of a schema that wants no list, the one record."""
     try:
@@ -84,26 +116,41 @@ def _read_csv(text: str, shape: Shape) -> JsonValue:
         if len(record) != len(header):
             raise NoDocument(f"record {number} has {len(record)} cells below {len(header)} names")
     if shape.wants("array"):
-        return [_record(header, record, shape.item()) for record in records]
+        read = _record_reader(header, shape.item())
+        return [read(record) for record in records]
     if len(records) != 1:
         raise NoDocument(f"{len(records)} records, where the schema wants one")
-    return _record(header, records[0], shape)
+    return _record_reader(header, shape)(records[0])
 
 
-def _record(header: Sequence[str], cells: Sequence[str], shape: Shape) -> JsonValue:
-    values: dict[str, JsonValue] = {}
-    for name, cell in zip(header, cells, strict=True):
+def _record_reader(header: Sequence[str], shape: Shape) -> Callable[[Sequence[str]], JsonValue]:
+    """What makes an object of the cells of a record. Looks at the schema once for each column."""
+    required = shape.required()
+    columns = []
+    for name in header:
         wanted = shape.property(name)
-        if cell == "" and not wanted.wants("null", "string") and name not in shape.required():
-            continue
-        values[name] = _cell(cell, wanted)
-    return values
+        may_lack = name not in required and not wanted.wants("null", "string")
+        columns.append((name, may_lack, _cell_reader(wanted)))
+
+    def record(cells: Sequence[str]) -> JsonValue:
+        return {
+            name: read(cell)
+            for (name, may_lack, read), cell in zip(columns, cells, strict=True)
+            if cell or not may_lack
+        }
+
+    return record
 
 
-def _cell(cell: str, shape: Shape) -> JsonValue:
-    if shape.wants("array", "object"):
+def _cell_reader(shape: Shape) -> Callable[[str], JsonValue]:
+    read = scalar_reader(shape)
+    if not shape.wants("array", "object"):
+        return read
+
+    def cell(text: str) -> JsonValue:
         try:
-            return read_json(cell)
+            return read_json(text)
         except NoDocument:
-            pass
-    return scalar(cell, shape)
+            return read(text)
+
+    return cell

@@ -1,43 +1,26 @@
 """JSON schemas of rows: whether one is in order, and what is wrong with a value.
 
 A schema refers to nothing outside of itself and the published drafts; nothing is fetched. Formats
-are annotations, as the drafts have it.
-
-Most validations take a time that is linear in schema and value. Two may not: a schema with
-references and branches can double the work at every level of a value, and a pattern that looks
-around is searched by backtracking. Those are not `bounded`, and are run where they can be killed.
+are annotations, as the drafts have it. Patterns that look around are searched by backtracking,
+and references with branches can double the work at every level of a value: validate where it can
+be stopped.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, final
 
 import orjson
-from jsonschema_rs import ValidationError, ValidationErrorKind
+from jsonschema_rs import (
+    FancyRegexOptions,
+    RegexOptions,
+    ValidationError,
+    ValidationErrorKind,
+    validator_for,
+)
 from pydantic import JsonValue
 
-from palestra.resources_servers.structured_outputs.steps import (
-    LONGEST_MESSAGE,
-    made_validator,
-    problem_of,
-    sentence,
-)
-
-_REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-_BRANCHES: Final = frozenset(
-    {
-        "allOf",
-        "anyOf",
-        "contains",
-        "dependentSchemas",
-        "else",
-        "if",
-        "not",
-        "oneOf",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
+LONGEST_MESSAGE: Final = 300
+MASK: Final = "the value"
+"""Stands for the value in messages: it may be a whole document."""
 
 
 class BadSchema(Exception):
@@ -48,66 +31,62 @@ class BadSchema(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
+@final
 class Schema:
-    """A schema that is in order."""
+    """A schema that is in order. Raises BadSchema for what is none.
 
-    value: dict[str, JsonValue]
-    bounded: bool
-    """Whether validation takes a time linear in the value, so that it needs no limit."""
+    `given`: JSON text, or an object.
+    """
+
+    def __init__(self, given: JsonValue) -> None:
+        self.value = _decoded(given)
+        try:
+            self._validator = _made_validator(self.value)
+        except ValidationError as error:
+            raise BadSchema(_sentence(error)) from None
+        except ValueError as error:
+            raise BadSchema(str(error)[:LONGEST_MESSAGE]) from None
 
     def problem(self, value: JsonValue) -> str | None:
-        """What is wrong with a value, in a sentence with its place; None when it is valid."""
-        return problem_of(self.value, value)
+        """What is wrong with a value first, in a sentence with its place; None when it is valid."""
+        try:
+            self._validator.validate(value)
+        except ValidationError as error:
+            return _sentence(error)
+        except ValueError as error:
+            return f"it cannot be validated: {error}"[:LONGEST_MESSAGE]
+        return None
 
 
-def made_schema(given: JsonValue) -> Schema:
-    """The schema that a row gives as JSON text or as an object. Raises BadSchema."""
-    value = _decoded(given)
-    if not isinstance(value, dict):
-        raise BadSchema("a schema is a JSON object")
-    keywords = _keywords(value)
-    bounded = keywords.isdisjoint(_BRANCHES) or keywords.isdisjoint(_REFERENCES)
+def _made_validator(schema: dict[str, JsonValue]) -> Any:
+    """A validator that fetches nothing; by the linear matcher, where its patterns allow it."""
     try:
-        if not _has_validator(value, backtracking=False):
-            bounded = not _has_validator(value, backtracking=True)
+        return _validator(schema, RegexOptions())
     except ValidationError as error:
-        raise BadSchema(sentence(error)) from None
-    except ValueError as error:
-        raise BadSchema(str(error)[:LONGEST_MESSAGE]) from None
-    return Schema(value, bounded)
-
-
-def _has_validator(schema: JsonValue, *, backtracking: bool) -> bool:
-    """Whether it can be validated with; False when it is a pattern that asks for backtracking."""
-    try:
-        made_validator(schema, backtracking=backtracking)
-    except ValidationError as error:
-        if backtracking or not isinstance(error.kind, ValidationErrorKind.Format):
+        if not isinstance(error.kind, ValidationErrorKind.Format):
             raise
-        return False
-    return True
+    return _validator(schema, FancyRegexOptions())
 
 
-def _decoded(given: JsonValue) -> JsonValue:
-    if not isinstance(given, str):
-        return given
-    try:
-        value: JsonValue = orjson.loads(given)
-    except orjson.JSONDecodeError as error:
-        raise BadSchema(f"the schema is not JSON: {error}") from None
-    return value
+def _validator(schema: dict[str, JsonValue], patterns: RegexOptions | FancyRegexOptions) -> Any:
+    return validator_for(schema, pattern_options=patterns, retriever=_refuse, mask=MASK)
 
 
-def _keywords(schema: JsonValue) -> set[str]:
-    """All keys anywhere in it; some may be names of properties."""
-    found: set[str] = set()
-    waiting = [schema]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            found.update(each)
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
-    return found
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"{uri} is outside of the schema, and nothing is fetched")
+
+
+def _sentence(error: ValidationError) -> str:
+    place = "".join(f"/{step}" for step in error.instance_path)
+    return f"{place or 'the whole'}: {error.message}"[:LONGEST_MESSAGE]
+
+
+def _decoded(given: JsonValue) -> dict[str, JsonValue]:
+    if isinstance(given, str):
+        try:
+            given = orjson.loads(given)
+        except orjson.JSONDecodeError as error:
+            raise BadSchema(f"the schema is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise BadSchema("a schema is a JSON object")
+    return given

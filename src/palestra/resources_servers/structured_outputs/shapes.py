@@ -4,7 +4,7 @@ Only a reading aid: whether a value is valid is the validator's to say.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pydantic import JsonValue
@@ -61,16 +61,28 @@ class Shape:
 
 def scalar(text: str, shape: Shape) -> JsonValue:
     """A text as the first of null, boolean, integer and number that it can be, else as it is."""
-    bare = text.strip()
-    if shape.wants("null") and bare in {"", "null"}:
-        return None
-    if shape.wants("boolean") and bare.lower() in _BOOLEANS:
-        return _BOOLEANS[bare.lower()]
-    if shape.wants("integer", "number") and _INTEGER.fullmatch(bare):
-        return int(bare)
-    if shape.wants("number") and _NUMBER.fullmatch(bare):
-        return float(bare)
-    return text
+    return scalar_reader(shape)(text)
+
+
+def scalar_reader(shape: Shape) -> Callable[[str], JsonValue]:
+    """`scalar` for many texts at one place."""
+    null, boolean = shape.wants("null"), shape.wants("boolean")
+    number = shape.wants("number")
+    integer = number or shape.wants("integer")
+
+    def read(text: str) -> JsonValue:
+        bare = text.strip()
+        if null and bare in {"", "null"}:
+            return None
+        if boolean and bare.lower() in _BOOLEANS:
+            return _BOOLEANS[bare.lower()]
+        if integer and _INTEGER.fullmatch(bare):
+            return int(bare)
+        if number and _NUMBER.fullmatch(bare):
+            return float(bare)
+        return text
+
+    return read
 
 
 def _types(schema: dict[str, JsonValue]) -> list[str]:

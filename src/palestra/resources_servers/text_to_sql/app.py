@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from palestra.errors import RowError
-from palestra.profiling import compute_pass_majority_metrics, highest_k_metrics
+from palestra.errors import RowError, VerifierError
+from palestra.profiling import compute_pass_majority_metrics
+from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, SAME
 from palestra.resources_servers.text_to_sql.prompt import SYSTEM, TEMPLATE
 from palestra.resources_servers.text_to_sql.queries import extract_sql, same_text
@@ -102,6 +103,20 @@ class TextToSqlServer(ResourcesServer):
         return await self._judged(body, query, hearing)
 
     async def _executed(self, body: TextToSqlVerifyRequest, query: str) -> tuple[str, str]:
+        compared = await self._compared(body, query)
+        if isinstance(compared, str):
+            # Both queries ran there: the row's own must not be what the model's is blamed for.
+            alone = await self._compared(body, body.sql)
+            if isinstance(alone, str):
+                raise RowError(
+                    f"the row's own `sql` does not end within the limits: {alone}",
+                    hint="a row with less to compute, or a higher execution_limit_s",
+                )
+            return FAILED, compared
+        return compared
+
+    async def _compared(self, body: TextToSqlVerifyRequest, query: str) -> tuple[str, str] | str:
+        """What comparing says and why; or what ended the comparison."""
         outcome = await self._workers.call(
             "palestra.resources_servers.text_to_sql.execution:compare",
             body.sql_context,
@@ -111,13 +126,16 @@ class TextToSqlServer(ResourcesServer):
         )
         match outcome:
             case TimedOut(limit_s):
-                return FAILED, f"stopped after {limit_s:g} s"
+                return f"stopped after {limit_s:g} s"
             case OutOfMemory(limit_mib):
-                return FAILED, f"more than {limit_mib} MiB"
+                return f"more than {limit_mib} MiB"
             case Crashed():
-                return FAILED, f"SQLite ended by {outcome.name}"
+                return f"SQLite ended by {outcome.name}"
             case Raised(kind, message):
-                raise RuntimeError(f"{kind}: {message}")
+                raise VerifierError(
+                    f"comparing the queries raised {kind}: {message}",
+                    hint="a fault of the environment's own, of no query: report it with the row",
+                )
         verdict, why = outcome.value
         return verdict, why
 
@@ -180,8 +198,4 @@ class TextToSqlServer(ResourcesServer):
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average and best of as many attempts as there are."""
-        return {
-            name: value
-            for pattern in ("pass@1[avg-of-{k}]", "pass@{k}")
-            for name, value in highest_k_metrics(agent_metrics, pattern).items()
-        }
+        return key_metrics(agent_metrics)

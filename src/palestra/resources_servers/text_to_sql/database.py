@@ -1,16 +1,19 @@
 """SQLite in memory, made safe for statements that somebody else wrote.
 
-There is no file to reach (no ATTACH, no extension, no virtual table), nothing to switch (PRAGMA
-does nothing), nothing to change while a query runs, and a limit on steps, rows and sizes. Steps
-are counted in instructions of SQLite's machine, not in seconds, so that a query ends the same way
-on every machine. What native code does within one instruction can still be long: run this in a
-process that can be killed.
+There is no clock but the one that is set, no file to reach (no ATTACH, no extension, no virtual
+table), nothing to switch (PRAGMA does nothing), nothing to change while a query runs, and a limit
+on steps, rows and sizes. Steps are counted in instructions of SQLite's machine, not in seconds, so
+that a query ends the same way on every machine. What native code does within one instruction can
+still be long: run this in a process that can be killed.
 """
 
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Final, final
+
+from palestra.resources_servers.text_to_sql.clock import set_clock
 
 MOST_STEPS: Final = 20_000_000
 MOST_ROWS: Final = 20_000
@@ -61,14 +64,13 @@ class Refused(Exception):
 class Database:
     """One database in memory, made by a script. Use as a context manager.
 
-    `backwards`: rows that no ORDER BY tells apart come in the opposite order. Raises Refused when
-    the script cannot be run.
+    `now`: what its queries take for the present (UTC). Raises Refused when the script cannot be
+    run.
     """
 
-    def __init__(self, script: str, *, backwards: bool = False) -> None:
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        if backwards:
-            self._connection.execute("PRAGMA reverse_unordered_selects = ON")
+    def __init__(self, script: str, now: datetime) -> None:
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
+        self._clock = set_clock(self._connection, now)
         for limit, value in _LIMITS:
             self._connection.setlimit(limit, value)
         # The same for every query, so that a result can be compared.
@@ -85,6 +87,7 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+        self._clock.close()
 
     def _authorize(self, action: int, name: str | None, other: str | None, *_: Any) -> int:
         if action == sqlite3.SQLITE_PRAGMA:
@@ -100,8 +103,13 @@ class Database:
         self._steps += _STEPS_AT_ONCE
         return int(self._steps > MOST_STEPS)
 
-    def query(self, statement: str) -> list[Row]:
-        """The rows of one query, which can change nothing. Raises Refused."""
+    def query(self, statement: str, *, backwards: bool = False) -> list[Row]:
+        """The rows of one query, which can change nothing. Raises Refused.
+
+        `backwards`: rows that no ORDER BY tells apart come in the opposite order.
+        """
+        if backwards:
+            self._pragma("reverse_unordered_selects = ON")
         self._reading = True
         self._steps = 0
         try:
@@ -109,31 +117,27 @@ class Database:
                 rows = self._connection.execute(statement).fetchmany(MOST_ROWS + 1)
         finally:
             self._reading = False
+            if backwards:
+                self._pragma("reverse_unordered_selects = OFF")
         if len(rows) > MOST_ROWS:
             raise Refused(f"more than {MOST_ROWS} rows")
         return rows
 
-    def insert(self, table: str, rows: Sequence[Row]) -> None:
-        """Add rows, leaving out those that break a constraint. Raises Refused."""
+    def change(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """Run a statement of our own; how many rows it changed. Raises Refused."""
         self._steps = 0
-        if not rows:
-            return
-        places = ", ".join("?" * len(rows[0]))
-        statement = f"INSERT OR IGNORE INTO {quoted(table)} VALUES ({places})"  # noqa: S608
         with _refusing():
-            self._connection.executemany(statement, rows)
+            return self._connection.execute(statement, values).rowcount
 
-    def empty(self, table: str) -> None:
-        """Remove all rows. Raises Refused."""
-        with _refusing():
-            self._connection.execute(f"DELETE FROM {quoted(table)}")  # noqa: S608
+    def describe(self, pragma: str, name: str) -> list[Row]:
+        """What a pragma says of a table or an index, such as its columns. Raises Refused."""
+        return self._pragma(f"{pragma}({quoted(name)})")
 
-    def describe(self, pragma: str, table: str) -> list[Row]:
-        """What a pragma says of a table, such as its columns. Raises Refused."""
+    def _pragma(self, pragma: str) -> list[Row]:
         self._connection.set_authorizer(None)
         try:
             with _refusing():
-                return self._connection.execute(f"PRAGMA {pragma}({quoted(table)})").fetchall()
+                return self._connection.execute(f"PRAGMA {pragma}").fetchall()
         finally:
             self._connection.set_authorizer(self._authorize)
 

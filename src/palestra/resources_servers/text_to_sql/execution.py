@@ -13,69 +13,36 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from palestra.resources_servers.text_to_sql.database import Database, Refused, Row
-from palestra.resources_servers.text_to_sql.queries import (
-    is_ordered,
-    literals,
-    with_equals_told_apart,
-)
-from palestra.resources_servers.text_to_sql.variants import Rows, fill, tables_of, variants
+from palestra.resources_servers.text_to_sql.constants import spoken_of
+from palestra.resources_servers.text_to_sql.database import Database, Refused, Row, quoted
+from palestra.resources_servers.text_to_sql.domains import Said
+from palestra.resources_servers.text_to_sql.queries import is_ordered, with_equals_told_apart
+from palestra.resources_servers.text_to_sql.variants import fill, plan
 
 SAME, DIFFERENT, FAILED, UNDECIDED = "same", "different", "failed", "undecided"
-VARIANTS: Final = 30
+VARIANTS: Final = 40
 
 Plain = Sequence[tuple[str, str]]
 
 
-def compare(context: str, reference: str, candidate: str) -> tuple[str, str]:
-    """A verdict and what it rests on.
+def compare(
+    context: str, reference: str, candidate: str, now: datetime | None = None
+) -> tuple[str, str]:
+    """A verdict and what it rests on. `now`: what both take for the present (UTC).
 
     `same`, `different`; `failed`: the candidate is no query that runs here; `undecided`: the
     reference is none, or its result is empty or arbitrary wherever it was run.
     """
+    now = now or datetime.now(UTC)
     try:
-        contents = _contents(context, reference, candidate)
-        expected = [_expected(context, reference, content) for content in contents]
+        with Database(context, now) as database:
+            comparison = _Comparison(database, reference, candidate)
+            return comparison.on_the_rows_at_hand() or comparison.on_variants(now)
     except Refused as error:
         return UNDECIDED, f"the reference cannot be run: {error}"
-    return _verdict(context, candidate, contents, expected)
-
-
-def _verdict(
-    context: str,
-    candidate: str,
-    contents: Sequence[Rows | None],
-    expected: Sequence["_Expected | None"],
-) -> tuple[str, str]:
-    decided = 0
-    for number, (content, wanted) in enumerate(zip(contents, expected, strict=True)):
-        if wanted is None:
-            continue
-        try:
-            found = _run(context, candidate, content)
-        except Refused as error:
-            return FAILED, str(error)
-        where = f"variant {number} of the database" if number else "the given database"
-        if not wanted.has_the_rows_of(found):
-            return DIFFERENT, f"another result on {where}"
-        if not wanted.has_the_order_of(found):
-            return DIFFERENT, f"another order on {where}"
-        decided += not wanted.is_empty
-    if not decided:
-        return UNDECIDED, "the reference's result is empty or arbitrary on every database"
-    return SAME, f"the same result on {decided} databases where it is not empty"
-
-
-def _contents(context: str, reference: str, candidate: str) -> list[Rows | None]:
-    """None for the rows at hand, then the variants."""
-    with Database(context) as database:
-        tables = tables_of(database)
-    numbers, texts = literals(reference)
-    more_numbers, more_texts = literals(candidate)
-    constants = [*numbers, *more_numbers], [*texts, *more_texts]
-    return [None, *variants(tables, constants, VARIANTS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +53,12 @@ class _Expected:
     ordered: bool
 
     @property
-    def is_empty(self) -> bool:
-        return not any(self.results)
+    def says_nothing(self) -> bool:
+        """No row, or one that is what is told of no rows: a count of 0, a sum of NULL."""
+        return not any(self.results) or all(
+            len(result) == 1 and all(value in _NOTHING for value in result[0])
+            for result in self.results
+        )
 
     def has_the_rows_of(self, found: Sequence[Plain]) -> bool:
         return any(Counter(found) == Counter(result) for result in self.results)
@@ -96,59 +67,117 @@ class _Expected:
         return not self.ordered or found in self.results
 
 
-def _expected(context: str, reference: str, content: Rows | None) -> _Expected | None:
-    """None where the reference's result is arbitrary. Raises Refused for the rows at hand only."""
-    try:
-        result = _run(context, reference, content)
-        others = _other_orders(context, reference, content, result)
-    except Refused:
-        if content is None:
-            raise
+class _Comparison:
+    """Both queries on one database, whose content is replaced by that of its variants."""
+
+    def __init__(self, database: Database, reference: str, candidate: str) -> None:
+        self._database = database
+        self._reference = reference
+        self._candidate = candidate
+        self._decided = 0
+
+    def on_the_rows_at_hand(self) -> tuple[str, str] | None:
+        """A verdict, or None where they agree. Raises Refused when the reference cannot be run."""
+        result = self._run(self._reference)
+        others = self._other_orders(result)
+        if any(Counter(result) != Counter(other) for other in others):
+            return self._verdict(_Expected((result, *others), ordered=False), "the given database")
+        return self._verdict(self._with_order(result, others), "the given database")
+
+    def on_variants(self, now: datetime) -> tuple[str, str]:
+        """The verdict. Raises Refused when the database cannot be read."""
+        columns = self._columns()
+        reference, candidate = (
+            spoken_of(query, columns) for query in (self._reference, self._candidate)
+        )
+        made = plan(self._database, Said(reference, candidate, now))
+        self._drop_triggers()
+        for number in range(1, VARIANTS + 1):
+            try:
+                fill(self._database, made, number)
+                result = self._run(self._reference)
+                others = self._other_orders(result)
+            except Refused:
+                continue
+            wanted = self._with_order(result, others)
+            is_arbitrary = any(Counter(result) != Counter(other) for other in others)
+            if is_arbitrary or wanted.says_nothing:
+                continue
+            verdict = self._verdict(wanted, f"variant {number} of the database")
+            if verdict:
+                return verdict
+        if not self._decided:
+            return UNDECIDED, "the reference's result is empty or arbitrary on every database"
+        return SAME, f"the same result on {self._decided} databases where it says something"
+
+    def _verdict(self, wanted: _Expected, where: str) -> tuple[str, str] | None:
+        try:
+            found = self._run(self._candidate)
+        except Refused as error:
+            return FAILED, str(error)
+        if not wanted.has_the_rows_of(found):
+            return DIFFERENT, f"another result on {where}"
+        if not wanted.has_the_order_of(found):
+            return DIFFERENT, f"another order on {where}"
+        self._decided += not wanted.says_nothing
         return None
-    if any(Counter(result) != Counter(other) for other in others):
-        return _Expected((result, *others), ordered=False) if content is None else None
-    ordered = is_ordered(reference) and all(result == other for other in others)
-    return _Expected((result,), ordered)
 
+    def _with_order(self, result: Sequence[Plain], others: Sequence[Sequence[Plain]]) -> _Expected:
+        ordered = is_ordered(self._reference) and all(result == other for other in others)
+        return _Expected((result,), ordered)
 
-def _other_orders(
-    context: str, reference: str, content: Rows | None, result: Sequence[Plain]
-) -> Sequence[Sequence[Plain]]:
-    """Results that are as right: with tables read backwards, and with equals either way.
+    def _other_orders(self, result: Sequence[Plain]) -> Sequence[Sequence[Plain]]:
+        """Results that are as right: with tables read backwards, and with equals either way.
 
-    Raises Refused.
-    """
-    others = [_run(context, reference, content, backwards=True)]
-    columns = len(result[0]) if result else 0
-    for descending in (False, True) if columns and is_ordered(reference) else ():
-        query = with_equals_told_apart(reference, columns, descending=descending)
-        # What is odd enough not to be understood keeps the order that it has.
-        with suppress(Refused):
-            others.append(_run(context, query, content))
-    return others
+        Raises Refused.
+        """
+        others = [self._run(self._reference, backwards=True)]
+        columns = len(result[0]) if result else 0
+        for descending in (False, True) if columns and is_ordered(self._reference) else ():
+            query = with_equals_told_apart(self._reference, columns, descending=descending)
+            # What is odd enough not to be understood keeps the order that it has.
+            with suppress(Refused):
+                others.append(self._run(query))
+        return others
 
+    def _run(self, query: str, *, backwards: bool = False) -> Sequence[Plain]:
+        return [_plain(row) for row in self._database.query(query, backwards=backwards)]
 
-def _run(
-    context: str, query: str, content: Rows | None, *, backwards: bool = False
-) -> Sequence[Plain]:
-    with Database(context, backwards=backwards) as database:
-        if content is not None:
-            fill(database, content)
-        return [_plain(row) for row in database.query(query)]
+    def _columns(self) -> set[str]:
+        tables = self._database.query("SELECT name FROM sqlite_master WHERE type = 'table'")
+        described = [self._database.describe("table_info", name) for (name,) in tables]
+        return {column[1] for columns in described for column in columns}
+
+    def _drop_triggers(self) -> None:
+        """A variant's rows are meant as they are."""
+        for (name,) in self._database.query(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        ):
+            self._database.change(f"DROP TRIGGER {quoted(name)}")
 
 
 def _plain(row: Row) -> tuple[tuple[str, str], ...]:
     return tuple(_value(value) for value in row)
 
 
+_NOTHING: Final = (("null", ""), ("number", "0"))
+
+
 def _value(value: Any) -> tuple[str, str]:
     """A value as it is compared: 1 is 1.0, and a sum in another order is the same sum."""
     if value is None:
         return "null", ""
-    if isinstance(value, int):
-        return "number", str(value) if abs(value) >= 10**9 else f"{float(value):.9g}"
-    if isinstance(value, float):
-        return "number", f"{value:.9g}"
+    if isinstance(value, int | float):
+        return "number", _number(value)
     if isinstance(value, bytes):
         return "bytes", value.hex()
     return "text", str(value)
+
+
+def _number(value: float) -> str:
+    """Eight digits, since a time between two moments is known to no more in days; large ones all."""
+    if abs(value) < 10**8:
+        return f"{value + 0.0:.8g}"
+    if isinstance(value, int) or value.is_integer():
+        return str(int(value))
+    return f"{value:.12g}"

@@ -1,172 +1,252 @@
-"""Variants of a database: other rows under the same constraints.
+"""Variants of a database: other rows that it could hold as well.
 
 Two queries that agree on the rows at hand may still ask different things: `> 5` and `>= 5`, or an
-answer that was copied from the rows. On many databases with the same schema they come apart. The
-rows of a variant are made of those at hand and of the constants in both queries; which ones is
-drawn from a fixed seed, so that a verdict can be repeated.
+answer that was copied from the rows. On many databases with the same schema they come apart. What
+a variant holds is what the schema and the rows at hand allow: see `holding` for what holds among
+rows, `domains` for what a column may hold. What is drawn is drawn from a fixed seed, so that a
+verdict can be repeated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from random import Random
 from typing import Any
 
-from palestra.resources_servers.text_to_sql.database import Database, Row, quoted
+from palestra.resources_servers.text_to_sql.database import Database, Refused, Row, quoted
+from palestra.resources_servers.text_to_sql.declared import Reference
+from palestra.resources_servers.text_to_sql.domains import Said, domain_of
+from palestra.resources_servers.text_to_sql.holding import folded
+from palestra.resources_servers.text_to_sql.made_up import first_value
+from palestra.resources_servers.text_to_sql.tables import Table, tables_of
+from palestra.resources_servers.text_to_sql.values import Domain, Moments
 
-MOST_BASE_ROWS = 40
-"""Rows of a table from which a variant's are made."""
-MADE_UP_ROWS = 6
-EMPTY_SHARE, NULL_SHARE, MIXED_SHARE, CONSTANT_SHARE = 0.05, 0.05, 0.4, 0.2
+KEPT_SHARE, MOVED_SHARE = 0.85, 0.6
+CHANGED_SHARES = (0.1, 0.3, 0.6)
+"""How many of a variant's values are changed: one of these."""
+COMPARED_SHARE = 0.5
+"""The same where a query compares the column: it is there that the queries come apart."""
+NULL_SHARE, ASKED_NULL_SHARE = 0.05, 0.25
+MOST_MORE = 6
+"""Rows of a variant beyond twice as many as there are."""
+MOST_TRIES = 8
+"""To make a row that no other is equal to where none may be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column. `parent`: the table that it refers to, and that table's column if it is said."""
+class Plan:
+    """What is needed to fill the tables with another content."""
 
-    name: str
-    declared: str
-    is_required: bool
-    is_key: bool
-    parent: tuple[str, str | None] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table. `rows`: of its own, or made up where it has none."""
-
-    name: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-
-    def place_of(self, column: str | None) -> int:
-        """The place of a column; None: of the key."""
-        for place, held in enumerate(self.columns):
-            if held.name == column or (column is None and held.is_key):
-                return place
-        return 0
+    tables: Sequence[Table]
+    domains: Mapping[str, Sequence[Domain]]
+    """By table, one for each column."""
+    null_shares: Mapping[str, Sequence[float]]
+    """By table, how many of a column's values are NULL; beside those that are so at hand."""
+    compared: Mapping[str, Collection[int]]
+    """By table, the columns that a query compares with something."""
 
 
-Rows = Mapping[str, Sequence[Row]]
-Constants = tuple[Sequence[float | int], Sequence[str]]
-
-
-def tables_of(database: Database) -> list[Table]:
-    """The tables, those that others refer to first. Raises Refused."""
-    found = database.query("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")
-    tables = {name: _table(database, name) for (name,) in found if not name.startswith("sqlite_")}
-    parents = {
-        table.name: {c.parent[0] for c in table.columns if c.parent and c.parent[0] != table.name}
-        for table in tables.values()
-    }
-    try:
-        ordered = list(TopologicalSorter(parents).static_order())
-    except CycleError:
-        ordered = list(tables)
-    return [tables[name] for name in ordered if name in tables]
-
-
-def _table(database: Database, name: str) -> Table:
-    refers = {row[3]: (row[2], row[4]) for row in database.describe("foreign_key_list", name)}
-    columns = tuple(
-        Column(column, str(declared).upper(), bool(required), bool(key), refers.get(column))
-        for _, column, declared, required, _, key in database.describe("table_info", name)
+def plan(database: Database, said: Said) -> Plan:
+    """Learn from a database how its variants are made. Raises Refused."""
+    tables = tables_of(database)
+    return Plan(
+        tables,
+        {table.name: _domains(table, said) for table in tables},
+        {table.name: _null_shares(table, said) for table in tables},
+        {table.name: _compared(table, said) for table in tables},
     )
-    listed = ", ".join(quoted(column.name) for column in columns)
-    rows = database.query(f"SELECT {listed} FROM {quoted(name)} LIMIT {MOST_BASE_ROWS}")  # noqa: S608
-    return Table(name, columns, tuple(rows) or _made_up(columns))
 
 
-def _made_up(columns: Sequence[Column]) -> tuple[Row, ...]:
-    return tuple(tuple(_first_value(column, n) for column in columns) for n in range(MADE_UP_ROWS))
+def _domains(table: Table, said: Said) -> list[Domain]:
+    made = []
+    for place, column in enumerate(table.columns):
+        values = table.held(place)
+        asked = said.reference.null(column.name)
+        if not values and (asked or said.reference.numbers(column.name)):
+            # Nothing but NULL at hand, and yet the query asks for something else.
+            values = [first_value(column, number) for number in range(3)]
+        is_unique = (place,) in table.unique
+        made.append(
+            domain_of(column, values, said, is_made_up=table.is_made_up, is_unique=is_unique)
+        )
+    return made
 
 
-def _first_value(column: Column, number: int) -> Any:
-    if "INT" in column.declared:
-        return number + 1
-    if any(kind in column.declared for kind in ("REAL", "FLOA", "DOUB", "NUM", "DEC")):
-        return 10.5 * (number + 1)
-    if "DATE" in column.declared or "TIME" in column.declared:
-        return f"2024-0{number % 3 + 1}-1{number}"
-    return f"{column.name} {number if column.is_key else number % 3}"
+def _compared(table: Table, said: Said) -> frozenset[int]:
+    return frozenset(
+        place
+        for place, column in enumerate(table.columns)
+        if any(spoken.compares(column.name) for spoken in said.both)
+    )
 
 
-def variants(tables: Sequence[Table], constants: Constants, count: int) -> Iterator[Rows]:
-    """`count` other contents of the same tables."""
-    by_name = {table.name: table for table in tables}
-    for number in range(count):
-        made: dict[str, list[Row]] = {}
-        for table in tables:
-            maker = _Maker(Random(f"{number} {table.name}"), table, constants)
-            made[table.name] = list(maker.rows(by_name, made))
-        yield made
+def _null_shares(table: Table, said: Said) -> list[float]:
+    shares = []
+    for place, column in enumerate(table.columns):
+        may = not column.is_required and not column.is_key and (place,) not in table.unique
+        asked = may and said.reference.null(column.name)
+        has = may and any(row[place] is None for row in table.rows)
+        shares.append(ASKED_NULL_SHARE if asked else NULL_SHARE if has else 0.0)
+    return shares
 
 
-def fill(database: Database, rows: Rows) -> None:
-    """Replace the content of every table. Raises Refused."""
-    for table in rows:
-        database.empty(table)
-    for table, content in rows.items():
-        database.insert(table, content)
+def fill(database: Database, made: Plan, number: int) -> None:
+    """Replace the content of every table by that of the variant of this number. Raises Refused."""
+    for table in made.tables:
+        database.change(f"DELETE FROM {quoted(table.name)}")  # noqa: S608
+    for table in made.tables:
+        _Maker(Random(f"{number} {table.name}"), database, table, made).fill()
+    for _ in made.tables:
+        if not sum(_repair(database, table) for table in made.tables):
+            break
+
+
+def _repair(database: Database, table: Table) -> int:
+    """Remove references to rows that there are not; how many."""
+    changed = 0
+    for reference in table.references:
+        own = [table.columns[place] for place in reference.places]
+        same = " AND ".join(
+            f"p.{quoted(theirs)} IS {quoted(table.name)}.{quoted(ours.name)}"
+            for ours, theirs in zip(own, reference.columns, strict=True)
+        )
+        given = " AND ".join(f"{quoted(column.name)} IS NOT NULL" for column in own)
+        where = f"{given} AND NOT EXISTS (SELECT 1 FROM {quoted(reference.parent)} p WHERE {same})"  # noqa: S608
+        if not any(column.is_required or column.is_key for column in own):
+            none = ", ".join(f"{quoted(column.name)} = NULL" for column in own)
+            update = f"UPDATE OR IGNORE {quoted(table.name)} SET {none} WHERE {where}"  # noqa: S608
+            changed += database.change(update)
+        changed += database.change(f"DELETE FROM {quoted(table.name)} WHERE {where}")  # noqa: S608
+    return changed
 
 
 class _Maker:
     """Makes the rows of one table in one variant."""
 
-    def __init__(self, random: Random, table: Table, constants: Constants) -> None:
+    def __init__(self, random: Random, database: Database, table: Table, made: Plan) -> None:
         self._random = random
+        self._database = database
         self._table = table
-        self._numbers, self._texts = constants
+        self._domains = made.domains[table.name]
+        self._null_shares = made.null_shares[table.name]
+        share = random.choice(CHANGED_SHARES)
+        compared = made.compared[table.name]
+        self._shares = [
+            max(share, COMPARED_SHARE) if place in compared else share
+            for place in range(len(table.columns))
+        ]
+        self._base = table.base
+        self._single = {places[0] for places in table.unique if len(places) == 1}
+        self._taken: dict[tuple[int, ...], set[tuple[Any, ...]]] = {p: set() for p in table.unique}
+        self._determined = [
+            (first, second, {row[first]: row[second] for row in table.rows})
+            for first, second in table.determined
+        ]
 
-    def rows(self, tables: Mapping[str, Table], made: Rows) -> Iterator[Row]:
-        """New rows; `made`: those of the tables before this one."""
-        base = self._table.rows
-        if self._random.random() < EMPTY_SHARE:
+    def fill(self) -> None:
+        """Add rows to the table, one at least where any can be. Raises Refused."""
+        choices = {one: self._choices(one) for one in self._table.references}
+        kept = [row for row in self._base if self._random.random() < KEPT_SHARE]
+        more = self._random.choices(
+            self._base, k=self._random.randint(1, len(self._base) + MOST_MORE)
+        )
+        added = sum(self._add(row, choices, is_new=False) for row in kept or self._base[:1])
+        added += sum(self._add(row, choices, is_new=True) for row in more)
+        if not added:
+            for row in self._base:
+                self._insert(row)
+
+    def _choices(self, reference: Reference) -> list[Row]:
+        """What a reference may point to; of its own table, what that held."""
+        if reference.parent == self._table.name:
+            places = [self._place(name) for name in reference.columns]
+            return [[row[place] for place in places] for row in self._base]
+        listed = ", ".join(quoted(column) for column in reference.columns)
+        try:
+            return self._database.query(f"SELECT {listed} FROM {quoted(reference.parent)}")  # noqa: S608
+        except Refused:
+            return []
+
+    def _place(self, name: str) -> int:
+        return [column.name.lower() for column in self._table.columns].index(name.lower())
+
+    def _add(self, held: Row, choices: Mapping[Reference, list[Row]], *, is_new: bool) -> bool:
+        """Add a row made of one that is held; whether that could be done."""
+        for number in range(MOST_TRIES):
+            row = self._made(held, choices, is_new=is_new or number > 0)
+            keys = {places: tuple(folded(row[place]) for place in places) for places in self._taken}
+            if any(self._is_taken(places, key) for places, key in keys.items()):
+                continue
+            if not self._insert(row):
+                continue
+            for places, key in keys.items():
+                self._taken[places].add(key)
+            return True
+        return False
+
+    def _is_taken(self, places: tuple[int, ...], key: tuple[Any, ...]) -> bool:
+        # As in SQLite, NULL equals nothing; but rows without a key are to differ as a whole.
+        is_whole = len(places) == len(self._table.columns)
+        return key in self._taken[places] and (is_whole or None not in key)
+
+    def _insert(self, row: Row) -> bool:
+        names = ", ".join(quoted(column.name) for column in self._table.columns)
+        places = ", ".join("?" * len(row))
+        statement = f"INSERT OR IGNORE INTO {quoted(self._table.name)} ({names}) VALUES ({places})"  # noqa: S608
+        return self._database.change(statement, row) > 0
+
+    def _made(
+        self, held: Row, choices: Mapping[Reference, list[Row]], *, is_new: bool
+    ) -> list[Any]:
+        row = [self._value(place, value, is_new=is_new) for place, value in enumerate(held)]
+        for reference in self._table.references:
+            self._refer(row, reference, choices[reference], is_new=is_new)
+        for _ in range(2):
+            for first, second, known in self._determined:
+                if row[first] is not None:
+                    row[second] = known.setdefault(row[first], row[second])
+        for first, second in self._table.ordered:
+            self._order(row, held, first, second)
+        return row
+
+    def _order(self, row: list[Any], held: Row, first: int, second: int) -> None:
+        """Keep one moment before the other: as long before as it was, or else swap them."""
+        earlier, later = row[first], row[second]
+        if earlier is None or later is None or earlier <= later:
             return
-        choices = [self._choices(column, tables, made) for column in self._table.columns]
-        keys = [place for place, column in enumerate(self._table.columns) if column.is_key]
-        taken: set[tuple[Any, ...]] = set()
-        for number in range(self._random.randint((len(base) + 1) // 2, 2 * len(base) + 2)):
-            from_row = self._random.choice(base)
-            row = [
-                self._value(place, from_row[place], known) for place, known in enumerate(choices)
-            ]
-            if len(keys) == 1 and isinstance(row[keys[0]], int) and choices[keys[0]] is None:
-                row[keys[0]] = number + 1
-            key = tuple(row[place] for place in keys)
-            if not keys or key not in taken:
-                taken.add(key)
-                yield row
+        domain = self._domains[second]
+        if isinstance(domain, Moments) and None not in (held[first], held[second]):
+            then = domain.as_far(earlier, held[first], held[second])
+            if then is not None:
+                row[second] = then
+                return
+        row[first], row[second] = later, earlier
 
-    def _choices(
-        self, column: Column, tables: Mapping[str, Table], made: Rows
-    ) -> Sequence[Any] | None:
-        """What a reference may point to; None for a column that is none."""
-        if column.parent is None or column.parent[0] not in made:
+    def _value(self, place: int, held: Any, *, is_new: bool) -> Any:
+        random, domain = self._random, self._domains[place]
+        if random.random() < self._null_shares[place]:
             return None
-        place = tables[column.parent[0]].place_of(column.parent[1])
-        return [row[place] for row in made[column.parent[0]]]
+        if place in self._single:
+            if is_new or random.random() < self._shares[place] / 3:
+                return (
+                    domain.fresh(random, held)
+                    if random.random() < 0.7
+                    else domain.another(random, held)
+                )
+            return held
+        if random.random() >= self._shares[place]:
+            return held
+        if random.random() < 0.4:
+            return random.choice(self._base)[place]
+        return domain.another(random, held)
 
-    def _value(self, place: int, held: Any, choices: Sequence[Any] | None) -> Any:
-        column = self._table.columns[place]
-        chance = self._random.random()
-        if chance < NULL_SHARE and not column.is_required and not column.is_key:
-            return None
-        if choices is not None:
-            return self._random.choice(choices) if choices else None
-        if chance < MIXED_SHARE:
-            return self._random.choice(self._table.rows)[place]
-        if chance < MIXED_SHARE + CONSTANT_SHARE and not column.is_key:
-            return self._constant(held)
-        return held
-
-    def _constant(self, held: Any) -> Any:
-        """A constant of the queries, or a value near one, of the same type."""
-        if isinstance(held, int | float) and self._numbers:
-            near = self._random.choice((-1, 0, 0, 0, 1))
-            return type(held)(self._random.choice(self._numbers) + near)
-        if isinstance(held, int | float):
-            return held + self._random.choice((-1, 1))
-        if isinstance(held, str) and self._texts:
-            return self._random.choice(self._texts)
-        return held
+    def _refer(
+        self, row: list[Any], reference: Reference, choices: list[Row], *, is_new: bool
+    ) -> None:
+        """Point to a row that there is; a reference that was made NULL stays so."""
+        given = tuple(row[place] for place in reference.places)
+        if None in given and self._random.random() < 0.5:
+            return
+        is_there = any(tuple(choice) == given for choice in choices)
+        if choices and (is_new or not is_there or self._random.random() < MOVED_SHARE):
+            for place, value in zip(reference.places, self._random.choice(choices), strict=True):
+                row[place] = value

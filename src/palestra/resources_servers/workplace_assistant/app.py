@@ -17,9 +17,14 @@ from palestra.errors import RowError
 from palestra.resources_servers.arguments import json_object
 from palestra.resources_servers.workplace_assistant.analytics import AnalyticsTools
 from palestra.resources_servers.workplace_assistant.crm import CustomerTools
+from palestra.resources_servers.workplace_assistant.listing import Output
 from palestra.resources_servers.workplace_assistant.mail import MailTools
 from palestra.resources_servers.workplace_assistant.meetings import CalendarTools
 from palestra.resources_servers.workplace_assistant.projects import ProjectTools
+from palestra.resources_servers.workplace_assistant.recorded_output import (
+    RecordedOutput,
+    read_output,
+)
 from palestra.resources_servers.workplace_assistant.records import Effects, Office
 from palestra.schema import (
     FunctionCall,
@@ -36,10 +41,6 @@ from palestra.serving.tools import arguments_model
 
 RECORDS = Path(__file__).with_name("data") / "office.json"
 _CHANGES = re.compile(r"_(create|update|delete|send|forward|reply|add)_")
-_REFUSED = re.compile(
-    r"\b(no \w+ (with|found)|not found|there is no|must be|not an? |invalid|error|detail)\b",
-    re.IGNORECASE,
-)
 
 
 class GoldCall(WireModel):
@@ -111,47 +112,71 @@ class WorkplaceServer(
 
     async def _done(self, response: Response) -> Effects:
         """What the calls of a trajectory changed; those without an output were never run."""
-        outputs = {
-            item.call_id: str(item.output)
-            for item in response.output
-            if isinstance(item, FunctionCallOutput)
-        }
+        outputs: dict[str, list[str]] = {}
+        for item in response.output:
+            if isinstance(item, FunctionCallOutput):
+                outputs.setdefault(item.call_id, []).append(str(item.output))
         session = Session("done")
         for item in response.output:
-            if not isinstance(item, FunctionCall) or item.call_id not in outputs:
-                continue
-            refused = _REFUSED.search(outputs[item.call_id]) is not None
-            self.take_on_trust(session, on=not refused)
-            arguments = json_object(item.arguments)
-            if arguments is not None:
-                await self._replayed(session, item.name, arguments)
+            if isinstance(item, FunctionCall) and outputs.get(item.call_id):
+                arguments = json_object(item.arguments)
+                recorded = read_output(outputs[item.call_id].pop(0))
+                if arguments is not None:
+                    await self._again(session, item.name, arguments, recorded)
         return self.at(session).effects()
+
+    async def _again(
+        self,
+        session: Session,
+        name: str,
+        arguments: Mapping[str, Any],
+        recorded: RecordedOutput,
+    ) -> None:
+        """Make a call again that was answered so when it was made.
+
+        One that is answered in the same way does what it did: refused then, it is refused again
+        and changes nothing. Where the answers differ, the call was made over other records: what
+        was recorded is believed.
+        """
+        before = self.at(session).copy()
+        self.take_on_trust(session, on=False)
+        answer = await self._replayed(session, name, arguments)
+        if answer in (None, recorded.answer):
+            return
+        self.put_back(session, before)
+        if not recorded.is_refused:
+            self.take_on_trust(session, on=True)
+            await self._replayed(session, name, arguments)
 
     async def _asked(self, gold: list[GoldCall]) -> Effects:
         session = Session("asked")
         self.take_on_trust(session, on=True)
         for number, call in enumerate(gold):
-            if not await self._replayed(session, call.name, json_object(call.arguments) or {}):
+            arguments = json_object(call.arguments) or {}
+            if await self._replayed(session, call.name, arguments) is None:
                 raise RowError(
                     f"ground_truth[{number}]: {call.name} cannot be called with {call.arguments}"
                 )
         return self.at(session).effects()
 
-    async def _replayed(self, session: Session, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Make a call again, if it could change anything; whether there is such a call."""
+    async def _replayed(
+        self, session: Session, name: str, arguments: Mapping[str, Any]
+    ) -> Output | None:
+        """What a call is answered that could change anything; None where there is no such call."""
         method = self._tool_methods.get(name)
         if method is None:
-            return False
+            return None
         model = arguments_model(method)
         try:
             given = model.model_validate(dict(arguments))
         except ValidationError:
-            return False
-        if _CHANGES.search(name):
-            await method(
-                session=session, **{key: getattr(given, key) for key in model.model_fields}
-            )
-        return True
+            return None
+        if not _CHANGES.search(name):
+            return {}
+        answer: Output = await method(
+            session=session, **{key: getattr(given, key) for key in model.model_fields}
+        )
+        return answer
 
 
 def _count(effects: Effects) -> int:

@@ -28,6 +28,10 @@ class Desk:
             found = session.state[_WORKPLACE] = Workplace(self.office())
         return found
 
+    def put_back(self, session: Session, workplace: Workplace) -> None:
+        """Make the session's office what it was."""
+        session.state[_WORKPLACE] = workplace
+
     def take_on_trust(self, session: Session, *, on: bool) -> None:
         """Whether changes of records that this office does not have count as done.
 
@@ -73,6 +77,7 @@ class Desk:
         record = workplace.find(table, number)
         if (
             record is None
+            and number
             and session.state.get(_UNSEEN)
             and (table, number) not in workplace.changed
         ):

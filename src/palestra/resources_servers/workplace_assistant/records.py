@@ -90,6 +90,10 @@ class Workplace:
     added: dict[tuple[str, str], Record] = field(default_factory=dict)
     plots: list[str] = field(default_factory=list)
 
+    def copy(self) -> "Workplace":
+        """The same as it is now; what is changed later is changed in one of them."""
+        return Workplace(self.office, dict(self.changed), dict(self.added), list(self.plots))
+
     def all(self, table: str) -> Iterator[Record]:
         """The records of a table as they are now, in order; new ones last."""
         for number, record in self.office.tables[table].items():

@@ -1,17 +1,19 @@
 """What model servers in front of Chat Completions endpoints share.
 
 `request` and `response` convert (pure functions), `provider_errors` says what refusals mean, by
-their status and their `wordings`, `upstream` sends, `server` puts them together. A model server of
-its own folder subclasses `ChatCompletionsServer`; this folder has no entrypoint and is no
-implementation.
+their status and their `wordings`, `upstream` sends, `answers` reads what comes back, `server` puts
+them together. A model server of its own folder subclasses `ChatCompletionsServer`; this folder has
+no entrypoint and is no implementation.
 """
 
+from palestra.responses_api_models.chat.completion import overflow_completion
 from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     check_whole,
     provider_sentence,
 )
+from palestra.responses_api_models.chat.refusing import refuse_stream
 from palestra.responses_api_models.chat.request import json_setting, to_chat_request
 from palestra.responses_api_models.chat.response import overflow_response, to_response
 from palestra.responses_api_models.chat.server import (
@@ -19,7 +21,6 @@ from palestra.responses_api_models.chat.server import (
     ChatModelConfig,
     base_urls,
     check_endpoint,
-    overflow_completion,
 )
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import split_thinking, wrap_thinking
@@ -40,6 +41,7 @@ __all__ = [
     "overflow_completion",
     "overflow_response",
     "provider_sentence",
+    "refuse_stream",
     "split_thinking",
     "to_chat_request",
     "to_messages",

@@ -275,9 +275,12 @@ def _part(part: ContentPart, pointer: str) -> dict[str, Any]:
 
 
 def _with_instructions(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One system message at the head: many chat templates accept no second one."""
+    """One system message at the head: many chat templates accept no second one.
+
+    One that says whose it is stays by itself: merged, nobody could tell.
+    """
     leading = 0
-    while leading < len(messages) and messages[leading]["role"] in {"system", "developer"}:
+    while leading < len(messages) and _is_told_to_the_model(messages[leading]):
         leading += 1
     contents = [text, *(message["content"] for message in messages[:leading])]
     if all(isinstance(content, str) for content in contents):
@@ -285,6 +288,10 @@ def _with_instructions(text: str, messages: list[dict[str, Any]]) -> list[dict[s
     else:
         merged = [part for content in contents for part in _as_parts(content)]
     return [{"role": "system", "content": merged}, *messages[leading:]]
+
+
+def _is_told_to_the_model(message: Mapping[str, Any]) -> bool:
+    return message["role"] in {"system", "developer"} and "name" not in message
 
 
 def _with_audio(

@@ -1,8 +1,8 @@
-"""Refusing what a Chat Completions endpoint cannot be asked."""
+"""Refusing what an endpoint cannot be asked."""
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from palestra.errors import Evidence, FieldProblem, RowError
+from palestra.errors import ConfigError, Evidence, FieldProblem, RowError
 
 
 def refuse(pointer: str, expected: str) -> NoReturn:
@@ -11,3 +11,13 @@ def refuse(pointer: str, expected: str) -> NoReturn:
         f"{pointer} cannot be sent to a Chat Completions endpoint; expected: {expected}",
         evidence=Evidence(problems=(FieldProblem(pointer, expected),)),
     )
+
+
+def refuse_stream(extra_body: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The configured `extra_body`. Raises ConfigError where it asks for a stream."""
+    if extra_body and extra_body.get("stream"):
+        raise ConfigError(
+            "extra_body.stream: true: every answer would be a stream, and is read in one piece",
+            hint="take `stream` out of extra_body",
+        )
+    return extra_body

@@ -1,12 +1,10 @@
 """`ChatCompletionsServer`: Responses API in front of any Chat Completions endpoint."""
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, Self
 
-import orjson
 from pydantic import (
     Field,
     PrivateAttr,
@@ -16,8 +14,10 @@ from pydantic import (
 )
 
 from palestra.errors import CallError, ConfigError, Hopeless, ModelNotServed
+from palestra.responses_api_models.chat.completion import as_it_came, overflow_completion
 from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
+from palestra.responses_api_models.chat.refusing import refuse_stream
 from palestra.responses_api_models.chat.request import (
     json_setting,
     template_kwargs,
@@ -27,17 +27,15 @@ from palestra.responses_api_models.chat.response import overflow_response, to_re
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S, Answered, Upstream
 from palestra.schema import (
-    ChatChoice,
     ChatCompletion,
     ChatCreateParams,
-    ChatMessage,
     Response,
     ResponseCreateParams,
     decode_completion,
     to_plain,
 )
 from palestra.serving import ModelServer, ModelServerConfig, Session, without_tokens
-from palestra.transport import ConnectionFailed, new_id
+from palestra.transport import ConnectionFailed
 
 
 class ChatModelConfig(ModelServerConfig):
@@ -91,6 +89,11 @@ class ChatModelConfig(ModelServerConfig):
                 hint="use openai_model, which passes the Responses API through",
             )
         return self
+
+    @field_validator("extra_body")
+    @classmethod
+    def _in_one_piece(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        return refuse_stream(value)
 
     def conversion(self) -> ConversionSettings:
         """The part of these settings that decides about messages."""
@@ -161,7 +164,7 @@ class ChatCompletionsServer(ModelServer):
         model = self.config.model
         request = to_chat_request(body, model=model, settings=self._conversion)
         url, answer = await self.post(self.chat_path + self._query, request, session)
-        completion = self._upstream.read(url, answer, decode_completion)
+        completion = self._upstream.answers.read(url, answer, decode_completion)
         if isinstance(completion, ContextOverflow):
             return overflow_response(body, model=model, sentence=completion.sentence)
         return to_response(completion, body, model=model, settings=self._conversion)
@@ -176,8 +179,10 @@ class ChatCompletionsServer(ModelServer):
             self.chat_path + self._query, self._chat_request(body), session
         )
         model = self.config.model
-        found = self._upstream.read(url, answer, partial(_as_it_came, model=model))
-        return overflow_completion(model) if isinstance(found, ContextOverflow) else found
+        found = self._upstream.answers.read(url, answer, partial(as_it_came, model=model))
+        if isinstance(found, ContextOverflow):
+            return overflow_completion(model, sentence=found.sentence)
+        return found
 
     def _chat_request(self, body: ChatCreateParams) -> dict[str, Any]:
         asked = to_plain(body)
@@ -264,29 +269,3 @@ async def check_endpoint(upstream: Upstream, base_url: str, model: str) -> str:
         return f"{base_url} is reachable and serves {model}"
     names = ", ".join(served[:5]) or "nothing"
     return f"{base_url} is reachable and does not list {model!r} (it lists {names})"
-
-
-def _as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
-    """A completion with all its fields; what it must have and lacks, or has as null, is put in.
-
-    Raises ValueError when it is none.
-    """
-    plain = orjson.loads(answer)
-    if isinstance(plain, dict):
-        plain["id"] = plain.get("id") or new_id("chatcmpl-")
-        created = plain.get("created")
-        plain["created"] = int(created if isinstance(created, int | float) else time.time())
-        plain["model"] = plain.get("model") or model
-        plain["object"] = "chat.completion"
-    return ChatCompletion.model_validate(plain)
-
-
-def overflow_completion(model: str) -> ChatCompletion:
-    """The empty, truncated completion of a model whose context cannot hold the conversation."""
-    message = ChatMessage(role="assistant", content="")
-    return ChatCompletion(
-        id=new_id("chatcmpl-"),
-        created=0,
-        model=model,
-        choices=[ChatChoice(index=0, message=message, finish_reason="length")],
-    )

@@ -1,34 +1,28 @@
 """`Upstream`: one provider's endpoints, spoken to in JSON through the shared HTTP transport."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, NamedTuple, Protocol, TypeVar, final
+from typing import Any, NamedTuple, final
 
 import orjson
-from msgspec.structs import replace
 
 from palestra.errors import (
     CallError,
     DeadlineExceeded,
-    Evidence,
     Hop,
-    Hopeless,
-    ModelError,
     add_hop,
     excerpt,
     mask_error,
 )
+from palestra.responses_api_models.chat.answers import Answers
 from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
 from palestra.responses_api_models.chat.failover import Way
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
-    check_whole,
-    classify,
-    failure_status,
     provider_sentence,
 )
-from palestra.schema import encode_json, why_unreadable
+from palestra.schema import encode_json
 from palestra.transport import (
     ConnectionFailed,
     HttpReply,
@@ -63,26 +57,6 @@ _LONGEST_REASON = 200
 """Characters of a busy answer that a line of the log has room for."""
 
 
-class Choice(Protocol):
-    """One of a completion's."""
-
-    @property
-    def finish_reason(self) -> str | None:
-        """Why it ended, in the endpoint's word."""
-
-
-class Completion(Protocol):
-    """A chat completion, decoded one way or another."""
-
-    @property
-    def choices(self) -> Sequence[Choice]:
-        """As many as were asked for."""
-
-
-C = TypeVar("C", bound=Completion)
-T = TypeVar("T")
-
-
 class Answered(NamedTuple):
     """What came of a request, and from where."""
 
@@ -92,7 +66,7 @@ class Answered(NamedTuple):
 
 @final
 class Upstream:
-    """Sends requests and says what the answers mean.
+    """Sends requests until they are answered; `answers` says what the answers mean.
 
     `server` is the model server's instance name, under which failures are reported. The key
     goes into a header and nowhere else: an answer that quotes it has it masked, and so have
@@ -115,7 +89,7 @@ class Upstream:
     ) -> None:
         self._http = http
         self._server = server
-        self._model = model
+        self.answers = Answers(server=server, model=model, mask=self.mask)
         self._secret = api_key if len(api_key) >= _SHORTEST_KEY_MASKED else ""
         self._client = client
         self._headers = {"content-type": "application/json"}
@@ -175,7 +149,7 @@ class Upstream:
                 last = None
                 raise
             if last.status == HTTPStatus.TOO_MANY_REQUESTS:
-                self._raise_hopeless(url_now(), last)
+                self.answers.raise_hopeless(url_now(), last)
             return last
 
         try:
@@ -191,13 +165,13 @@ class Upstream:
             url = url_now()
             self._log("POST", url, encoded, error.message)
             mask_error(error, self.mask)
-            add_hop(error, self._hop(self.mask(url), last))
+            add_hop(error, self.answers.hop(self.mask(url), last))
             raise
         if reply.status < 300:
             return reply.body
         url = url_now()
         self._log("POST", url, encoded, excerpt(reply.body), reply.status)
-        return self._refused(url, reply)
+        return self.answers.refused(url, reply)
 
     def _words(self, body: bytes) -> str:
         """The provider's words in one short line: that of a proxy may be a page."""
@@ -275,98 +249,11 @@ class Upstream:
         reply = await self.ask("GET", url, timeout_s=timeout_s)
         if reply.status >= 300:
             self._log("GET", url, b"", excerpt(reply.body), reply.status)
-            self._refused(url, reply)
+            self.answers.refused(url, reply)
         try:
             return [str(entry["id"]) for entry in orjson.loads(reply.body)["data"]]
         except (ValueError, LookupError, TypeError) as error:
-            raise self.unreadable(url, reply.body, "list of models", error) from error
-
-    def read(
-        self, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], C]
-    ) -> C | ContextOverflow:
-        """The whole completion in a success; an overflow stays one.
-
-        Raises `CallError` when there is none, or one that the endpoint broke off.
-        """
-        if isinstance(body, ContextOverflow):
-            return body
-
-        def whole(body: bytes) -> C:
-            completion = decode(body)
-            if getattr(completion, "error", None) or not completion.choices:
-                raise ValueError("no choices, or an error beside them")
-            return completion
-
-        completion = self.read_as("chat completion", url, body, whole)
-        if isinstance(completion, ContextOverflow):
-            return completion
-        reasons = [choice.finish_reason for choice in completion.choices]
-        try:
-            check_whole(reasons, model=self._model, body=body)
-        except ModelError as error:
-            raise self.failed(url, body, error) from None
-        return completion
-
-    def read_as(
-        self, wanted: str, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], T]
-    ) -> T | ContextOverflow:
-        """What `decode` makes of a success; an overflow stays one.
-
-        `decode` raises ValueError, LookupError or TypeError for a body that is no `wanted`. Raises
-        `CallError` then.
-        """
-        if isinstance(body, ContextOverflow):
-            return body
-        try:
-            return decode(body)
-        # RecursionError: some thousand brackets, which no decoder follows.
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
-            return self.no_answer(url, body, wanted, error)
-
-    def failed(self, url: str, body: bytes, error: ModelError) -> ModelError:
-        """`error`, which a success was found to tell of, with where and what was answered."""
-        mask_error(error, self.mask)
-        add_hop(error, Hop(self._server, url, 200, self.mask(excerpt(body))))
-        return error
-
-    def no_answer(self, url: str, body: bytes, wanted: str, error: Exception) -> ContextOverflow:
-        """What a success means that holds no answer: some routers report failures that way.
-
-        Raises `CallError`, but for a context that is full.
-        """
-        status = failure_status(body)
-        if status is None:
-            raise self.unreadable(url, body, wanted, error) from error
-        return self._refused(url, HttpReply(status=status, body=body))
-
-    def unreadable(self, url: str, body: bytes, wanted: str, error: Exception) -> ModelError:
-        """A success whose body is not what was asked for."""
-        text = self.mask(excerpt(body))
-        return ModelError(
-            f"{self._server}: {url} answered 200 with what is no {wanted} "
-            f"({self.mask(why_unreadable(body, error))}): {text[:500]}",
-            hint="does the base_url point to an OpenAI-compatible endpoint, /v1 included?",
-            evidence=Evidence(hops=(Hop(self._server, url, 200, text),)),
-        )
-
-    def _refused(self, url: str, reply: HttpReply) -> ContextOverflow:
-        reply = replace(reply, body=self.mask(reply.body.decode("utf-8", "replace")).encode())
-        found = classify(reply, server=self._server, url=url, model=self._model)
-        if isinstance(found, ContextOverflow):
-            return found
-        raise found
-
-    def _raise_hopeless(self, url: str, reply: HttpReply) -> None:
-        """Raises `Hopeless` for a refusal that looks like one to wait for, and is none."""
-        found = classify(reply, server=self._server, url=url, model=self._model)
-        if isinstance(found, Hopeless):
-            raise found
-
-    def _hop(self, url: str, reply: HttpReply | None) -> Hop:
-        """A call of the endpoint, with what it answered, if it did."""
-        if reply is None:
-            return Hop(self._server, url)
-        return Hop(self._server, url, reply.status, self.mask(excerpt(reply.body)))
+            raise self.answers.unreadable(url, reply.body, "list of models", error) from error
 
     def mask(self, text: str) -> str:
         """`text` without the key, and without the secrets of the configuration."""

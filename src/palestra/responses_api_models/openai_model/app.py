@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import Any
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from palestra.responses_api_models.chat import (
     ContextOverflow,
@@ -11,6 +11,7 @@ from palestra.responses_api_models.chat import (
     check_endpoint,
     is_context_overflow,
     overflow_response,
+    refuse_stream,
 )
 from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S
 from palestra.responses_api_models.openai_model.passthrough import (
@@ -37,6 +38,11 @@ class OpenAIModelConfig(ModelServerConfig):
     default_headers: dict[str, str] = Field(default_factory=dict)
     request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
     """Seconds that one request to the endpoint may take; a rollout's own deadline may end sooner."""
+
+    @field_validator("extra_body")
+    @classmethod
+    def _in_one_piece(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        return refuse_stream(value)
 
 
 class OpenAIModel(ModelServer):
@@ -73,14 +79,14 @@ class OpenAIModel(ModelServer):
         try:
             response = read_response(answer, model=request["model"])
         except ValueError as error:
-            overflow = self._upstream.no_answer(url, answer, "response", error)
+            overflow = self._upstream.answers.no_answer(url, answer, "response", error)
             return overflow_response(body, model=request["model"], sentence=overflow.sentence)
         failure = failure_of(response)
         if failure is None:
             return cut_at_limit(response, request)
         if is_context_overflow(failure.message):
             return overflow_response(body, model=response.model, sentence=failure.message)
-        raise self._upstream.failed(url, answer, failure)
+        raise self._upstream.answers.failed(url, answer, failure)
 
     async def list_models(self) -> list[str]:
         """What the endpoint serves. Raises `CallError` when it cannot say."""

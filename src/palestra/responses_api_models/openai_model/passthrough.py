@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from palestra.errors import ModelError, ModelRejectedRow
+from palestra.errors import Evidence, FieldProblem, ModelError, ModelRejectedRow, RowError
 from palestra.responses_api_models.chat import json_setting
 from palestra.schema import (
     IncompleteDetails,
@@ -36,14 +36,21 @@ def to_request(
     none.
 
     Nulls are left out, because they mean "not set" in a row and some endpoints reject them.
-    Raises `RowError` when the row's `metadata.extra_body` is no JSON object.
+    Raises `RowError` when the row's `metadata.extra_body` is no JSON object, or asks for a stream.
     """
     given = set_fields(params)
     asked = {key: value for key, value in given.items() if value is not None and key != "stream"}
     metadata = asked.pop("metadata", {})
     if isinstance(asked["input"], list):
         asked["input"] = [_without_tokens(item) for item in asked["input"]]
-    request = {"model": model, **extra_body, **json_setting(metadata, "extra_body"), **asked}
+    of_the_row = json_setting(metadata, "extra_body")
+    if of_the_row.get("stream"):
+        expected = "no `stream`: an answer is read in one piece"
+        raise RowError(
+            f"/metadata/extra_body cannot be sent; expected: {expected}",
+            evidence=Evidence(problems=(FieldProblem("/metadata/extra_body", expected),)),
+        )
+    request = {"model": model, **extra_body, **of_the_row, **asked}
     if kept := {key: value for key, value in metadata.items() if key not in _OURS}:
         request["metadata"] = kept
     return request

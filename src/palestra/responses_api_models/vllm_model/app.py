@@ -132,7 +132,7 @@ class VLLMModel(ChatCompletionsServer):
         turns = await self._turns(session, later=previous is not None)
         turn = await turns.ask(request, previous, why_not)
         if isinstance(turn, ContextOverflow):
-            return overflow_completion(self.config.model)
+            return overflow_completion(self.config.model, sentence=turn.sentence)
         answer = chat_answer(
             turn, model=self.config.model, with_log_probs=bool(request.get("logprobs"))
         )

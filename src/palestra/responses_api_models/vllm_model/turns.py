@@ -131,7 +131,7 @@ class Turns:
     ) -> Turn | ContextOverflow:
         """An ordinary chat completion; it may still turn out to continue the turn before."""
         answered = await self._post(CHAT, request)
-        completion = self._upstream.read(*answered, decode_with_tokens)
+        completion = self._upstream.answers.read(*answered, decode_with_tokens)
         if isinstance(completion, ContextOverflow):
             return completion
         prompt = completion.prompt_token_ids or await self._tokenized(request, completion.usage)
@@ -162,7 +162,7 @@ class Turns:
 
     async def _tokenize(self, body: Mapping[str, Any]) -> list[int] | ContextOverflow:
         answered = await self._post(TOKENIZE, body)
-        return self._upstream.read_as("list of token ids", *answered, read_ids)
+        return self._upstream.answers.read_as("list of token ids", *answered, read_ids)
 
     # A chat in three steps
 
@@ -181,7 +181,7 @@ class Turns:
 
     async def _render(self, request: Mapping[str, Any]) -> dict[str, Any] | ContextOverflow:
         answered = await self._post(RENDER, request)
-        return self._upstream.read_as("rendered chat", *answered, read_rendered)
+        return self._upstream.answers.read_as("rendered chat", *answered, read_rendered)
 
     async def _continued(
         self, request: Mapping[str, Any], rendered: Mapping[str, Any], previous: Previous
@@ -205,7 +205,7 @@ class Turns:
         self, request: Mapping[str, Any], generate: Mapping[str, Any]
     ) -> Turn | ContextOverflow:
         answered = await self._post(GENERATE, {**generate, "return_token_ids": True})
-        made = self._upstream.read(*answered, decode_generated)
+        made = self._upstream.answers.read(*answered, decode_generated)
         if isinstance(made, ContextOverflow):
             return made
         choice = made.choices[0]
@@ -236,7 +236,7 @@ class Turns:
         if not said:
             return UpstreamMessage(content="")
         answered = await self._post(PARSE, to_parse(request, made, prompt, said))
-        parsed = self._upstream.read(*answered, decode_with_tokens)
+        parsed = self._upstream.answers.read(*answered, decode_with_tokens)
         if isinstance(parsed, ContextOverflow):
             raise self._lacking(answered, parsed.sentence)
         message = parsed.choices[0].message
@@ -273,7 +273,7 @@ class Turns:
             hint="return_token_id_information: false does without them",
         )
         body = answered.body if isinstance(answered.body, bytes) else b""
-        return self._upstream.failed(answered.url, body, error)
+        return self._upstream.answers.failed(answered.url, body, error)
 
 
 def _require_one_answer(request: Mapping[str, Any]) -> None:

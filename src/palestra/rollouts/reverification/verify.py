@@ -23,6 +23,7 @@ from palestra.errors import (
     RowIdentity,
 )
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.marked import raise_if_marked
 from palestra.rollouts.results import described, line_of, outcome_of, reward_in
 from palestra.rollouts.reverification.changes import Changes
 from palestra.rollouts.reverification.files import Origin, Partial, is_failure
@@ -265,6 +266,7 @@ def _row_identity(stored: StoredRow) -> RowIdentity:
 
 
 def _verified(stored: StoredRow, fields: dict[str, Any], sent: Mapping[str, Any]) -> Verified:
+    raise_if_marked(fields)
     reward = reward_in(fields)
     for name, given in sent.items():
         if isinstance(given, BaseModel) and fields.get(name) is given:

@@ -7,18 +7,16 @@ import contextlib
 import ctypes
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
 import tempfile
 import traceback
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from palestra.sandbox.keeping import tree
-from palestra.sandbox.keeping.keep import PR_SET_CHILD_SUBREAPER, directory_prefix, keep
+from palestra.sandbox.keeping import folder, tree
+from palestra.sandbox.keeping.keep import PR_SET_CHILD_SUBREAPER, keep
 
 
 class Launcher:
@@ -27,6 +25,7 @@ class Launcher:
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
         self._keepers: set[int] = set()
+        self._directories = f"{tempfile.gettempdir()}/palestra-sandbox-{os.urandom(8).hex()}"
 
     def serve(self) -> None:
         """Fork keepers until nobody can ask for one any more."""
@@ -70,7 +69,7 @@ class Launcher:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._requests.close()
             with socket.socket(fileno=fds[0]) as control:
-                keep(control, fds[1] if len(fds) > 1 else None)
+                keep(control, fds[1] if len(fds) > 1 else None, self._directory_of(os.getpid()))
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -82,18 +81,16 @@ class Launcher:
             while ended := os.waitpid(-1, os.WNOHANG)[0]:
                 if ended in self._keepers:
                     self._keepers.discard(ended)
-                    self._clear_after(ended)
+                    folder.remove(self._directory_of(ended))  # should it have been killed
         for child in tree.children(os.getpid()):
             if child not in self._keepers:
                 # What it has started comes to us in turn.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(child, signal.SIGKILL)
 
-    @staticmethod
-    def _clear_after(keeper: int) -> None:
-        """Remove what a keeper has not, because it was killed."""
-        for left in Path(tempfile.gettempdir()).glob(directory_prefix(keeper) + "*"):
-            shutil.rmtree(left, ignore_errors=True)
+    def _directory_of(self, keeper: int) -> str:
+        """Where a keeper makes one for a program without isolation."""
+        return f"{self._directories}-{keeper}"
 
 
 def _no_more_than_a_word(_number: int, _frame: FrameType | None) -> None:

@@ -6,16 +6,15 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Self
 
-from palestra.sandbox.keeping import tree, wire
+from palestra.sandbox.keeping import folder, tree, wire
+from palestra.sandbox.keeping.cgroups import OomKills
+from palestra.sandbox.keeping.meter import Meter, Use
 from palestra.sandbox.keeping.order import (
     BLOCK_FD,
     FILES_FD,
@@ -25,6 +24,7 @@ from palestra.sandbox.keeping.order import (
     Outcome,
     decoded,
 )
+from palestra.sandbox.keeping.places import MadeFiles
 from palestra.sandbox.keeping.spawn import NotStarted, readable, spawn
 
 LOOK_EVERY_S = 0.05
@@ -36,19 +36,22 @@ MOST_STARVED = 10
 """A program is stopped at so many times its limit, however busy the machine is."""
 
 
-def directory_prefix(keeper: int) -> str:
-    """How the names of directories begin that a keeper makes for programs without isolation."""
-    return f"palestra-sandbox-{keeper}-"
+KILLED = 128 + signal.SIGKILL
+NO_MEMORY = (
+    "the machine ran out of memory while the program ran, and the kernel killed it: run fewer at "
+    "once, lower memory_mib, or give it more memory"
+)
 
 
 class NoVerdict(Exception):
     """The run says nothing about the program: what it needed was missing."""
 
 
-def keep(control: socket.socket, channel: int | None) -> None:
+def keep(control: socket.socket, channel: int | None, directory: str) -> None:
     """Receive an order over `control`, carry it out, and answer with its outcome and output.
 
     `channel`: what becomes the program's standard input and output, in a conversation.
+    `directory`: where one is made for a program without isolation.
     """
     try:
         order = decoded(wire.receive(control))
@@ -58,10 +61,10 @@ def keep(control: socket.socket, channel: int | None) -> None:
         return
     out = err = b""
     try:
-        with _Run(order, control, channel) as run:
+        with _Run(order, control, channel, directory) as run:
             outcome = run.carry_out(stdin, refused_calls, contents)
             out, err = bytes(run.out), bytes(run.err)
-    except (NoVerdict, NotStarted, OSError) as error:
+    except (NoVerdict, NotStarted, tree.Unreadable, OSError) as error:
         outcome = Outcome(failure=str(error) or type(error).__name__)
     control.settimeout(REPORT_WITHIN_S)
     with contextlib.suppress(OSError):
@@ -69,20 +72,22 @@ def keep(control: socket.socket, channel: int | None) -> None:
 
 
 class _Run:
-    def __init__(self, order: Order, control: socket.socket, channel: int | None) -> None:
+    def __init__(
+        self, order: Order, control: socket.socket, channel: int | None, directory: str
+    ) -> None:
         self._order = order
         self._bounds = order.bounds
         self._control = control
         self._channel = channel
         self._open: list[int] = []
-        self._directory: str | None = None
+        self._directory = None if order.isolated else directory
         self._innermost: int | None = None
         """First process of the program's own process namespace: with it, all others end."""
-        self._our_devices = {Path(path).stat().st_dev for path in ("/", "/tmp")}  # noqa: S108
+        self._made = MadeFiles()
         self._stopped_by = ""
         self._child: int | None = None
-        self._peak_bytes = 0
-        self._cpu_s = 0.0
+        self._meter = Meter(order.bounds.memory_bytes)
+        self._oom_kills = OomKills()
         self._outputs: dict[int, bytearray] = {}
         self.out = bytearray()
         self.err = bytearray()
@@ -90,6 +95,7 @@ class _Run:
     def __enter__(self) -> Self:
         # Processes that leave their parent become ours, not the init process's.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        tree.check()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -97,19 +103,20 @@ class _Run:
         for fd in self._open:
             os.close(fd)
         if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            folder.remove(self._directory)
 
     def carry_out(self, stdin: bytes, refused_calls: bytes, contents: list[bytes]) -> Outcome:
         """Start the program, watch it to its end, and say how it ended.
 
-        `refused_calls`: a filter of system calls, for a program that is isolated. Raises `NoVerdict` and `NotStarted`, and OSError where the machine refuses.
+        `refused_calls`: a filter of system calls, for a program that is isolated. Raises
+        `NoVerdict`, `NotStarted` and `Unreadable`, and OSError where the machine refuses.
         """
         wiring = self._wiring(stdin, contents)
         if refused_calls:
             wiring[SECCOMP_FD] = self._hold(readable(refused_calls))
         status, release = self._barrier(wiring) if self._order.isolated else (-1, -1)
-        if not self._order.isolated:
-            self._make_directory(contents)
+        if self._directory is not None:
+            folder.make(self._directory, zip(self._order.files, contents, strict=True))
         child = self._child = spawn(self._order, wiring, self._directory)
         self._close(wiring.values())
         if self._order.isolated:
@@ -117,19 +124,24 @@ class _Run:
         began = time.monotonic()
         code = self._watch(child, began)
         wall_s = time.monotonic() - began
-        self._end_tree()
+        if not self._end_tree():
+            raise NoVerdict("processes of the program are still there")
         self._drain()
+        machine_full = self._oom_kills.any()
         if self._order.isolated and not self._stopped_by:
             code = self._told_exit_code(status)
-        cpu_s = max(self._cpu_s, tree.reaped_cpu_s())
+        cpu_s = self._meter.cpu_s()
         if not self._stopped_by and cpu_s > self._bounds.cpu_s:
             self._stopped_by = "cpu"
+        if not self._stopped_by and machine_full and code == KILLED:
+            raise NoVerdict(NO_MEMORY)
         return Outcome(
             exit_code=code,
             stopped_by=self._stopped_by,
             cpu_s=cpu_s,
             wall_s=wall_s,
-            peak_memory_bytes=max(self._peak_bytes, tree.reaped_peak_bytes()),
+            peak_memory_bytes=max(self._meter.peak_bytes, tree.reaped_peak_bytes()),
+            machine_full=machine_full,
         )
 
     # Before the program runs
@@ -153,13 +165,6 @@ class _Run:
         status, wiring[STATUS_FD] = self._pipe()
         wiring[BLOCK_FD], release = self._pipe()
         return status, release
-
-    def _make_directory(self, contents: list[bytes]) -> None:
-        self._directory = tempfile.mkdtemp(prefix=directory_prefix(os.getpid()))
-        for name, content in zip(self._order.files, contents, strict=True):
-            path = Path(self._directory, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
 
     def _let_go(self, status: int, release: int) -> None:
         """Let the isolated program run, once its number of processes is limited."""
@@ -216,7 +221,7 @@ class _Run:
         if self._stopped_by:
             self._measure()  # the time of what is killed is nobody's afterwards
             self._end_tree()
-            return 128 + signal.SIGKILL
+            return KILLED
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else 128 - code
@@ -240,13 +245,13 @@ class _Run:
         use = self._measure()
         if use.memory_bytes > bounds.memory_bytes:
             self._stopped_by = "memory"
-        elif self._cpu_s > bounds.cpu_s:
+        elif use.cpu_s > bounds.cpu_s:
             self._stopped_by = "cpu"
         elif elapsed_s > bounds.wall_s and self._took(elapsed_s) > bounds.wall_s:
             self._stopped_by = "wall"
         elif not self._order.isolated and use.processes > bounds.processes:
             self._stopped_by = "processes"  # isolated, the kernel refuses one more
-        elif self._files_in_tmp() > bounds.tmp_files:
+        elif self._innermost and self._made.count(self._innermost) > bounds.tmp_files:
             self._stopped_by = "files"
 
     def _took(self, elapsed_s: float) -> float:
@@ -255,27 +260,13 @@ class _Run:
             return elapsed_s
         return elapsed_s - tree.starved_s(tree.descendants(os.getpid()))
 
-    def _measure(self) -> tree.Use:
-        living = tree.descendants(os.getpid())
-        use = tree.measure(living, memory_limit_bytes=self._bounds.memory_bytes)
-        self._peak_bytes = max(self._peak_bytes, use.memory_bytes)
-        self._cpu_s = max(self._cpu_s, use.cpu_s + tree.reaped_cpu_s())
-        return use
-
-    def _files_in_tmp(self) -> int:
-        """Files in the isolated program's /tmp: empty ones cost memory that no limit counts."""
-        if self._innermost is not None:
-            with contextlib.suppress(OSError):
-                own = f"/proc/{self._innermost}/root/tmp"
-                # Until it has got its own root, which may be later than now, it is in ours.
-                if Path(own).stat().st_dev not in self._our_devices:
-                    space = os.statvfs(own)
-                    return space.f_files - space.f_ffree
-        return 0
+    def _measure(self) -> Use:
+        return self._meter.look(tree.descendants(os.getpid()))
 
     # When it is over
 
-    def _end_tree(self) -> None:
+    def _end_tree(self) -> bool:
+        """Kill what is left; False when that cannot be done."""
         if self._innermost is not None:
             # The kernel ends a whole process namespace with its first process.
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -286,7 +277,7 @@ class _Run:
             # At once all that stayed in its group: forking faster than we kill does not help them.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._child, signal.SIGKILL)
-        tree.kill_all(os.getpid())
+        return tree.kill_all(os.getpid())
 
     def _wait_for_isolation(self) -> None:
         """Give the isolating command a moment to reap: who reaps adds up the CPU time."""
@@ -308,6 +299,8 @@ class _Run:
         for line in told.splitlines():
             with contextlib.suppress(ValueError, KeyError):
                 return int(json.loads(line)["exit-code"])
+        if self._oom_kills.any():
+            raise NoVerdict(NO_MEMORY)
         raise NoVerdict(f"the program was not started: {self._complaint()}")
 
     def _complaint(self) -> str:

@@ -61,6 +61,8 @@ class Outcome:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     peak_memory_bytes: int = 0
+    machine_full: bool = False
+    """Whether the kernel killed some process of the machine for want of memory meanwhile."""
     failure: str = ""
 
     def encoded(self) -> bytes:

@@ -17,7 +17,12 @@ ABOVE_ALL_TARGETS = 200
 ADDRESS_SLACK_BYTES = 1 << 30
 """Address space beyond the memory limit: libraries and thread stacks are reserved, not used."""
 
+THREAD_STACK_BYTES = 8 << 20
+"""What the C library reserves for each thread, and the main thread's until it asks for more."""
+
 STACK_BYTES = 256 << 20
+"""What a program may ask for by RLIMIT_STACK: deep recursion of its main thread needs it."""
+
 OPEN_FILES = 128
 
 
@@ -81,6 +86,8 @@ def _become(
             signal.signal(number, signal.SIG_DFL)
         for kind, value in _resource_limits(order.bounds).items():
             _lower(kind, value)
+        _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+        resource.setrlimit(resource.RLIMIT_STACK, (_least(THREAD_STACK_BYTES, hard), hard))
         os.execvpe(order.argv[0], order.argv, order.env)  # noqa: S606
     except BaseException as error:
         os.write(complain, f"{order.argv[0]}: {error}".encode(errors="replace"))
@@ -117,7 +124,9 @@ def _resource_limits(bounds: Bounds) -> dict[int, int]:
 
 
 def _lower(kind: int, value: int) -> None:
-    _, hard = resource.getrlimit(kind)
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)
+    value = _least(value, resource.getrlimit(kind)[1])
     resource.setrlimit(kind, (value, value))
+
+
+def _least(value: int, hard: int) -> int:
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)

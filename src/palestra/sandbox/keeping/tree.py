@@ -1,25 +1,18 @@
-"""The processes under one keeper: which they are, what they use, and the end of all of them."""
+"""The processes under one keeper: which they are, and the end of all of them."""
 
 import contextlib
 import os
 import resource
 import signal
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 KILL_WITHIN_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What a tree uses at one moment. `memory_bytes` counts a shared page once."""
-
-    processes: int
-    cpu_s: float
-    memory_bytes: int
+class Unreadable(Exception):
+    """The kernel does not say what is needed to hold a limit."""
 
 
 def descendants(pid: int) -> list[int]:
@@ -33,6 +26,14 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def check() -> None:
+    """Raise `Unreadable` where the kernel does not say which children a process has."""
+    try:
+        _read("/proc/thread-self/children")
+    except OSError as error:
+        raise Unreadable(f"the kernel does not list the children of processes: {error}") from None
+
+
 def children(pid: int) -> list[int]:
     """The living children of a process."""
     tasks = f"/proc/{pid}/task"
@@ -42,31 +43,6 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError):
                 found += map(int, _read(f"{tasks}/{task}/children").split())
     return found
-
-
-def measure(pids: list[int], *, memory_limit_bytes: int) -> Use:
-    """What the processes use. Memory is looked at closely only when it may exceed the limit."""
-    ticks = pages = 0
-    for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # what follows the name, which may hold spaces and brackets itself
-            fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-            ticks += sum(map(int, fields[11:15]))
-            pages += int(fields[21])
-    cpu_s = ticks / TICKS_PER_S
-    memory_bytes = pages * PAGE_BYTES
-    if memory_bytes > memory_limit_bytes:
-        memory_bytes = sum(map(_proportional_bytes, pids))
-    return Use(len(pids), cpu_s, memory_bytes)
-
-
-def _proportional_bytes(pid: int) -> int:
-    """What the process holds, each shared page divided among those that share it."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
-            if line.startswith(b"Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
 
 
 def starved_s(pids: list[int]) -> float:
@@ -81,24 +57,35 @@ def starved_s(pids: list[int]) -> float:
     return waited_ns / 1e9
 
 
-def kill_all(pid: int) -> bool:
+def kill_all(
+    pid: int,
+    *,
+    within_s: float = KILL_WITHIN_S,
+    below: Callable[[int], list[int]] = descendants,
+) -> bool:
     """Kill every descendant of `pid`, which must be this process, and reap them.
 
-    They are stopped before they are killed, so that none can start another meanwhile. False when
-    some are still there after ten seconds.
+    They are stopped before they are killed, so that none can start another meanwhile; but should
+    they start others faster than we stop them, they are killed as they come. False when some are
+    still there after `within_s`.
     """
-    deadline = time.monotonic() + KILL_WITHIN_S
-    while (living := descendants(pid)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + within_s
+    while living := below(pid):
+        if time.monotonic() > deadline:
+            return False
         stopped: set[int] = set()
+        stop_until = min(deadline, time.monotonic() + within_s / 10)
         while fresh := [child for child in living if child not in stopped]:
             _signal(fresh, signal.SIGSTOP)
             stopped.update(fresh)
-            living = descendants(pid)
+            living = below(pid)
+            if time.monotonic() > stop_until:
+                break
         _signal(living, signal.SIGKILL)
         reap()
-        if descendants(pid):
+        if below(pid):
             time.sleep(0.002)
-    return not living
+    return True
 
 
 def reap() -> None:

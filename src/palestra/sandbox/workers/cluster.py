@@ -60,7 +60,9 @@ class RayWorkers:
         self._ray: Any = None
         self._size = 0
         self._connected_here = False
+        self._hosts: set[Any] = set()
         self._idle: deque[Any] = deque()
+        """Those of the hosts that wait for a call."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
         self._places = asyncio.Semaphore(1)
@@ -81,10 +83,10 @@ class RayWorkers:
                     raise WorkersBroken(answer)
                 healthy = True
             finally:
-                if healthy:
+                if healthy and host in self._hosts:
                     self._idle.append(host)
                 else:
-                    self._ray.kill(host)
+                    self._kill(host)
         return answer
 
     async def _here(self) -> asyncio.Semaphore:
@@ -115,14 +117,23 @@ class RayWorkers:
         return ray
 
     async def _place_host(self) -> Any:
+        if self._ray is None:
+            raise WorkersBroken("the workers were closed while a call waited for its turn")
         spread = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Host)
         host = spread.remote(self._preload)
+        self._hosts.add(host)
         try:
             await self._within(host.ready.remote(), PLACE_LIMIT_S, "a free core on the Ray cluster")
         except BaseException:
-            self._ray.kill(host)
+            self._kill(host)
             raise
         return host
+
+    def _kill(self, host: Any) -> None:
+        """Kill a host, unless `close` has."""
+        if host in self._hosts:
+            self._hosts.discard(host)
+            self._ray.kill(host)
 
     async def _within(self, waited: "Coroutine[Any, Any, T] | Any", limit_s: float, what: str) -> T:
         """Wait with a limit; what Ray raises is the workers' failure."""
@@ -136,12 +147,16 @@ class RayWorkers:
         return found
 
     async def close(self) -> None:
-        """Kill the hosts; disconnect when the connection was ours."""
+        """Kill the hosts, also those of calls that still run; disconnect when the connection was
+        ours.
+        """
+        hosts, self._hosts = self._hosts, set()
+        self._idle.clear()
         ray, self._ray = self._ray, None
         if ray is None:
             return
-        while self._idle:
-            await asyncio.to_thread(ray.kill, self._idle.pop())
+        for host in hosts:
+            await asyncio.to_thread(ray.kill, host)
         if self._connected_here:
             self._connected_here = False
             await asyncio.to_thread(ray.shutdown)

@@ -1,34 +1,26 @@
 """Workers on this machine's cores."""
 
 import asyncio
-import os
 import weakref
 from collections.abc import Sequence
 from typing import Any, Final, final
 
+from palestra.sandbox.processors import usable_processors
 from palestra.sandbox.workers.frames import call_frame
 from palestra.sandbox.workers.held import Held
 from palestra.sandbox.workers.keeper import Keeper
-from palestra.sandbox.workers.outcomes import Outcome
+from palestra.sandbox.workers.outcomes import Outcome, WorkersBroken
 
 MEMORY_MIB: Final = 1024
 CALLS: Final = 2_000
 GROWTH_MIB: Final = 256
 
 
-def cores() -> int:
-    """How many processes can run at once here: a job's share of a node, not the node."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS
-        return os.cpu_count() or 1
-
-
 @final
 class LocalWorkers:
     """Worker processes, made when they are needed; see the package's docstring.
 
-    `size`: how many calls run at once, by default one per core. `preload`: modules to import, or
+    `size`: how many calls run at once, by default one per core that is ours. `preload`: modules to import, or
     `module:function` to call, once, before any call. `memory_mib`: what a call may allocate.
     A worker is replaced after `calls` calls, or when it has grown by `growth_mib`.
 
@@ -44,20 +36,25 @@ class LocalWorkers:
         calls: int = CALLS,
         growth_mib: int = GROWTH_MIB,
     ) -> None:
-        self._size = size or cores()
+        self._size = size or usable_processors()
         self._keeper = Keeper(
             preload=preload, memory_mib=memory_mib, calls=calls, growth_mib=growth_mib
         )
         self._idle: list[Held] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._places = asyncio.Semaphore(self._size)
+        self._closings = 0
         # Whoever forgets to close it leaves nothing behind either.
         weakref.finalize(self, _end, self._keeper, self._idle)
 
     async def call(self, function: str, /, *args: Any, limit_s: float) -> Outcome:
         """Run `function` in a worker; see `Workers.call`."""
         frame = call_frame(function, args)
+        closings = self._closings
         async with self._here():
+            if closings != self._closings:
+                # It would start a nursery that nobody ends.
+                raise WorkersBroken("the workers were closed while a call waited for its turn")
             worker = self._waiting_one() or await self._keeper.fork()
             try:
                 outcome = await worker.run(frame, limit_s)
@@ -84,7 +81,8 @@ class LocalWorkers:
         return self._places
 
     async def close(self) -> None:
-        """End every process."""
+        """End every process. A call that comes later starts some anew."""
+        self._closings += 1
         await asyncio.to_thread(_end, self._keeper, self._idle)
 
 

@@ -105,6 +105,7 @@ def completion_from_response(response: Response) -> ChatCompletion:
                 message=ChatMessage.model_construct(None, **message, **tokens_of(response)),
                 finish_reason=_finish_reason(response, has_calls=bool(calls)),
                 logprobs={"content": logprobs, "refusal": None} if logprobs else None,
+                **_said_of_the_end(response),
             )
         ],
         usage=None if response.usage is None else _usage(response.usage),
@@ -171,6 +172,13 @@ def _finish_reason(response: Response, *, has_calls: bool) -> str:
     if details is not None and details.reason in _FINISH:
         return _FINISH[details.reason]
     return "tool_calls" if has_calls else "stop"
+
+
+def _said_of_the_end(response: Response) -> JSON:
+    """What the endpoint said of a context that is full."""
+    details = response.incomplete_details
+    said = None if details is None else (details.model_extra or {}).get("provider_message")
+    return {"provider_message": said} if said else {}
 
 
 def _usage(usage: Usage) -> JSON:

@@ -20,6 +20,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from palestra.config import PACKAGE_ROOT, resolve_path
 from palestra.errors import JudgeFailure, excerpt
 from palestra.schema import (
+    JudgeExchange,
     JudgeReplay,
     Response,
     ResponseCreateParams,
@@ -223,12 +224,20 @@ class Hearing:
         else:
             answer = await self._ask_anew(asked)
             held = {"responses_create_params": to_plain(asked), "response": to_plain(answer)}
-        passages = question.passages.values()
-        label = read_verdict(answer, self._judge.labels, quoted=passages)
+        label = self._verdict(answer, recorded)
         self.evaluations.append({**held, "verdict_label": label})
         if label is None:
             raise _unreadable(answer, self._judge)
         return label
+
+    def _verdict(self, answer: Response, recorded: JudgeExchange | None) -> str | None:
+        labels = self._judge.labels
+        if recorded is not None and recorded.in_other_words:
+            # Another prompt asked for another form; who recorded the answer has read it.
+            told = recorded.held.get("verdict_label")
+            if told in tuple(labels):
+                return str(told)
+        return read_verdict(answer, labels)
 
     async def _ask_anew(self, asked: ResponseCreateParams) -> Response:
         if self._replay.replays and not self._judge.present():
@@ -248,4 +257,4 @@ def _unreadable(answer: Response, judge: Judge) -> JudgeFailure:
             hint="raise max_output_tokens in judge_responses_create_params",
         )
     end = excerpt(answer.final_text[-200:]) or "nothing"
-    return JudgeFailure(f"the judge's reply ends with neither {allowed}: {end}")
+    return JudgeFailure(f"the last line of the judge's reply gives neither {allowed}: {end}")

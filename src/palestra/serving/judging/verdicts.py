@@ -1,13 +1,41 @@
-"""Verdicts: which of the allowed labels a judge's reply ends with, if it is any."""
+"""Verdicts: which of the two labels a judge's reply gives as its last word, if it gives one.
 
-from collections.abc import Iterable, Iterator
+A verdict is the whole last line of the reply, whatever emphasis or quotes are around it: a label,
+or one of the sentences with a label that prompts of the field ask for.
+
+    [[A=B]]
+    Verdict: [[A=B]]
+    [[A!=B]] they are not equivalent
+    The AI assistants' answers are different: [[A!=B]]
+    **After analyzing both queries, my final verdict is different [[A!=B]].**
+
+What such a sentence says must be what its label says. Any other line is no verdict: neither
+"not [[A=B]]", nor a label somewhere in an argument, which may be a quotation.
+"""
+
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from palestra.schema import Response
 
 EQUAL, NOT_EQUAL = "[[A=B]]", "[[A!=B]]"
 
-_END_OF_THINKING = "</think>"
+_THINKING, _END_OF_THINKING = "<think>", "</think>"
+_EDGES: Final = " \t\r*_.`\"'"
+_EMPHASIS: Final = re.compile(r"[*_`]")
+_CHOICE: Final = re.compile(r"[12][.)]\s+")
+"""The number of a label in a prompt's list of them."""
+
+_EQUAL_WORDS: Final = "(?:equivalent|equal|the same)"
+_NOT_EQUAL_WORDS: Final = "(?:different|not equivalent|not equal|not the same)"
+_ANSWERS: Final = "the (?:two |ai assistants['\u2019] )?(?:answers|queries|solutions)"
+_BEFORE: Final = (
+    "(?:after [^,.:;]{1,80}, )?(?:my |the )?(?:final )?verdict(?: is(?: WORDS)?:?|:)",
+    f"{_ANSWERS} are (?:functionally |mathematically )?WORDS:",
+)
+_AFTER: Final = ("they are WORDS",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,30 +50,44 @@ class Labels:
 
     def problem(self) -> str:
         """What keeps them from being told apart; empty when nothing does."""
-        if not self.equal.strip() or not self.not_equal.strip():
+        equal, not_equal = (label.strip(_EDGES) for label in self)
+        if not equal or not not_equal:
             return "a label is empty"
-        if self.equal in self.not_equal or self.not_equal in self.equal:
+        if equal in not_equal or not_equal in equal:
             return f"one of the labels {self.equal!r} and {self.not_equal!r} is part of the other"
         return ""
 
 
-def read_verdict(response: Response, labels: Iterable[str], *, quoted: Iterable[str]) -> str | None:
-    """The label that the reply gives as its verdict; None when it gives none or several.
+def read_verdict(response: Response, labels: Labels) -> str | None:
+    """The label that the reply gives as its verdict; None when it gives none.
 
-    It is the one in the reply's last line. A judge who adds a remark after it is understood,
-    as long as the whole reply holds no other label, and unless a passage that the judge was
-    shown holds one (`quoted`): what stands above may then be a quotation. A reply that was cut
-    off has no verdict.
+    What the judge thought before `</think>` is no part of its reply. A reply that was cut off, or
+    whose thinking does not end, has no verdict.
     """
     if response.incomplete_details is not None:
         return None
-    text = response.final_text.rpartition(_END_OF_THINKING)[2].strip()
-    allowed = tuple(labels)
-    found = _labels_in(text.rpartition("\n")[2], allowed)
-    if not found and not any(_labels_in(passage, allowed) for passage in quoted):
-        found = _labels_in(text, allowed)
-    return found[0] if len(found) == 1 else None
+    said = response.final_text.rpartition(_END_OF_THINKING)[2].strip()
+    if _THINKING in said:
+        return None
+    above, _, line = said.rpartition("\n")
+    line = line.strip(_EDGES)
+    if not above:  # else it may be the list of both that is quoted
+        line = _CHOICE.sub("", line, count=1)
+    if _gives(line, labels.equal, _EQUAL_WORDS):
+        return labels.equal
+    return labels.not_equal if _gives(line, labels.not_equal, _NOT_EQUAL_WORDS) else None
 
 
-def _labels_in(text: str, labels: Iterable[str]) -> list[str]:
-    return [label for label in labels if label in text]
+def _gives(line: str, label: str, words: str) -> bool:
+    """Whether a line gives this label: alone, or in a sentence that says the same in `words`."""
+    before, found, after = map(_bare, line.partition(label.strip(_EDGES)))
+    if not found or (before and after):
+        return False
+    forms, said = (_BEFORE, before) if before else (_AFTER, after)
+    return not said or any(
+        re.fullmatch(form.replace("WORDS", words), said, re.IGNORECASE) for form in forms
+    )
+
+
+def _bare(text: str) -> str:
+    return " ".join(_EMPHASIS.sub("", text).split()).strip(_EDGES)

@@ -4,15 +4,14 @@ from palestra.compat.nemo_gym.sandbox.config import (
     resolve_provider_config,
     resolve_provider_metadata,
 )
-from palestra.compat.sandboxes import (
-    AsyncSandbox,
-    Sandbox,
+from palestra.compat.sandbox_types import (
     SandboxError,
     SandboxExecResult,
     SandboxResources,
     SandboxSpec,
     SandboxStatus,
 )
+from palestra.compat.sandboxes import AsyncSandbox, Sandbox
 
 __all__ = [
     "AsyncSandbox",

@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from palestra.compat.nemo_gym.global_config import get_global_config_dict
 
-DEFAULT_PROVIDER: Final = "process"
+DEFAULT_PROVIDER: Final = "auto"
 
 
 def resolve_provider_config(provider: Any = None, global_config_dict: Any = None) -> dict[str, Any]:

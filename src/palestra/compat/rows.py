@@ -1,0 +1,128 @@
+"""What a fleet of ours adds to the requests of a hosted environment, around the author's own app.
+
+- `/seed_session` answers how to reach the tools over MCP, when they are offered there.
+- `/verify` gets the calls that an MCP client recorded under the tools' own names, and of a stored
+  row that is verified again the judge's answers, through `palestra.compat.recorded`.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from contextlib import AbstractContextManager
+from typing import Any, final
+
+import orjson
+
+from palestra.compat.recorded import is_replayed, is_stored, replaying
+from palestra.schema import JUDGE_EVALUATIONS, JUDGE_REPLAY, encode_json
+from palestra.serving import SESSION_ID_KEY
+from palestra.serving.mcp import McpDoor, own_name
+from palestra.transport import ASGIApp
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+@final
+class RowLayer:
+    """ASGI middleware. `door`: to the tools, when they are offered over MCP.
+
+    `reported`: fields that only the verify response has. Of a stored row they are left out when
+    it is verified again: verifiers make their answer of the request's fields and their own.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, server: str, door: McpDoor | None, reported: Collection[str]
+    ) -> None:
+        self._app = app
+        self._server = server
+        self._door = door
+        self._left_out = {*reported, JUDGE_EVALUATIONS, JUDGE_REPLAY}
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        path = scope["path"] if scope["type"] == "http" else ""
+        if path == "/verify":
+            await self._verify(scope, receive, send)
+        elif path == "/seed_session" and self._door is not None:
+            answer = _Whole()
+            await self._app(scope, receive, answer.send)
+            await answer.pass_on(send, self._door.described(scope["session"][SESSION_ID_KEY]))
+        else:
+            await self._app(scope, receive, send)
+
+    async def _verify(self, scope: Any, receive: Receive, send: Send) -> None:
+        messages, raw = await _read(receive)
+        body = _object(raw) if self._concerns(raw) else None
+        around: AbstractContextManager[None] = contextlib.nullcontext()
+        if body is not None:
+            if is_replayed(body):
+                around = replaying(body)
+            if is_stored(body):
+                body = {name: body[name] for name in body if name not in self._left_out}
+            if self._door is not None:
+                _name_plainly(body, self._server)
+            messages = [{"type": "http.request", "body": encode_json(body), "more_body": False}]
+
+        async def again() -> Message:
+            return messages.pop(0) if messages else await receive()
+
+        with around:
+            await self._app(scope, again, send)
+
+    def _concerns(self, raw: bytes) -> bool:
+        # Most bodies hold neither, and are not worth decoding twice.
+        named = (JUDGE_REPLAY.encode(), JUDGE_EVALUATIONS.encode())
+        return any(name in raw for name in named) or (self._door is not None and b"mcp__" in raw)
+
+
+async def _read(receive: Receive) -> tuple[list[Message], bytes]:
+    """A request's messages, and its body; without the rest when the caller has gone."""
+    messages = []
+    while True:
+        message = await receive()
+        messages.append(message)
+        if message["type"] != "http.request" or not message.get("more_body"):
+            return messages, b"".join(each.get("body", b"") for each in messages)
+
+
+def _object(raw: bytes) -> dict[str, Any] | None:
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _name_plainly(body: dict[str, Any], server: str) -> None:
+    response = body.get("response")
+    output = response.get("output") if isinstance(response, dict) else None
+    for item in output if isinstance(output, list) else ():
+        if isinstance(item, dict) and item.get("type") == "function_call":
+            name = item.get("name")
+            item["name"] = own_name(name, server=server) if isinstance(name, str) else name
+
+
+@final
+class _Whole:
+    """An answer, held back until it is complete."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    async def send(self, message: Message) -> None:
+        """What the app sends."""
+        self._messages.append(message)
+
+    async def pass_on(self, send: Send, told: dict[str, Any]) -> None:
+        """Send it on; one that is an object with `told` as its `mcp`."""
+        start, body = self._messages[0], b"".join(m.get("body", b"") for m in self._messages[1:])
+        seeded = _object(body) if start["status"] < 300 else None
+        if seeded is None:
+            for message in self._messages:
+                await send(message)
+            return
+        content = encode_json({**seeded, "mcp": told})
+        kept = [each for each in start["headers"] if each[0].lower() != b"content-length"]
+        length = (b"content-length", str(len(content)).encode())
+        await send({**start, "headers": [*kept, length]})
+        await send({"type": "http.response.body", "body": content})

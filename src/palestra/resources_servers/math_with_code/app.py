@@ -1,0 +1,201 @@
+r"""`MathWithCodeServer`: mathematics with a Python interpreter, which runs in the sandbox.
+
+Each rollout has an interpreter of its own. It starts with the first call, remembers what cells
+defined, and ends with the session. How the answer is graded is `math_with_judge`'s.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from palestra.resources_servers.math_with_judge.mathematics import MathConfig, MathServer, Task
+from palestra.sandbox import (
+    SESSION_LIMITS,
+    CellLimits,
+    CellResult,
+    Limits,
+    Program,
+    PythonSessions,
+    Sandbox,
+    SandboxSettings,
+)
+from palestra.schema import (
+    Response,
+    SeedSessionResponse,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+    response_of,
+)
+from palestra.serving import Session, tool
+
+logger = logging.getLogger("palestra.math_with_code")
+
+_BEGUN: Final = "python"
+"""The key of a session's state that says that its interpreter's end is provided for."""
+_END_WITHIN_S: Final = 1.0
+_LOOK: Final = """
+from importlib.util import find_spec
+print(*[name for name in {names!r} if find_spec(name) is None])
+"""
+
+
+class MathWithCodeConfig(MathConfig):
+    """Settings of the environment."""
+
+    cell_cpu_s: float = Field(default=10.0, gt=0)
+    """CPU seconds of one call. One that is stopped there leaves its variables behind."""
+
+    cell_wall_s: float = Field(default=60.0, gt=0)
+    """Seconds of one call. One that is stopped there takes the interpreter with it."""
+
+    output_chars: int = Field(default=20_000, ge=1)
+    """Characters that the model sees of each of `stdout`, `stderr` and `result`."""
+
+    memory_mib: int = Field(default=1024, ge=64)
+    """Memory of an interpreter."""
+
+    most_interpreters: int = Field(default=256, ge=1)
+    """Interpreters at the same time. One more ends the one that was idle the longest, and its
+    rollout is told so with its next call."""
+
+    libraries: tuple[str, ...] = ("numpy", "scipy", "pandas")
+    """What the prompts promise. A warning at the start names those that cannot be imported."""
+
+    sandbox: SandboxSettings = SandboxSettings()
+    """Where interpreters run."""
+
+
+class MathWithCodeRow(WireModel):
+    """What a row must say for its answer to be graded."""
+
+    expected_result: str | None = Field(default=None, min_length=1)
+    r"""The right answer, as LaTeX or plain text, with or without `\boxed{}` or dollar signs."""
+
+    expected_answer: str | None = Field(default=None, min_length=1)
+    """The same, by the name that `math_with_judge` has for it."""
+
+    question: str | None = None
+    """The problem, for the judge; without it, the last message of the prompt."""
+
+    @property
+    def expected(self) -> str:
+        """What the row says; empty when it does not."""
+        return self.expected_result or self.expected_answer or ""
+
+    @model_validator(mode="after")
+    def _says_what_is_expected(self) -> Self:
+        if not self.expected:
+            raise ValueError("the row has no expected_result")
+        return self
+
+
+class MathWithCodeVerifyRequest(VerifyRequest, MathWithCodeRow):
+    """The row, and the trajectory."""
+
+    @property
+    def expected(self) -> str:
+        """What the row says. Stored rollouts of the field have it in their response alone."""
+        stored = (self.response.model_extra or {}).get("expected_answer")
+        return super().expected or (stored if isinstance(stored, str) else "")
+
+
+class MathWithCodeServer(MathServer):
+    """Runs cells, then grades by the rules, then by the judge."""
+
+    config: MathWithCodeConfig
+
+    _sandbox: Sandbox = PrivateAttr()
+    _interpreters: PythonSessions = PrivateAttr()
+    _ending: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """The sandbox starts with the server, or with the first cell."""
+        super().model_post_init(context)
+        config = self.config
+        self._sandbox = Sandbox(config.sandbox)
+        self._interpreters = PythonSessions(
+            self._sandbox,
+            limits=SESSION_LIMITS.model_copy(update={"memory_mib": config.memory_mib}),
+            cell_limits=CellLimits(config.cell_cpu_s, config.cell_wall_s, config.output_chars),
+            most=config.most_interpreters,
+        )
+
+    async def start(self) -> None:
+        """Try the sandbox. Raises ConfigError when there is none."""
+        await self._sandbox.start()
+        if self.config.libraries and (missing := await self._missing_libraries()):
+            logger.warning(
+                "%s: the interpreter cannot import %s, which the prompts promise: "
+                "pip install 'palestra[math-with-code]', or give sandbox.python an interpreter "
+                "that has them",
+                self.name,
+                ", ".join(missing),
+            )
+
+    async def stop(self) -> None:
+        """End the interpreters and the worker processes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_WITHIN_S):
+                await self._interpreters.aclose()
+        await self._sandbox.aclose()  # which ends what is still at work
+        if self._ending:
+            await asyncio.wait(set(self._ending), timeout=_END_WITHIN_S)
+        await super().stop()
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The expected answer in a box; a model that knows it need not compute."""
+        return response_of(f"\\boxed{{{MathWithCodeRow.model_validate(row).expected}}}")
+
+    async def seed_session(self, body: MathWithCodeRow) -> SeedSessionResponse:
+        """Refuse a row that cannot be graded before a model is asked."""
+        del body
+        return SeedSessionResponse()
+
+    @tool
+    async def execute_python(self, code: str, session: Session) -> str:
+        """Execute Python code to perform calculations. You have access to numpy, scipy, pandas and basic math operations.
+
+        code: The Python code to execute for the calculation.
+        """
+        if _BEGUN not in session.state:
+            session.state[_BEGUN] = True
+            session.at_end(partial(self._end, session.id))
+        return _told(await self._interpreters.execute(session.id, code))
+
+    async def verify(self, body: MathWithCodeVerifyRequest) -> VerifyResponse:
+        """1.0 when the answer is the expected one, by the rules or else by the judge; else 0.0."""
+        judged = await self.judged(body, Task(body.expected, body.question, "expected_result"))
+        return self.reply(
+            body,
+            judged.reward,
+            extracted_answer=judged.extracted,
+            accuracy=judged.reward == 1.0,
+            library_reward=judged.by_rules,
+            judge_evaluations=judged.evaluations,
+            grading=judged.grading,
+        )
+
+    def _end(self, session_id: str) -> None:
+        """End an interpreter without waiting for it."""
+        task = asyncio.get_running_loop().create_task(self._interpreters.close(session_id))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _missing_libraries(self) -> list[str]:
+        program = Program.python(_LOOK.format(names=self.config.libraries))
+        looked = await self._sandbox.run(program, limits=Limits(cpu_s=20.0))
+        return looked.stdout.split()
+
+
+def _told(cell: CellResult) -> str:
+    """What the model reads of a cell."""
+    notice = cell.notice and f"{cell.notice}\n"
+    shown = {"stdout": cell.stdout, "stderr": f"{notice}{cell.stderr}", "result": cell.result}
+    return json.dumps(shown, ensure_ascii=False)

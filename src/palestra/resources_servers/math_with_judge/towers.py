@@ -1,0 +1,107 @@
+"""Powers of powers that are too large to be worked out, found before anything tries.
+
+sympy works out what it reads: `9**9**9**9` would take all the time and memory there is.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import log10
+from typing import Final
+
+MOST_DIGITS: Final = 1_000_000
+"""Of a number that is worked out."""
+
+_TOO_LARGE: Final = 4 * MOST_DIGITS
+"""As an exponent, of whatever base there is."""
+_MOST_LEVELS: Final = 8
+
+_TOKEN = re.compile(
+    r"(?P<numeral>\d+)|(?P<power>\*\*|\^)|(?P<open>[({])|(?P<close>[)}])|(?P<other>\S)"
+)
+_FACTORIALS = re.compile(r"\d[\s)}]*(?:![\s)}]*){3,}")
+
+
+def end_of_tower(text: str) -> int | None:
+    """Where the last such number in a text ends; None when it has none."""
+    ends = [found.end() for found in _FACTORIALS.finditer(text)]
+    if "^" in text or "**" in text:
+        ends += _ends_of_powers(text)
+    return max(ends, default=None)
+
+
+@dataclass(slots=True)
+class _Chain:
+    """Numbers, each the exponent of the one before; None for one that is not known."""
+
+    numbers: list[int | None] = field(default_factory=list)
+    goes_on: bool = False
+    """Whether a sign of power came last."""
+    is_alone: bool = True
+    """Whether nothing else stands in its brackets."""
+
+    def add(self, number: int | None) -> None:
+        if not self.goes_on:
+            self.is_alone = self.is_alone and not self.numbers
+            self.numbers = []
+        self.numbers.append(number)
+        self.goes_on = False
+
+    def end(self) -> None:
+        self.numbers, self.goes_on, self.is_alone = [], False, False
+
+
+def _ends_of_powers(text: str) -> list[int]:
+    ends: list[int] = []
+    open_ones = [_Chain()]
+    for token in _TOKEN.finditer(text):
+        chain = open_ones[-1]
+        match token.lastgroup:
+            case "numeral":
+                chain.add(_capped(token[0]))
+            case "power":
+                chain.goes_on = bool(chain.numbers)
+            case "open":
+                open_ones.append(_Chain())
+                continue
+            case "close" if len(open_ones) > 1:
+                inner, chain = open_ones.pop(), open_ones[-1]
+                chain.add(_value(inner.numbers) if inner.is_alone else None)
+            case _:
+                chain.end()
+        if _is_too_large(chain.numbers):
+            ends.append(token.end())
+            chain.numbers = [_TOO_LARGE + 1]
+    # A bracket that is never closed hides nothing.
+    while len(open_ones) > 1:
+        inner, chain = open_ones.pop(), open_ones[-1]
+        chain.add(_value(inner.numbers))
+        if _is_too_large(chain.numbers):
+            ends.append(len(text))
+    return ends
+
+
+def _is_too_large(numbers: Sequence[int | None]) -> bool:
+    return len(numbers) > 1 and (len(numbers) > _MOST_LEVELS or _value(numbers) == _TOO_LARGE + 1)
+
+
+def _value(numbers: Sequence[int | None]) -> int | None:
+    """Of a chain of powers; one more than the largest for what cannot be worked out."""
+    if not numbers:
+        return None
+    value = numbers[-1]
+    for base in reversed(numbers[:-1]):
+        if value is None or (base is None and value <= _TOO_LARGE):
+            return None
+        if base is not None and (base < 2 or value == 0):
+            value = base if value else 1
+        elif base is None or max(base, value) > _TOO_LARGE or value * log10(base) > MOST_DIGITS:
+            value = _TOO_LARGE + 1
+        else:
+            value = min(base**value, _TOO_LARGE)
+    return value
+
+
+def _capped(numeral: str) -> int:
+    digits = numeral.lstrip("0")
+    return min(int(digits or 0), _TOO_LARGE) if len(digits) < 10 else _TOO_LARGE

@@ -1,0 +1,207 @@
+"""Which values a column could hold, told from those it holds and from what two queries say.
+
+Nothing is made that a real database would not have there: a date stays a date as the column writes
+it, and not in the future where none is; an email address keeps its shape, a flag its two values, a
+number its sign and its decimals. Constants of the reference query are believed, since it was
+written for this column; those of the other query only where they lie among what is known.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from palestra.resources_servers.text_to_sql.constants import Spoken
+from palestra.resources_servers.text_to_sql.declared import Column
+from palestra.resources_servers.text_to_sql.moments import (
+    DAY,
+    YEAR,
+    around,
+    format_of,
+    has_a_date,
+    in_months,
+    moved,
+    near,
+    read,
+)
+from palestra.resources_servers.text_to_sql.values import (
+    Closed,
+    Domain,
+    Moments,
+    Number,
+    Numbers,
+    Texts,
+)
+
+LARGEST = 2**53
+"""Numbers beyond it are left as they are."""
+MOST_TIMES_BEYOND = 20
+"""How many times larger than what a column holds a constant may be, to be believed of it."""
+
+_BOUNDED = re.compile(
+    r"rating|stars?|score|grade|level|priority|month|day|quarter|week|percent|pct"
+)
+_FUTURE = re.compile(r"due|end|expir|deadline|until|next|schedul|plan|follow|valid")
+_FLAGS = (
+    {"yes", "no"},
+    {"y", "n"},
+    {"true", "false"},
+    {"t", "f"},
+    {"m", "f"},
+    {"male", "female"},
+    {"on", "off"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What both queries say, and when they say it (UTC)."""
+
+    reference: Spoken
+    candidate: Spoken
+    now: datetime
+
+    @property
+    def both(self) -> tuple[Spoken, Spoken]:
+        return self.reference, self.candidate
+
+
+def domain_of(
+    column: Column,
+    values: Sequence[Any],
+    said: Said,
+    *,
+    is_made_up: bool = False,
+    is_unique: bool = False,
+) -> Domain:
+    """The domain of a column that holds `values`, none of them NULL."""
+    if values and all(isinstance(value, int | float) for value in values):
+        if _is_flag(column, values):
+            return Closed([0, 1])
+        if max(map(abs, values)) > LARGEST:
+            return Closed(values)
+        return _numbers(column, values, said, is_made_up=is_made_up)
+    if not values or not all(isinstance(value, str) for value in values):
+        return Closed(values)
+    written = format_of(values)
+    if written is not None:
+        return _moments(column, values, said, written)
+    return _texts(column, values, said, is_unique=is_unique)
+
+
+def _is_flag(column: Column, values: Sequence[Any]) -> bool:
+    named = re.search(r"^(is|has)_|_?flag$|_?active$|enabled$", column.name.lower())
+    declared = "BOOL" in column.declared or column.declared in {"TINYINT(1)", "BIT", "BIT(1)"}
+    found = set(values)
+    return found <= {0, 1} and bool(named or declared or len(found) > 1)
+
+
+def _numbers(column: Column, values: Sequence[Any], said: Said, *, is_made_up: bool) -> Numbers:
+    decimals = _decimals(values)
+    low, high = min(values), max(values)
+    step: Number = 1 if decimals is None else round(10.0**-decimals, decimals)
+    believed = [
+        number
+        for number in said.reference.numbers(column.name)
+        if is_made_up or _is_like(number, low, high)
+    ]
+    is_bounded = bool(_BOUNDED.search(column.name.lower()))
+    points = (
+        list(believed) if is_bounded else [n + s for n in believed for s in (0, 0, -step, step)]
+    )
+    lowest, highest = min([low, *points]), max([high, *points])
+    if low >= 0:
+        lowest = max(lowest, 0 if low == 0 or 0 in believed else step)
+    others = [n + s for n in said.candidate.numbers(column.name) for s in (0, -step, step)]
+    others += [n for spoken in said.both for n in spoken.all_numbers()]
+    if is_made_up:
+        lowest, highest = min([lowest, *others]), max([highest, *others])
+    points = [n for n in (*points, *others) if lowest <= n <= highest]
+    if decimals is None:
+        points = [int(n) for n in points if n == int(n)]
+    else:
+        points = [round(float(n), decimals) for n in points]
+    return Numbers(lowest, highest, decimals, points)
+
+
+def _decimals(values: Sequence[Any]) -> int | None:
+    """How many decimals numbers have; None for whole numbers. A price of 20.0 is one of 20.00."""
+    if all(isinstance(value, int) for value in values):
+        return None
+    written = [f"{value:.6f}".rstrip("0").partition(".")[2] for value in values]
+    return max(2, *map(len, written))
+
+
+def _is_like(number: Number, low: Number, high: Number) -> bool:
+    """Whether a constant is of the size of what a column holds."""
+    if number == 0:
+        return True
+    largest = max(abs(low), abs(high), 1)
+    smallest = min(abs(low), abs(high)) / MOST_TIMES_BEYOND if low > 0 or high < 0 else 0
+    return smallest <= abs(number) <= largest * MOST_TIMES_BEYOND
+
+
+def _moments(column: Column, values: Sequence[str], said: Said, written: str) -> Moments:
+    held = [read(value, written) for value in values]
+    first, last = min(held), max(held)
+    if not has_a_date(written):
+        spoken = [t for one in said.both for t in one.all_texts() if format_of([t]) == written]
+        return Moments(written, first, last, last, [read(text, written) for text in spoken])
+    now = said.now.replace(tzinfo=None)
+    beyond = max((last - first) / 4, 30 * DAY)
+    believed = around(said.reference.all_texts(), said.reference.numbers(column.name))
+    earliest = moved(min([first, *believed]), -YEAR)
+    furthest = moved(max([last, *believed]), YEAR)
+    others = around(said.candidate.all_texts(), said.candidate.numbers(column.name))
+    points = [*believed, *(moment for moment in others if earliest <= moment <= furthest)]
+    asked = [text for one in said.both for text in one.patterns(column.name)]
+    points += in_months(asked, first, last)
+    if any(spoken.now for spoken in said.both):
+        recent = _recent(column, said)
+        points = points * (len(recent) // len(points) + 1 if points else 0) + recent
+    latest = max(last, now) if last > now or _FUTURE.search(column.name.lower()) else now
+    latest = max(latest, moved(last, beyond)) if latest > now else latest
+    return Moments(
+        written,
+        moved(first, -beyond),
+        min(moved(last, beyond), latest),
+        latest,
+        [moment for moment in points if moment <= latest or moment <= last],
+    )
+
+
+def _recent(column: Column, said: Said) -> list[datetime]:
+    texts = [text for spoken in said.both for text in spoken.all_texts()]
+    numbers = [n for spoken in said.both for n in spoken.numbers(column.name)]
+    before = near(said.now, texts, numbers)
+    if not _FUTURE.search(column.name.lower()):
+        return before
+    now = said.now.replace(tzinfo=None, microsecond=0)
+    return [*before, *(now + (now - moment) for moment in before)]
+
+
+def _texts(column: Column, values: Sequence[str], said: Said, *, is_unique: bool) -> Domain:
+    known = {value.casefold() for value in values}
+    whole = said.reference.texts(column.name)
+    if any(known <= flags for flags in _FLAGS) or all(len(value) <= 1 for value in values):
+        return Closed([*dict.fromkeys(values), *(text for text in whole if len(text) <= 10)])
+    if any(value[:1] in {"{", "["} for value in values):
+        return Closed(list(values))
+    shapes = {_shape(value) for value in values}
+    is_free = shapes <= {"a"} or any(" " in value for value in values)
+    exact = [*whole, *said.candidate.texts(column.name)]
+    cased = [f(text) for text in exact for f in (str.lower, str.upper, str.swapcase, str.title)]
+    patterns = [text for spoken in said.both for text in spoken.patterns(column.name)]
+    points = [
+        text
+        for text in (*exact, *exact, *cased, *patterns)
+        if text and (_shape(text) in shapes or (is_free and re.search(r"[^\W\d_]", text)))
+    ]
+    # Names are written in one way, but for one that is spoken of.
+    return Texts(points, not is_unique and any(spoken.letter_case for spoken in said.both))
+
+
+def _shape(text: str) -> str:
+    """Letters as one letter, digits as one digit, the rest as it is."""
+    return re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "a", text))

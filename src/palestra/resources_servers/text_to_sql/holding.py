@@ -1,0 +1,172 @@
+"""What holds among a table's rows, though no schema says so.
+
+A column of names in which none comes twice, a loan that never ends before it begins, a city that is
+always in the same country, a number that is always another table's key: a query may rightly rely
+on that, so it is kept in variants.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import combinations, permutations
+from typing import Any
+
+from palestra.resources_servers.text_to_sql.database import Row
+from palestra.resources_servers.text_to_sql.declared import Column, Declared, Places, Reference
+from palestra.resources_servers.text_to_sql.made_up import KEY_NAME
+from palestra.resources_servers.text_to_sql.moments import format_of
+
+LEAST_REPEATS = 3
+"""How often a value must come again with the same other value to determine it."""
+LEAST_DISTINCT = 5
+"""Values without a repetition that make a key of a column whose name alone does not."""
+LEAST_PAIRS = 2
+"""Pairs of moments in an order that make it a rule."""
+
+_OWN_NAME = re.compile(
+    r"id|no|nr|num|number|code|key|name|title|email|isbn|sku|ean|upc|uuid|guid|slug|ssn|vin|iban|user_?name|login|handle"
+)
+_PLACES = (
+    r"street|address|zip|postal",
+    r"city|town",
+    r"state|province|region",
+    "country",
+    "continent",
+)
+_FIRST_NAME = re.compile(r"first_?name|fname|given_?name|forename")
+_LAST_NAME = re.compile(r"last_?name|lname|sur_?name|family_?name")
+
+
+def undeclared(
+    read: Declared, declared: Sequence[Reference], others: Sequence[Declared]
+) -> Iterator[Reference]:
+    """References that no schema declares: a column named like a key, all its values among its."""
+    taken = {place for reference in declared for place in reference.places}
+    for place, column in enumerate(read.columns):
+        if place in taken or read.key == (place,) or _meant(column.name) == _stem(read.name):
+            continue
+        for other in others:
+            target = _named_key(column.name, other)
+            if target is None or other.name == read.name:
+                continue
+            there = {row[target] for row in other.rows}
+            if all(row[place] in there for row in read.rows if row[place] is not None):
+                yield Reference((place,), other.name, (other.columns[target].name,))
+                break
+
+
+def _named_key(name: str, other: Declared) -> int | None:
+    """The place of a table's key if `name` says that it means it: `book_id` for books."""
+    name = name.lower()
+    if not name.endswith("id") or name == "id":
+        return None
+    is_said = _meant(name) == _stem(other.name)
+    for wanted in (name, "id"):
+        place = other.place(wanted)
+        if place is None:
+            continue
+        is_declared = other.key == (place,)
+        values = [row[place] for row in other.rows]
+        is_key = is_declared or (not other.key and place == 0 and len(values) == len(set(values)))
+        if is_key and (is_said or (is_declared and wanted == name)):
+            return place
+    return None
+
+
+def _meant(name: str) -> str:
+    """What a column of keys is named for: `book` of `book_id`."""
+    return name.lower().removesuffix("id").rstrip("_")
+
+
+def _stem(table: str) -> str:
+    """The name of one of a table's rows: `category` for categories."""
+    name = table.lower()
+    if name.endswith("ies"):
+        return name[:-3] + "y"
+    return name.removesuffix("s")
+
+
+def unique(read: Declared, rows: Sequence[Row], referring: set[int]) -> tuple[Places, ...]:
+    """Columns whose values together never come twice, as declared or by the looks of them."""
+    found = list(read.unique)
+    for place, column in enumerate(read.columns):
+        if place not in referring and (place,) not in found and _is_like_a_key(read, column, place):
+            found.append((place,))
+    first, last = (
+        next((p for p, c in enumerate(read.columns) if pattern.fullmatch(c.name.lower())), None)
+        for pattern in (_FIRST_NAME, _LAST_NAME)
+    )
+    if first is not None and last is not None:
+        found += _if_distinct(read.rows, (first, last))
+    if not any(len(places) == 1 for places in found):
+        if len(referring) > 1:
+            found += _if_distinct(read.rows, tuple(sorted(referring)))
+        found += _if_distinct(rows, tuple(range(len(read.columns))))
+    return tuple(dict.fromkeys(found))
+
+
+def _is_like_a_key(read: Declared, column: Column, place: int) -> bool:
+    """Whether no value comes twice, and none is to."""
+    name = column.name.lower()
+    if not re.search(KEY_NAME, name) or _FIRST_NAME.fullmatch(name) or _LAST_NAME.fullmatch(name):
+        return False
+    stem = _stem(read.name)
+    own = name.removeprefix(stem).lstrip("_") if name.startswith(stem) else name
+    values = [folded(row[place]) for row in read.rows if row[place] is not None]
+    if len(values) != len(set(values)):
+        return False
+    if len(values) >= LEAST_DISTINCT:
+        return True
+    return _OWN_NAME.fullmatch(own) is not None
+
+
+def _if_distinct(rows: Sequence[Row], places: Places) -> list[Places]:
+    values = [tuple(folded(row[place]) for place in places) for row in rows]
+    return [places] if len(values) == len(set(values)) > 1 else []
+
+
+def determined(
+    read: Declared, places: Sequence[int], referring: set[int]
+) -> Iterator[tuple[int, int]]:
+    """Pairs of columns: a value of the first always comes with the same value of the second."""
+    for first, second in permutations(places, 2):
+        names = read.columns[first].name, read.columns[second].name
+        if second in referring or _is_larger(*names):
+            continue
+        pairs = {(row[first], row[second]) for row in read.rows if row[first] is not None}
+        firsts = {one for one, _ in pairs}
+        repeats = sum(row[first] is not None for row in read.rows) - len(firsts)
+        says_something = len({other for _, other in pairs}) > 1 and repeats >= LEAST_REPEATS
+        if says_something and len(pairs) == len(firsts):
+            yield first, second
+
+
+def _is_larger(first: str, second: str) -> bool:
+    """Whether a column's values hold many of another's by their nature: a country, cities."""
+    one, other = (
+        next((size for size, words in enumerate(_PLACES) if re.search(words, name.lower())), -1)
+        for name in (first, second)
+    )
+    return one > other >= 0
+
+
+def ordered(rows: Sequence[Row], columns: int) -> Iterator[tuple[int, int]]:
+    """Pairs of columns of moments, where the first is never after the second."""
+    formats = {
+        place: format_of([row[place] for row in rows if row[place] is not None])
+        for place in range(columns)
+    }
+    # Those that are written with the largest unit first are ordered as texts.
+    dated = [place for place, way in formats.items() if way and way[:2] in {"%Y", "%H"}]
+    for one, other in combinations(dated, 2):
+        pairs = [(row[one], row[other]) for row in rows if None not in (row[one], row[other])]
+        if formats[one] != formats[other] or len(pairs) < LEAST_PAIRS:
+            continue
+        if all(first <= second for first, second in pairs):
+            yield one, other
+        elif all(first >= second for first, second in pairs):
+            yield other, one
+
+
+def folded(value: Any) -> Any:
+    """A value as it counts for being another: names that differ in case alone are the same."""
+    return value.casefold() if isinstance(value, str) else value

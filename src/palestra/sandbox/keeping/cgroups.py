@@ -1,0 +1,98 @@
+"""What the control groups of this process say: how much it may compute, and who ran out of memory."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path("/")
+
+
+def processors_allowed(root: Path = ROOT) -> float | None:
+    """How many processors' time our groups may use together; None when that is not limited."""
+    found = [
+        quota / period
+        for folder in _folders("cpu", root)
+        for quota, period in _quotas(folder)
+        if quota > 0 and period > 0
+    ]
+    return min(found, default=None)
+
+
+class OomKills:
+    """Whether the kernel kills processes for want of memory, from now on.
+
+    Processes of our own group, whether it or the whole machine had no memory left; where groups
+    do not tell, any process of the machine.
+    """
+
+    def __init__(self, root: Path = ROOT) -> None:
+        names = ("memory.events.local", "memory.events", "memory.oom_control")
+        counted = [folder / name for folder in _folders("memory", root) for name in names]
+        self._path = root / "proc/vmstat"
+        for path in counted:
+            if _count(path, "oom_kill") is not None:
+                self._path = path
+                break
+        self._before = self._count()
+
+    def any(self) -> bool:
+        """Whether there have been some."""
+        return self._count() > self._before
+
+    def _count(self) -> int:
+        return _count(self._path, "oom_kill") or 0
+
+
+def _quotas(folder: Path) -> Iterator[tuple[int, int]]:
+    """Microseconds of processor time, in so many of the clock; by version 2, and by version 1."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (folder / "cpu.max").read_text("ascii").split()
+        yield int(quota), int(period)  # "max" is no number
+    with contextlib.suppress(OSError, ValueError):
+        quota = (folder / "cpu.cfs_quota_us").read_text("ascii")
+        period = (folder / "cpu.cfs_period_us").read_text("ascii")
+        yield int(quota), int(period)  # -1 is no limit
+
+
+def _count(path: Path, name: str) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        for line in path.read_text("ascii").splitlines():
+            words = line.split()
+            if words[:1] == [name]:
+                return int(words[1])
+    return None
+
+
+def _folders(controller: str, root: Path) -> list[Path]:
+    """Our group's folder and those above it, of either version: what limits one limits us."""
+    found: list[Path] = []
+    for unified, mounted, mount_point in _mounts(controller, root):
+        top = root / mount_point.lstrip("/")
+        for group in _groups(controller, root, unified=unified):
+            folder = top / group.removeprefix(mounted).strip("/")
+            # A container may be told the group as the machine sees it, where it has no folder.
+            if ".." in folder.parts or not folder.is_dir():
+                folder = top
+            found += [folder, *(above for above in folder.parents if above.is_relative_to(top))]
+    return found
+
+
+def _mounts(controller: str, root: Path) -> Iterator[tuple[bool, str, str]]:
+    """Where groups are mounted: of version 2 or not, which group is at the top, and where."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in (root / "proc/self/mountinfo").read_text("utf-8").splitlines():
+            before, _, after = line.partition(" - ")
+            _, _, _, mounted, place, *_ = before.split()
+            kind, _, options, *_ = after.split()
+            if kind == "cgroup2":
+                yield True, mounted.rstrip("/"), place
+            elif kind == "cgroup" and controller in options.split(","):
+                yield False, mounted.rstrip("/"), place
+
+
+def _groups(controller: str, root: Path, *, unified: bool) -> Iterator[str]:
+    with contextlib.suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text("utf-8").splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0" if unified else controller in controllers.split(","):
+                yield path

@@ -1,0 +1,173 @@
+"""What the processes of one program use, look by look."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from palestra.sandbox.keeping import tree
+from palestra.sandbox.keeping.tree import Unreadable
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PROC = Path("/proc")
+_CHILD_ENDED = 1 << (signal.SIGCHLD - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a tree uses at one moment. `memory_bytes` counts a shared page once."""
+
+    processes: int
+    cpu_s: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    parent: int
+    own_ticks: int
+    reaped_ticks: int
+    """Of its children that it has waited for."""
+    started: int
+    pages: int
+
+    @property
+    def ticks(self) -> int:
+        return self.own_ticks + self.reaped_ticks
+
+
+class Meter:
+    """Looks at processes that are given, and remembers what must not be lost with them.
+
+    `reaped_s`: CPU time of those that have ended and were waited for by us.
+    """
+
+    def __init__(
+        self,
+        memory_limit_bytes: int,
+        *,
+        reaped_s: Callable[[], float] = tree.reaped_cpu_s,
+        proc: Path = PROC,
+    ) -> None:
+        self._memory_limit_bytes = memory_limit_bytes
+        self._reaped_s = reaped_s
+        self._proc = proc
+        self._most_s = 0.0
+        self._lost_ticks = 0
+        self._unmourned: dict[tuple[int, int], tuple[int, int]] = {}
+        """Ticks of children, and who their parent is, for which nobody will wait."""
+        self.peak_bytes = 0
+
+    def look(self, pids: list[int]) -> Use:
+        """What these use. Raises `Unreadable` when that cannot be told.
+
+        Memory is looked at closely only when it may exceed the limit.
+        """
+        found: dict[int, _Process] = {}
+        for pid in pids:
+            process = self._process(pid)
+            if process is not None:
+                found[pid] = process
+        self._count_lost(found)
+        memory_bytes = sum(process.pages for process in found.values()) * PAGE_BYTES
+        if memory_bytes > self._memory_limit_bytes:
+            memory_bytes = sum(map(self._memory_bytes, pids))
+        self.peak_bytes = max(self.peak_bytes, memory_bytes)
+        ticks = sum(process.ticks for process in found.values())
+        return Use(len(pids), self._cpu_s(ticks), memory_bytes)
+
+    def cpu_s(self) -> float:
+        """The CPU time of all that has been seen, when nothing is left."""
+        return self._cpu_s(0)
+
+    def _cpu_s(self, living_ticks: int) -> float:
+        seen_s = (living_ticks + self._lost_ticks) / TICKS_PER_S + self._reaped_s()
+        self._most_s = max(self._most_s, seen_s)
+        return self._most_s
+
+    def _count_lost(self, found: dict[int, _Process]) -> None:
+        """Keep the time of children that the kernel forgets, as their parent ignores SIGCHLD.
+
+        That of all others is added to whoever waits for them.
+        """
+        heartless = {
+            process.parent
+            for process in found.values()
+            if process.parent in found and self._ignores_children(process.parent)
+        }
+        for (pid, started), (ticks, parent) in self._unmourned.items():
+            gone = pid not in found or found[pid].started != started
+            if gone and parent in found:
+                self._lost_ticks += ticks
+        self._unmourned = {
+            (pid, process.started): (process.ticks, process.parent)
+            for pid, process in found.items()
+            if process.parent in heartless
+        }
+
+    def _process(self, pid: int) -> _Process | None:
+        """None when it has gone."""
+        content = self._content(pid, "stat")
+        if content is None:
+            return None
+        # what follows the name, which may hold spaces and brackets itself
+        fields = content.rpartition(b")")[2].split()
+        try:
+            used = list(map(int, fields[11:15]))
+            return _Process(
+                parent=int(fields[1]),
+                own_ticks=used[0] + used[1],
+                reaped_ticks=used[2] + used[3],
+                started=int(fields[19]),
+                pages=int(fields[21]),
+            )
+        except (ValueError, IndexError):
+            raise Unreadable(f"/proc/{pid}/stat says what no kernel says") from None
+
+    def _memory_bytes(self, pid: int) -> int:
+        """What the process holds, each shared page divided among those that share it.
+
+        A process may keep that to itself, and not every kernel says it. Then all that is not of a
+        file counts, more than once where it is shared.
+        """
+        with contextlib.suppress(OSError, Unreadable):
+            content = self._content(pid, "smaps_rollup")
+            told = _kib(content or b"")
+            if b"Pss" in told:
+                return told[b"Pss"] * 1024
+        content = self._content(pid, "status")
+        told = _kib(content or b"")
+        if b"RssAnon" in told:
+            return (told[b"RssAnon"] + told.get(b"RssShmem", 0)) * 1024
+        return told.get(b"VmRSS", 0) * 1024  # it has none when it has ended
+
+    def _ignores_children(self, pid: int) -> bool:
+        with contextlib.suppress(Unreadable, ValueError):
+            for line in (self._content(pid, "status") or b"").splitlines():
+                if line.startswith(b"SigIgn:"):
+                    return bool(int(line.split()[1], 16) & _CHILD_ENDED)
+        return False
+
+    def _content(self, pid: int, name: str) -> bytes | None:
+        """None when the process has gone."""
+        path = self._proc / str(pid) / name
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        except OSError as error:
+            raise Unreadable(f"what a program uses cannot be told: {error}") from None
+
+
+def _kib(content: bytes) -> dict[bytes, int]:
+    """The lines `Name: number kB`."""
+    found = {}
+    for line in content.splitlines():
+        name, _, rest = line.partition(b":")
+        words = rest.split()
+        if words[1:] == [b"kB"] and words[0].isdigit():
+            found[name] = int(words[0])
+    return found

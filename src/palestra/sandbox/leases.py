@@ -1,0 +1,121 @@
+"""The conversations that a service holds for others, each until nobody has spoken of it for long.
+
+Who began one may be gone without a word: it is ended when its lease runs out, and its place is
+free again. Every message, and every renewal, begins the lease anew.
+"""
+
+import asyncio
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import final
+
+from palestra.errors import InfraError
+from palestra.sandbox.backend import Conversation, ConversationEnded
+from palestra.sandbox.limits import SandboxResult
+
+
+@dataclass(slots=True)
+class _Held:
+    conversation: Conversation
+    stack: AsyncExitStack
+    lease_s: float
+    answering: "asyncio.Future[bytes] | None" = None
+    expiry: asyncio.TimerHandle | None = None
+
+
+@final
+class LeasedConversations:
+    """Conversations by their ids, which nobody guesses."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Held] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, conversation: Conversation, stack: AsyncExitStack, *, lease_s: float) -> str:
+        """Hold a conversation that ends with `stack`; its id."""
+        if self._closed:
+            raise InfraError("the sandbox service is stopping")
+        name = secrets.token_urlsafe(16)
+        self._held[name] = _Held(conversation, stack.pop_all(), lease_s)
+        self._begin_lease(name)
+        return name
+
+    async def ask(self, name: str, message: bytes, *, within_s: float) -> bytes:
+        """The program's answer. Raises `ConversationEnded` as the conversation itself does, and
+        when there is none of that id; ValueError while it answers another message.
+
+        Cancelled, it ends the conversation: an answer that nobody took would be read as the one
+        to the next message.
+        """
+        held = self._find(name)
+        if held.answering is not None:
+            raise ValueError("the program has not answered the message before this one")
+        self._end_lease(held)
+        held.answering = asyncio.ensure_future(held.conversation.ask(message, within_s=within_s))
+        try:
+            return await held.answering
+        except asyncio.CancelledError:
+            await self._forget(name)
+            raise
+        finally:
+            held.answering = None
+            self._begin_lease(name)
+
+    def renew(self, name: str) -> None:
+        """Begin its lease anew. Raises `ConversationEnded` when there is none of that id."""
+        held = self._find(name)
+        self._end_lease(held)
+        if held.answering is None:
+            self._begin_lease(name)
+
+    async def end(self, name: str) -> SandboxResult:
+        """Stop the program; how it ended. Raises `ConversationEnded` as `renew` does."""
+        held = self._find(name)
+        del self._held[name]
+        self._end_lease(held)
+        async with held.stack:
+            if held.answering is not None:
+                held.answering.cancel()
+                await asyncio.wait({held.answering})
+            return await held.conversation.end()
+
+    async def aclose(self) -> None:
+        """End all of them, and take no more."""
+        self._closed = True
+        for name in list(self._held):
+            await self._forget(name)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def _find(self, name: str) -> _Held:
+        held = self._held.get(name)
+        if held is None:
+            raise ConversationEnded
+        return held
+
+    async def _forget(self, name: str) -> None:
+        held = self._held.pop(name, None)
+        if held is not None:
+            self._end_lease(held)
+            await held.stack.aclose()
+
+    def _begin_lease(self, name: str) -> None:
+        held = self._held.get(name)
+        if held is not None:
+            loop = asyncio.get_running_loop()
+            held.expiry = loop.call_later(held.lease_s, self._expire, name)
+
+    @staticmethod
+    def _end_lease(held: _Held) -> None:
+        if held.expiry is not None:
+            held.expiry.cancel()
+
+    def _expire(self, name: str) -> None:
+        ending = asyncio.ensure_future(self._forget(name))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)

@@ -1,0 +1,89 @@
+"""How long trouble is put up with, and how a file comes to its place."""
+
+from pathlib import Path
+
+import pytest
+
+from palestra.datasets.transfer import Digest, Patience, Trouble, arriving, sha256_of
+from palestra.errors import InfraError, InputDataError
+
+
+class Line:
+    """A connection that breaks, and may move bytes before it does."""
+
+    def __init__(self, *, breaks: int, moves: int) -> None:
+        self.now = 0.0
+        self.moved = 0
+        self.tries = 0
+        self._breaks, self._moves = breaks, moves
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def attempt(self) -> str:
+        self.tries += 1
+        self.moved += self._moves
+        if self.tries <= self._breaks:
+            raise ConnectionResetError
+        return "whole"
+
+    def insist(self, deadline_s: float) -> str:
+        patience = Patience(deadline_s, clock=lambda: self.now, sleep=self.sleep)
+        return patience.insist(
+            "a file", self.attempt, lambda _: Trouble("it broke"), moved=lambda: self.moved
+        )
+
+
+def test_bytes_that_move_end_a_trouble() -> None:
+    line = Line(breaks=50, moves=1)
+
+    assert line.insist(deadline_s=2.0) == "whole"
+
+
+def test_trouble_without_bytes_ends_at_the_deadline() -> None:
+    line = Line(breaks=50, moves=0)
+
+    with pytest.raises(InfraError, match=r"a file: it broke; gave up after \d+ tries"):
+        line.insist(deadline_s=20.0)
+
+    assert line.now <= 20.0
+
+
+def test_what_no_other_try_would_mend_is_raised_at_once() -> None:
+    line = Line(breaks=1, moves=0)
+    patience = Patience(20.0, clock=lambda: line.now, sleep=line.sleep)
+
+    with pytest.raises(ConnectionResetError):
+        patience.insist("a file", line.attempt, lambda _: None)
+
+    assert line.now == 0.0
+
+
+def test_two_processes_do_not_fetch_one_file(tmp_path: Path) -> None:
+    digest = Digest("a" * 64)
+
+    with (
+        arriving(tmp_path / "rows.jsonl", digest, 3),
+        pytest.raises(InputDataError, match="is being fetched by another process"),
+        arriving(tmp_path / "rows.jsonl", digest, 3),
+    ):
+        pytest.fail("it was fetched twice")
+
+
+def test_a_file_keeps_its_old_bytes_until_the_new_ones_are_whole(tmp_path: Path) -> None:
+    destination = tmp_path / "rows.jsonl"
+    destination.write_bytes(b"new")
+    digest = Digest(sha256_of(destination))
+    destination.write_bytes(b"old")
+
+    with arriving(destination, digest, 3) as part:
+        part.path.write_bytes(b"ne")
+        with pytest.raises(InfraError, match="2 bytes arrived of 3"):
+            part.put_in_place()
+    assert destination.read_bytes() == b"old"
+
+    with arriving(destination, digest, 3) as part:
+        part.path.write_bytes(b"new")
+        part.put_in_place()
+    assert destination.read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
