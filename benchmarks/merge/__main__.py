@@ -7,42 +7,34 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from benchmarks import machine
 from benchmarks.merge.shards import write_shards
-from benchmarks.samples import table
-
-MIB = 1 << 20
+from benchmarks.ways import MIB, Way, report
 
 
 @dataclass(slots=True)
-class Way:
-    """One row of the table. `fresh`: what it wrote is removed before each round."""
+class MergeWay(Way):
+    """`fresh`: what it wrote is removed before each round."""
 
-    title: str
-    way: str
     fresh: bool = True
-    wall_s: list[float] = field(default_factory=list)
-    cpu_s: list[float] = field(default_factory=list)
-    peak_mib: list[float] = field(default_factory=list)
 
 
-def ways(*, naive: bool) -> list[Way]:
+def ways(*, naive: bool) -> list[MergeWay]:
     """The baseline first; merging again comes after merging."""
     found = [
-        Way("cat into one file, synced", "cat"),
-        Way("orjson over the scored rows, nothing written", "scan"),
-        Way("coreutils sort, 512 MiB", "sort"),
-        Way("palestra merge", "merge"),
-        Way("palestra merge, already there", "merge", fresh=False),
+        MergeWay("cat into one file, synced", "cat"),
+        MergeWay("orjson over the scored rows, nothing written", "scan"),
+        MergeWay("coreutils sort, 512 MiB", "sort"),
+        MergeWay("palestra merge", "merge"),
+        MergeWay("palestra merge, already there", "merge", fresh=False),
     ]
-    return [*found, Way("all rows in memory", "naive")] if naive else found
+    return [*found, MergeWay("all rows in memory", "naive")] if naive else found
 
 
-def run_once(way: Way, folder: Path) -> None:
+def run_once(way: MergeWay, folder: Path) -> None:
     """One process, from start to exit; its children are counted in."""
     if way.fresh:
         shutil.rmtree(folder / way.way, ignore_errors=True)
@@ -57,25 +49,6 @@ def run_once(way: Way, folder: Path) -> None:
     way.wall_s.append(time.perf_counter() - began)
     way.cpu_s.append(used.ru_utime + used.ru_stime)
     way.peak_mib.append(used.ru_maxrss / 1024)
-
-
-def report(found: list[Way], rows: int, scored_bytes: int) -> str:
-    """Medians, and ratios to the first."""
-    floor = median(found[0].wall_s)
-    lines = [
-        (
-            way.title,
-            f"{median(way.wall_s) / floor:.2f}",
-            f"{median(way.wall_s):.2f}",
-            f"{median(way.cpu_s):.2f}",
-            f"{rows / median(way.wall_s):,.0f}",
-            f"{scored_bytes / MIB / median(way.wall_s):,.0f}",
-            f"{max(way.peak_mib):,.0f}",
-        )
-        for way in found
-    ]
-    header = ("way", "x cat", "wall s", "CPU s", "rows/s", "scored MiB/s", "peak MiB")
-    return table(header, lines)
 
 
 def main() -> None:
@@ -108,7 +81,7 @@ def main() -> None:
                 run_once(way, folder)
         print(f"load average after:  {machine.load()}   ({options.rounds} rounds)")
         print()
-        print(report(found, options.rows, scored))
+        print(report(found, rows=options.rows, size=scored, ratio="x cat", rate="scored MiB/s"))
 
 
 if __name__ == "__main__":

@@ -8,28 +8,13 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 from benchmarks import machine
 from benchmarks.prepare.rows import write_dataset
-from benchmarks.samples import table
+from benchmarks.ways import MIB, Way, report
 
-MIB = 1 << 20
 LOOK_EVERY_S = 0.05
-
-
-@dataclass(slots=True)
-class Way:
-    """One row of the table."""
-
-    title: str
-    way: str
-    wall_s: list[float] = field(default_factory=list)
-    cpu_s: list[float] = field(default_factory=list)
-    peak_mib: list[float] = field(default_factory=list)
-    """Of all its processes together, what they share counted once for each."""
 
 
 def ways(*, naive: bool) -> list[Way]:
@@ -43,7 +28,10 @@ def ways(*, naive: bool) -> list[Way]:
 
 
 def run_once(way: Way, folder: Path) -> None:
-    """One process, from start to exit; its children are counted in."""
+    """One process, from start to exit; its children are counted in.
+
+    The peak is that of all its processes together, what they share counted once for each.
+    """
     shutil.rmtree(folder / way.way, ignore_errors=True)
     for left in folder.glob("rows_*"):
         left.unlink()
@@ -103,25 +91,6 @@ class Peak(threading.Thread):
         return found
 
 
-def report(found: list[Way], rows: int, size: int) -> str:
-    """Medians, and ratios to the first."""
-    floor = median(found[0].wall_s)
-    lines = [
-        (
-            way.title,
-            f"{median(way.wall_s) / floor:.2f}",
-            f"{median(way.wall_s):.2f}",
-            f"{median(way.cpu_s):.2f}",
-            f"{rows / median(way.wall_s):,.0f}",
-            f"{size / MIB / median(way.wall_s):,.0f}",
-            f"{max(way.peak_mib):,.0f}",
-        )
-        for way in found
-    ]
-    header = ("way", "x parse", "wall s", "CPU s", "rows/s", "MiB/s", "peak MiB")
-    return table(header, lines)
-
-
 def main() -> None:
     """Write rows, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.prepare", description=__doc__)
@@ -144,7 +113,7 @@ def main() -> None:
                 run_once(way, folder)
         print(f"load average after:  {machine.load()}   ({options.rounds} rounds)")
         print()
-        print(report(found, options.rows, size))
+        print(report(found, rows=options.rows, size=size, ratio="x parse"))
 
 
 if __name__ == "__main__":

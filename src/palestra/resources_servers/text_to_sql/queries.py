@@ -28,7 +28,6 @@ _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\[\]]*\]""")
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _ORDER_BY = re.compile(r"\border\s+by\b", re.IGNORECASE)
 _AFTER_ORDER = re.compile(r"\blimit\b|\boffset\b|;", re.IGNORECASE)
-_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 
 
 def extract_sql(text: str) -> str | None:
@@ -107,14 +106,6 @@ def _outside(query: str) -> str:
 
 def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
-
-
-def literals(query: str) -> tuple[list[float | int], list[str]]:
-    """The numbers and the texts that a query compares with."""
-    texts = [match[1:-1].replace("''", "'") for match in re.findall(r"'(?:[^']|'')*'", query)]
-    plain = _QUOTED.sub(" ", query)
-    numbers = [float(n) if "." in n else int(n) for n in _NUMBER.findall(plain) if len(n) < 16]
-    return numbers[:50], [text for text in texts[:50] if len(text) < 200]
 
 
 def _tokens(query: str) -> list[str]:
