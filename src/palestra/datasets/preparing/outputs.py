@@ -8,12 +8,16 @@ two preparations from writing the same files.
 import contextlib
 import fcntl
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Final, Self
 
 from palestra.errors import BadInput, InputDataError, Layer
+
+
+_PUSH_EVERY_S: Final = 0.1
 
 
 class CannotWrite(BadInput):
@@ -74,6 +78,25 @@ class Outputs:
         with _told(path):
             for piece in pieces:
                 self._open[path].write(piece)
+
+    @contextlib.contextmanager
+    def reaching_the_disk(self) -> Iterator[None]:
+        """What the body writes goes to the disk meanwhile, so that nobody has to wait for it then."""
+        ended = threading.Event()
+
+        def push() -> None:
+            while not ended.wait(_PUSH_EVERY_S):
+                for file in self._open.values():
+                    with contextlib.suppress(OSError):  # `put_in_place` meets it again
+                        os.fsync(file.fileno())
+
+        thread = threading.Thread(target=push, name="prepare-push", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def put_in_place(self) -> None:
         """Give every file its name, the one that was made first as the last."""

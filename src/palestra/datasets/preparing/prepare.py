@@ -296,8 +296,9 @@ def _write_all(
                 )
             )
         made.append(_of_all(kind, of_type, together, outputs))
-    for _ in crew.each(writes):
-        pass
+    with outputs.reaching_the_disk():
+        for _ in crew.each(writes):
+            pass
     return made
 
 
