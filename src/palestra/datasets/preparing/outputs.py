@@ -16,7 +16,6 @@ from typing import BinaryIO, Final, Self
 
 from palestra.errors import BadInput, InputDataError, Layer
 
-
 _PUSH_EVERY_S: Final = 0.1
 
 
