@@ -50,6 +50,8 @@ class InputFile:
     repeats: int = 1
     start: int = 0
     end: int | None = None
+    prompt_config: Path | None = None
+    """What its rows are filled into, unless the command names a template of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,10 @@ class CollectSettings:
     """What to do when a run to be continued was made from something else: refuse, or move it
     aside and start afresh."""
     shard: Shard | None = None
+
+    def prompt_of(self, source: InputFile) -> Path | None:
+        """What the rows of an input are filled into."""
+        return self.prompt_config or source.prompt_config
 
     @property
     def bound(self) -> int | None:

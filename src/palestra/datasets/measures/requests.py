@@ -48,8 +48,8 @@ class Requests:
         if not self._blocks:
             return []
         gaps = np.bitwise_count(_gaps(np.frombuffer(b"".join(self._texts), np.uint8)))
-        ends = np.cumsum(self._blocks)
-        counts = np.add.reduceat(gaps, ends - self._blocks, dtype=np.int64) + 1
+        blocks = np.array(self._blocks, np.int64)
+        counts = np.add.reduceat(gaps, np.cumsum(blocks) - blocks, dtype=np.int64) + 1
         found: list[int] = counts.tolist()
         return found
 

@@ -11,8 +11,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final, Protocol, final
 
 from palestra.datasets.preparing.jobs import Hand, Job
+from palestra.datasets.preparing.outputs import CannotWrite
 from palestra.datasets.preparing.rows import DatasetRows
-from palestra.errors import PalestraError, RunFailed
+from palestra.errors import ConfigError, InputDataError, PalestraError, RunFailed
 
 WORTH_PROCESSES_BYTES: Final = 48 << 20
 """From so many bytes on, other processes save more time than they take to start."""
@@ -171,7 +172,7 @@ def work(end: Connection) -> None:
 
 
 def _portable(error: Exception) -> PalestraError:
-    """Errors of any class need not survive the way to another process."""
-    if isinstance(error, PalestraError):
-        return RunFailed(error.message)
+    """Errors of any class need not survive the way to another process; those that are told do."""
+    if isinstance(error, CannotWrite | ConfigError | InputDataError | RunFailed):
+        return type(error)(error.message, hint=error.hint)
     return RunFailed(f"{type(error).__name__}: {error}")

@@ -6,6 +6,7 @@ two preparations from writing the same files.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import threading
@@ -17,6 +18,12 @@ from typing import BinaryIO, Final, Self
 from palestra.errors import BadInput, InputDataError, Layer
 
 _PUSH_EVERY_S: Final = 0.1
+_BESIDE: Final = "metrics and prepared rows stand beside the data: its folder must be writable"
+_HINTS: Final = {
+    errno.EACCES: _BESIDE,
+    errno.EROFS: _BESIDE,
+    errno.ENOSPC: "nothing was changed; the new files stand beside the old ones until all are whole",
+}
 
 
 class CannotWrite(BadInput):
@@ -44,12 +51,15 @@ class Outputs:
         for path, file in self._open.items():
             with contextlib.suppress(OSError):
                 _beside(path).unlink(missing_ok=True)
-            file.close()
+            with contextlib.suppress(OSError):  # what it still holds need not go anywhere
+                file.close()
         self._open.clear()
 
     def make(self, path: Path, *, size: int) -> Path:
         """A file of `size` bytes that will be at `path`; where it is written meanwhile."""
-        with _told(path):
+        if path.is_dir():
+            raise CannotWrite(f"cannot write {path}: it is a folder", hint="give a file's name")
+        with telling(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             file = _beside(path).open("ab")
             try:
@@ -68,13 +78,13 @@ class Outputs:
     def write(self, path: Path, text: bytes) -> None:
         """A small file, at once."""
         self.make(path, size=0)
-        with _told(path):
+        with telling(path):
             self._open[path].write(text)
 
     def stream(self, path: Path, pieces: Iterable[bytes]) -> None:
         """A file of pieces that are only made while it is written."""
         self.make(path, size=0)
-        with _told(path):
+        with telling(path):
             for piece in pieces:
                 self._open[path].write(piece)
 
@@ -100,11 +110,11 @@ class Outputs:
     def put_in_place(self) -> None:
         """Give every file its name, the one that was made first as the last."""
         for path, file in self._open.items():
-            with _told(path):
+            with telling(path):
                 file.flush()
                 os.fsync(file.fileno())
         for path, file in reversed(list(self._open.items())):
-            with _told(path):
+            with telling(path):
                 _beside(path).replace(path)
             del self._open[path]
             file.close()
@@ -115,11 +125,12 @@ def _beside(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def telling(path: Path) -> Iterator[None]:
+    """Trouble of the disk in the body is told of `path`. Raises CannotWrite."""
     try:
         yield
     except OSError as error:
         raise CannotWrite(
             f"cannot write {path}: {error.strerror or error}",
-            hint="metrics and prepared rows stand beside the data: its folder must be writable",
+            hint=_HINTS.get(error.errno or 0, "nothing was changed"),
         ) from error
