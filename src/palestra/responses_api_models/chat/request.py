@@ -89,9 +89,10 @@ def to_chat_request(
 
 def _refuse_unsayable(params: ResponseCreateParams) -> None:
     given = params.model_fields_set
-    for name, (harmless, expected) in _ONLY_HARMLESS.items():
-        if name in given and getattr(params, name) not in harmless:
-            refuse(f"/{name}", expected)
+    if not _ONLY_HARMLESS.keys().isdisjoint(given):
+        for name, (harmless, expected) in _ONLY_HARMLESS.items():
+            if name in given and getattr(params, name) not in harmless:
+                refuse(f"/{name}", expected)
     for index, name in enumerate(params.include or ()):
         if name not in _INCLUDED:
             expected = f"one of {', '.join(sorted(_INCLUDED))}: a chat answers with nothing else"
