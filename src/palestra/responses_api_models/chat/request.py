@@ -142,7 +142,8 @@ def json_setting(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def _sampling(params: ResponseCreateParams, settings: ConversionSettings) -> dict[str, Any]:
     """Everything about how to answer, apart from tools."""
-    asked = {name: value for name in _SAME_NAME if (value := getattr(params, name)) is not None}
+    given = params.__dict__
+    asked = {name: value for name in _SAME_NAME if (value := given[name]) is not None}
     if params.max_output_tokens is not None:
         if params.max_output_tokens < 1:
             # An endpoint would say what it says of a prompt that leaves no room for an answer.
