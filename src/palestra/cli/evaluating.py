@@ -4,13 +4,14 @@ import contextlib
 import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from palestra.cli.again import verified_by
 from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, say, warn_all
@@ -60,7 +61,8 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     _refuse_settings_of_its_own(config)
     output = args.output or _new_run(target.name)
     collecting = _collect_args(args, target, config, output)
-    settings = collecting.settings(config)
+    named = verified_by(overrides, config.secrets, args.target)
+    settings = replace(collecting.settings(config), verified_by=named)
     with (
         watching(
             collecting.progress, collecting.json_events, lag_threshold_s=collecting.watchdog
