@@ -28,7 +28,16 @@ IN_PROCESSES = (
 
 def evaluated(fake: FakeEndpoint, *overrides: str) -> list[str]:
     model = ["--model", "openai:tiny", *fake.policy]
-    return ["eval", "my_env.py", *model, "--output", "out/h.jsonl", "--progress", "none", *overrides]
+    return [
+        "eval",
+        "my_env.py",
+        *model,
+        "--output",
+        "out/h.jsonl",
+        "--progress",
+        "none",
+        *overrides,
+    ]
 
 
 def advised(text: str) -> list[str]:
