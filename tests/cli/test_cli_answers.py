@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import threading
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,8 @@ def test_answers_that_a_broken_verifier_lost_are_scored_by_the_mended_one(
 def test_the_answers_of_a_killed_run_are_in_one_of_its_two_files(
     world: World, fake: FakeEndpoint
 ) -> None:
-    fake.before_answer = lambda asked: asked <= 4 or stuck.wait(60)
-    import threading
-
     stuck = threading.Event()
+    fake.before_answer = lambda asked: asked <= 4 or stuck.wait(60)
     world.write("my_env.py", BROKEN)
     running = world.start("palestra", *evaluated(fake), "--concurrency", "1")
     until(lambda: fake.asked >= 5)
@@ -128,3 +127,20 @@ def test_nothing_of_an_answer_is_printed(world: World, fake: FakeEndpoint, tmp_p
 
     assert "nobody else says" in (world.folder / "out/h_failures.jsonl").read_text()
     assert "nobody else says" not in done.out + done.err
+
+
+def test_an_environment_without_rows_is_named_by_its_file(world: World, fake: FakeEndpoint) -> None:
+    world.write("my_env.py", BROKEN.replace('[{"n": n} for n in range(6)]', "[]"))
+
+    refused = world.run("palestra", *evaluated(fake)).refused()
+
+    assert "my_env.py has no rows: the data of its @environment is empty" in refused
+
+
+def test_a_function_named_verify_is_called_by_its_file(world: World, fake: FakeEndpoint) -> None:
+    world.write("my_env.py", MENDED.replace("def check", "def verify"))
+
+    done = world.run("palestra", *evaluated(fake))
+
+    assert {row["agent_ref"]["name"] for row in world.rows("out/h.jsonl")} == {"my_env_agent"}
+    assert "verify_environment" not in done.out

@@ -51,11 +51,15 @@ class Target:
     extra: Mapping[str, Any] = field(default_factory=dict)
     rows: Iterator[dict[str, Any]] | None = None
     group_by: str | None = None
+    empty: str = ""
+    """Why there is nothing to evaluate, when there are no rows."""
 
 
 def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     """Run one environment against one model, and profile what comes out."""
     target = find_target(args)
+    if target.empty:
+        raise InputDataError(target.empty, hint="give it rows: @environment(data=[{…}, …])")
     config = _config(target, args, overrides)
     warn_all(config.warnings)
     _refuse_settings_of_its_own(config)
@@ -145,7 +149,7 @@ def _file_target(path: Path) -> Target:
     if not path.exists():
         raise ConfigError(f"{path} does not exist")
     made = load_environment(path)
-    server = f"{made.name}_environment"
+    server = _server_name(made.name, path.stem)
     extra = {
         server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
         f"{server}_agent": {
@@ -157,7 +161,14 @@ def _file_target(path: Path) -> Target:
             }
         },
     }
-    return Target(path.stem, extra=extra, rows=iter(made.rows()))
+    empty = "" if made.data else f"{path} has no rows: the data of its @environment is empty"
+    return Target(path.stem, extra=extra, rows=iter(made.rows()), empty=empty)
+
+
+def _server_name(function: str, file: str) -> str:
+    """What tables call an environment of one file; a function named `verify` says nothing."""
+    name = file if function == "verify" else function
+    return name if name.endswith("_env") else f"{name}_environment"
 
 
 def _named_target(name: str, config: str, args: EvalArgs) -> Target:
