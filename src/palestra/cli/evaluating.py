@@ -4,13 +4,14 @@ import contextlib
 import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from palestra.cli.again import verified_by
 from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, say, warn_all
@@ -50,17 +51,22 @@ class Target:
     extra: Mapping[str, Any] = field(default_factory=dict)
     rows: Iterator[dict[str, Any]] | None = None
     group_by: str | None = None
+    empty: str = ""
+    """Why there is nothing to evaluate, when there are no rows."""
 
 
 def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     """Run one environment against one model, and profile what comes out."""
     target = find_target(args)
+    if target.empty:
+        raise InputDataError(target.empty, hint="give it rows: @environment(data=[{…}, …])")
     config = _config(target, args, overrides)
     warn_all(config.warnings)
     _refuse_settings_of_its_own(config)
     output = args.output or _new_run(target.name)
     collecting = _collect_args(args, target, config, output)
-    settings = collecting.settings(config)
+    named = verified_by(overrides, config.secrets, args.target)
+    settings = replace(collecting.settings(config), verified_by=named)
     with (
         watching(
             collecting.progress, collecting.json_events, lag_threshold_s=collecting.watchdog
@@ -143,7 +149,7 @@ def _file_target(path: Path) -> Target:
     if not path.exists():
         raise ConfigError(f"{path} does not exist")
     made = load_environment(path)
-    server = f"{made.name}_environment"
+    server = _server_name(made.name, path.stem)
     extra = {
         server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
         f"{server}_agent": {
@@ -155,7 +161,14 @@ def _file_target(path: Path) -> Target:
             }
         },
     }
-    return Target(path.stem, extra=extra, rows=iter(made.rows()))
+    empty = "" if made.data else f"{path} has no rows: the data of its @environment is empty"
+    return Target(path.stem, extra=extra, rows=iter(made.rows()), empty=empty)
+
+
+def _server_name(function: str, file: str) -> str:
+    """What tables call an environment of one file; a function named `verify` says nothing."""
+    name = file if function == "verify" else function
+    return name if name.endswith("_env") else f"{name}_environment"
 
 
 def _named_target(name: str, config: str, args: EvalArgs) -> Target:

@@ -15,6 +15,7 @@ from typing import Any
 
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.answers import has_answers, reverify_command
 from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
@@ -153,7 +154,7 @@ def plan(
                 f"the run at {paths.output} was made from something else:\n  "
                 + "\n  ".join(changed),
                 hint="give back what was changed; or start again: --on-stale restart (or "
-                "--overwrite) moves that run to <name>.bak",
+                "--overwrite) moves that run to <name>.bak" + _kept_answers(paths, settings),
             )
         if changed:
             told = ("the run was made from something else, so it starts again:", *changed)
@@ -366,6 +367,15 @@ def _changes(old: Manifest, new: Manifest) -> list[str]:
 
 def _share_of(manifest: Manifest) -> str:
     return f"{manifest.shard.index}/{manifest.shard.of}" if manifest.shard else "the whole run"
+
+
+def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
+    """How the answers of a stale run are scored by what has changed, when it has any."""
+    scored = paths.output.exists() and paths.output.stat().st_size > 0
+    if not (scored or has_answers(paths.failures)):
+        return ""
+    again = reverify_command(paths.output, settings.verified_by)
+    return f"; what the model has answered already, {again} verifies as things are now"
 
 
 def _ended(paths: RunPaths, made: Materialized, max_attempts: int) -> Ended:

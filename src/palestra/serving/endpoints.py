@@ -5,10 +5,7 @@ HTTP `Request` itself. A method that wants the request is only reachable through
 """
 
 import inspect
-import logging
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any, Literal, final, get_type_hints
 
 import orjson
@@ -28,8 +25,6 @@ from palestra.serving.published import published_schema
 from palestra.serving.sessions import SESSION_ID_KEY, Session, SessionStore
 from palestra.serving.tools import arguments_model
 
-logger = logging.getLogger("palestra.serving")
-
 JSON_TYPE = "application/json"
 
 
@@ -40,16 +35,6 @@ def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowErr
         f"{server}{path} rejects the body: {rejection_text(fields)}",
         evidence=Evidence(problems=problems),
     )
-
-
-def own_frames(error: BaseException, limit: int = 4) -> str:
-    """The last frames of a traceback, ours left out unless there are no others."""
-    # One that was raised anew on its way here says where it came from.
-    frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
-    here = str(Path(__file__).parent)
-    theirs = [frame for frame in frames if not frame.filename.startswith(here)] or frames
-    lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in theirs[-limit:]]
-    return "\n".join(lines)
 
 
 @final
@@ -260,8 +245,3 @@ class ToolFailure(str):
 def tool_error(message: str) -> ToolFailure:
     """What the model reads when its tool call failed."""
     return ToolFailure(encode_json({"error": message}).decode())
-
-
-def log_own_error(server: str, path: str, error: BaseException) -> None:
-    """Say once, with the author's frames, that a method raised."""
-    logger.error("%s%s raised %s\n%s", server, path, error_text(error), own_frames(error))

@@ -30,7 +30,7 @@ from palestra.errors import (
     to_body,
 )
 from palestra.schema import encode_json
-from palestra.transport import current_call
+from palestra.transport import add_verify_request, current_call
 
 LONGEST_DETAIL = 500
 """Characters of an author's own answer that the message repeats."""
@@ -71,6 +71,7 @@ class Refusals:
         """The envelope of one refusal. `routed`: whether some route was found for the path."""
         failure = self._failure(method, path, status, detail, routed=routed)
         add_row(failure, current_call().row)
+        add_verify_request(failure, current_call().activity)
         mask_error(failure, self._mask)
         return {**to_body(failure), "detail": self._masked(detail)}
 
