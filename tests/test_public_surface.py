@@ -48,6 +48,7 @@ def test_the_names_an_author_imports_are_these() -> None:
     assert palestra.__all__ == [
         "ResourcesServer",
         "Session",
+        "ToolError",
         "__version__",
         "environment",
         "tool",

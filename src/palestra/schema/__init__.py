@@ -47,6 +47,7 @@ from palestra.schema.judging import (
 from palestra.schema.outcomes import Outcome
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
+    TOOL_FAILURES,
     TRANSFORMS,
     TRANSFORMS_VALUE,
     AggregateMetrics,
@@ -114,6 +115,7 @@ __all__ = [
     "NO_PERSIST",
     "ROLLOUT_INDEX",
     "TASK_INDEX",
+    "TOOL_FAILURES",
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
     "AggregateMetrics",
