@@ -24,6 +24,7 @@ from palestra.conformance.hostile import SIZES, VALUES, foods, nested, shapes
 from palestra.conformance.judge_steps import check_judge, learn_words
 from palestra.conformance.playing import Verdict
 from palestra.conformance.report import CheckResult, Finding, Status
+from palestra.conformance.tool_steps import check_tools
 from palestra.schema import FunctionCall, Response, response_of
 
 AT_ONCE: Final = 8
@@ -344,6 +345,7 @@ STEPS: Final[Mapping[str, Callable[[Examination], Awaitable[CheckResult]]]] = {
     "injection": check_injection,
     "programs": check_programs,
     "hostile": check_hostile,
+    "tools": check_tools,
     "event loop": check_loop,
     "range": check_range,
 }
