@@ -97,9 +97,7 @@ def test_a_fleet_shows_the_tools_that_broke(fleet: Fleets, tmp_path: Path) -> No
     row = running.run(task_row("Where is Oslo?"))
 
     assert row["tool_failures"] == running.tool_failures
-    assert running.tool_failures == [
-        {"tool": "look_up", "type": "KeyError", "message": "'Oslo'"}
-    ]
+    assert running.tool_failures == [{"tool": "look_up", "type": "KeyError", "message": "'Oslo'"}]
 
 
 def test_a_fleet_plays_the_scripted_turns(fleet: Fleets) -> None:

@@ -199,7 +199,10 @@ class Endpoint:
         """What the model reads of an exception; one that nobody meant is kept for the row."""
         if isinstance(error, ToolError):
             return tool_error(text_of(error))
-        if isinstance(error, HTTPException) and error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        if (
+            isinstance(error, HTTPException)
+            and error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
+        ):
             return tool_error(error_text(error))
         self._on_error(self.path, error)
         message = text_of(error)[:LONGEST_MESSAGE]
