@@ -26,6 +26,7 @@ from palestra.conformance.playing import Verdict
 from palestra.conformance.report import CheckResult, Finding, Status
 from palestra.conformance.tool_steps import check_tools
 from palestra.schema import FunctionCall, Response, response_of
+from palestra.serving import FunctionServer
 
 AT_ONCE: Final = 8
 HOSTILE_ROWS: Final = 5
@@ -53,9 +54,17 @@ async def check_gold(work: Examination) -> CheckResult:
     if not any(probe.kind == "gold" for probe in known):
         findings += await _guess(work)
     if not work.golds and not findings:
-        missing = "no right answer is known: write gold_response(row), or data/verifier_cases.jsonl"
-        findings.append(Finding(None, "gold", missing))
+        findings.append(Finding(None, "gold", f"no right answer is known: {_how_to_tell(work)}"))
     return result("gold", len(work.seen), findings)
+
+
+def _how_to_tell(work: Examination) -> str:
+    if isinstance(work.server, FunctionServer):
+        return (
+            'give @environment gold="{field}", what a perfect model would answer, with fields of '
+            "the row in braces; or name the field that holds the answer expected_answer"
+        )
+    return "write gold_response(row), or data/verifier_cases.jsonl"
 
 
 async def _guess(work: Examination) -> list[Finding]:

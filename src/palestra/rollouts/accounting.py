@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from palestra.errors import PalestraError
 from palestra.schema import Outcome
 
-
 MOST_NAMED = 3
 """Kinds of tool failures that the line names; the rows have them all."""
 

@@ -20,7 +20,7 @@ from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Questi
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
-from palestra.serving.reward_rules import RewardRules
+from palestra.serving.reward_rules import WRONG_KINDS, RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
@@ -38,6 +38,7 @@ __all__ = [
     "REMOTE",
     "SESSION_ID_KEY",
     "TOKEN_FIELDS",
+    "WRONG_KINDS",
     "Agent",
     "AgentConfig",
     "Aside",
