@@ -61,7 +61,7 @@ def test_an_environment_of_the_guide_can_be_trusted(name: str, tmp_path: Path) -
         (tmp_path / f"resources_servers/shelf/data/{left}.jsonl").unlink()
 
     done = subprocess.run(
-        [sys.executable, "-m", "palestra", "verify-env", name],
+        [str(Path(sys.executable).with_name("palestra")), "verify-env", name],
         cwd=tmp_path,
         capture_output=True,
         text=True,

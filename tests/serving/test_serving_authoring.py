@@ -153,8 +153,8 @@ def test_the_rules_of_its_rewards_are_those_of_its_server() -> None:
     rules = RewardRules(highest=3.0)
     env = environment(data=DATA, prompt="{question}", reward_rules=rules)(sums.verify)
 
-    assert server_class_of(env).reward_rules is rules
-    assert server_class_of(sums).reward_rules == RewardRules()
+    assert server_of(server_class_of(env)).declared_reward_rules() is rules
+    assert server_of(server_class_of(sums)).declared_reward_rules() == RewardRules()
 
 
 def test_a_kind_of_wrong_answers_that_there_is_not_is_refused() -> None:

@@ -100,6 +100,18 @@ def test_a_fleet_shows_the_tools_that_broke(fleet: Fleets, tmp_path: Path) -> No
     assert running.tool_failures == [{"tool": "look_up", "type": "KeyError", "message": "'Oslo'"}]
 
 
+def test_each_call_of_a_script_has_an_id_of_its_own(fleet: Fleets) -> None:
+    look = called("get_weather", {"city": "Rome"})
+    named = called("get_weather", {"city": "Oslo"}, "mine")
+    running = fleet(WEATHER, answers=[[look, look, named], look, "Dry."])
+
+    row = task_row("Rain?", expected_call={"name": "get_weather", "arguments": {"city": "Rome"}})
+    items = running.run(row)["response"]["output"]
+
+    ids = [item["call_id"] for item in items if item["type"] == "function_call"]
+    assert ids == ["call_1_1", "call_1_2", "mine", "call_2_1"]
+
+
 def test_a_fleet_plays_the_scripted_turns(fleet: Fleets) -> None:
     row = task_row(
         "Rain in Rome?", expected_call={"name": "get_weather", "arguments": {"city": "Rome"}}

@@ -98,7 +98,7 @@ from palestra.schema.thoughts import (
     thought_in,
 )
 from palestra.schema.unchecked import changed, maker
-from palestra.schema.written import called, response_of, said
+from palestra.schema.written import UNNAMED_CALL, called, response_of, said
 
 __all__ = [
     "AGENT_REF",
@@ -118,6 +118,7 @@ __all__ = [
     "TOOL_FAILURES",
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
+    "UNNAMED_CALL",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "ChatChoice",

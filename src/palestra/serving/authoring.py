@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError, RowError
@@ -168,6 +168,10 @@ class FunctionServer(ResourcesServer):
         gold = self.made_environment().gold
         return response_of(gold.format(**row)) if gold else None
 
+    def declared_reward_rules(self) -> RewardRules:
+        """The environment's own."""
+        return self.made_environment().reward_rules
+
     def made_environment(self) -> Environment:
         """The environment that this class serves."""
         raise NotImplementedError
@@ -182,7 +186,6 @@ def server_class_of(made: Environment) -> type[FunctionServer]:
 
     class BoundFunctionServer(FunctionServer):
         config: ResourcesServerConfig
-        reward_rules: ClassVar[RewardRules] = made.reward_rules
 
         def made_environment(self) -> Environment:
             return made
