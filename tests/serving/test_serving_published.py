@@ -162,7 +162,13 @@ SPELT = st.text(max_size=4) | st.sampled_from(
         "\u0665",
     ]
 )
-SCALARS = SPELT | st.integers() | st.floats() | st.booleans() | st.integers(10**18, 10**40)
+SCALARS = (
+    SPELT
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.booleans()
+    | st.integers(10**18, 10**40)
+)
 SCALAR_MODELS = {
     kind: model_of(kind, ConfigDict()) for kind in (int, float, bool, int | None, list[float])
 }
