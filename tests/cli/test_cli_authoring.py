@@ -73,6 +73,7 @@ def test_record_makes_the_examples_anew(world: World) -> None:
 
     assert done.code == 0, done.out + done.err
     assert "30 + 12" in (data / "example_rollouts.jsonl").read_text()
+    assert "row 0: reward 1, from the declared right answer" in done.err
 
 
 def test_a_verifier_that_rewards_everything_does_not_pass(world: World) -> None:

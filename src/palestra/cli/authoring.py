@@ -73,7 +73,9 @@ def test_servers(args: TestArgs) -> int:
         from palestra.cli.examples import record
 
         for folder in folders:
-            notice(f"{folder.name}: recorded {', '.join(record(str(folder)))}")
+            notice(f"{folder.name}: recorded")
+            for line in record(str(folder)):
+                notice(f"  {line}")
     return _tested(folders, args)
 
 

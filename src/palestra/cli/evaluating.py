@@ -19,7 +19,7 @@ from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.watching import Watch, watching
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
+from palestra.config import PACKAGE_ROOT, ResolvedConfig, did_you_mean, nearest
 from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import CollectSettings
 from palestra.serving import load_environment
@@ -122,10 +122,12 @@ def find_target(args: EvalArgs) -> Target:
     config = f"resources_servers/{given}/configs/{given}.yaml"
     if existing_path(config).exists():
         return _named_target(given, config, args)
-    near = nearest(given, _environments())
+    own = _own_environments()
+    near = nearest(given, own) or nearest(given, _environments())
+    yours = f"yours here: {', '.join(own)}; " if own else ""
     raise ConfigError(
         f"there is no environment {given!r}" + (f"; did you mean {near!r}?" if near else ""),
-        hint=f"environments: {', '.join(_environments())}; or give a .py or .yaml file",
+        hint=f"{yours}environments: {', '.join(_environments())}; or give a .py or .yaml file",
     )
 
 
@@ -141,13 +143,31 @@ def _config_in(given: str) -> str | None:
 
 
 def _environments() -> list[str]:
-    found = (PACKAGE_ROOT / "resources_servers").glob("*/configs/*.yaml")
+    return _environments_in(PACKAGE_ROOT)
+
+
+def _own_environments() -> list[str]:
+    """What a reader has made here: folders, and files that say `@environment`."""
+    files = [path.name for path in Path.cwd().glob("*.py") if _holds_one(path)]
+    return [*_environments_in(Path.cwd()), *sorted(files)]
+
+
+def _holds_one(path: Path) -> bool:
+    try:
+        return b"@environment" in path.read_bytes()
+    except OSError:
+        return False
+
+
+def _environments_in(root: Path) -> list[str]:
+    found = (root / "resources_servers").glob("*/configs/*.yaml")
     return sorted({path.parent.parent.name for path in found})
 
 
 def _file_target(path: Path) -> Target:
     if not path.exists():
-        raise ConfigError(f"{path} does not exist")
+        near = did_you_mean(path.name, _own_environments())
+        raise ConfigError(f"{path} does not exist{near}")
     made = load_environment(path)
     server = _server_name(made.name, path.stem)
     extra = {

@@ -30,6 +30,7 @@ from palestra.rollouts.recorded import (
     output_tokens_of,
     recorded_rows,
 )
+from palestra.rollouts.results import tool_failures_in
 from palestra.rollouts.settings import CollectSettings, RunPaths
 from palestra.schema import FAILURE_CLASS, RolloutKey, key_of, read_jsonl
 from palestra.transport import new_id
@@ -412,7 +413,12 @@ def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> s
         key = _own_key(row, path, repeats)
         if key not in done:
             done.add(key)
-            accounting.score(outcome_of(row), float(row["reward"]), output_tokens_of(row))
+            accounting.score(
+                outcome_of(row),
+                float(row["reward"]),
+                output_tokens_of(row),
+                tool_failures_in(row),
+            )
     return done
 
 

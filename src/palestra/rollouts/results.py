@@ -18,6 +18,7 @@ from palestra.schema import (
     MAX_ROW_BYTES,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    TOOL_FAILURES,
     Outcome,
     RolloutKey,
     encode_json,
@@ -35,6 +36,8 @@ class Scored(msgspec.Struct, frozen=True):
     reward: float
     line: bytes
     output_tokens: int = 0
+    tool_failures: tuple[str, ...] = ()
+    """Of each tool call that broke: the tool, and the exception's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,19 @@ def _scored(row: Mapping[str, Any], fields: dict[str, Any]) -> Scored:
         reward=reward,
         line=line,
         output_tokens=_output_tokens(response),
+        tool_failures=tool_failures_in(fields),
+    )
+
+
+def tool_failures_in(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """`look_up: KeyError` for each tool call that broke; authors may write there what they like."""
+    told = fields.get(TOOL_FAILURES)
+    if not isinstance(told, list):
+        return ()
+    return tuple(
+        f"{fault['tool']}: {fault['type']}"
+        for fault in told
+        if isinstance(fault, dict) and {"tool", "type"} <= fault.keys()
     )
 
 

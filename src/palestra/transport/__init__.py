@@ -37,7 +37,7 @@ from palestra.transport.local import (
     LocalServer,
     call_asgi,
 )
-from palestra.transport.peer import Peer
+from palestra.transport.peer import RESERVED_PATHS, Peer
 from palestra.transport.retry import (
     BUSY_STATUSES,
     WITHIN_FLEET,
@@ -56,6 +56,7 @@ __all__ = [
     "BUSY_STATUSES",
     "CONNECTOR_LIMIT",
     "IN_PROCESS_CLIENT",
+    "RESERVED_PATHS",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
     "ASGIApp",
