@@ -198,6 +198,18 @@ def test_a_regex_that_never_ends_is_stopped_and_is_no_answer() -> None:
     assert (result["reward"], result["extracted_answer"]) == (0.0, None)
 
 
+def test_a_regex_that_never_ends_on_the_rows_own_prompt_is_the_rows_fault() -> None:
+    prompt = {"input": "Which of the options is the right one? Think, and end with its letter!"}
+    row = {**ROW, "template_metadata": {"output_regex": r"(\w+[\s,]*)+$"}}
+
+    status, body = post_verify(
+        server_of(McqaServer), {**row, "responses_create_params": prompt}, said("word " * 30 + "!")
+    )
+
+    assert (status, body["error"]["type"]) == (422, "data_error")
+    assert "output_regex" in body["error"]["message"]
+
+
 pieces = st.sampled_from(
     ["\\boxed", "{", "}", "\\text{", "answer", ":", "is", " ", "\n", "B", "b)", "я", "**", "\x00"]
 )

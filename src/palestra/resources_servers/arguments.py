@@ -9,7 +9,6 @@ from typing import Any, Final
 import orjson
 from pydantic import Field
 
-
 from palestra.schema import FunctionCall, WireModel
 
 DEEPEST = 200
