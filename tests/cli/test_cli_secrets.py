@@ -147,7 +147,7 @@ def test_each_failed_run_is_one_line_of_the_debug_log(
         done, _ = collected(world, url, DEBUG, fleet=fleet)
 
     found = re.findall(
-        r"\[rollout_collection\] /run failed status=500 row=(\{.*\})$", done.err, re.MULTILINE
+        r"\[rollout_collection\] /run failed status=400 row=(\{.*\})$", done.err, re.MULTILINE
     )
     assert sorted(json.loads(row)["_ng_task_index"] for row in found) == [0, 1, 2, 3, 4]
     assert {json.loads(row)["agent_name"] for row in found} == {AGENT}
