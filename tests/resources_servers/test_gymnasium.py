@@ -58,6 +58,12 @@ def test_a_lake_is_crossed_by_named_steps() -> None:
     assert [step.terminated for step in steps] == [False, True]
 
 
+def test_a_name_in_quotes_is_that_name() -> None:
+    steps, _, _ = play(LAKE, '<action>"right"</action>', "<action>'down'</action>")
+
+    assert steps[-1].reward == 1.0
+
+
 def test_a_turn_without_an_action_is_told_so_and_three_end_the_episode() -> None:
     steps, _, _ = play(LAKE, "right", "<action>jump</action>", "<action></action>")
 

@@ -27,8 +27,9 @@ def action_in(text: str, space: "Space[Any]", names: Mapping[str, int]) -> Any:
         raise NoAction("Your turn holds no <action>…</action>.")
     written = found[:LONGEST_ACTION]
     by_name = {name.casefold(): number for name, number in names.items()}
-    if written.casefold() in by_name:
-        return by_name[written.casefold()]
+    name = written.strip("\"'").casefold()
+    if name in by_name:
+        return by_name[name]
     action = _of_space(written, space)
     if action is None:
         known = f" It is one of: {', '.join(names)}." if names else f" Actions are {space}."
