@@ -18,7 +18,13 @@ from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
-from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
+from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
+from palestra.serving.model_server import (
+    CHECK_PATH,
+    EndpointFacts,
+    ModelServer,
+    ModelServerConfig,
+)
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
 from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
@@ -27,7 +33,7 @@ from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
-from palestra.serving.venvs import cache_root, interpreter_for
+from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
@@ -45,6 +51,8 @@ __all__ = [
     "AttachedFleet",
     "BoundAgent",
     "BoundAgentConfig",
+    "EndpointFacts",
+    "EndpointSaid",
     "Environment",
     "Episode",
     "Fleet",
@@ -78,6 +86,7 @@ __all__ = [
     "StepRequest",
     "TurnsServer",
     "Watchdog",
+    "ask_endpoint",
     "assembled",
     "attach",
     "build_server",
@@ -93,11 +102,13 @@ __all__ = [
     "probe",
     "raise_descriptor_limit",
     "rare_collections",
+    "requirements_of",
     "server_class_of",
     "server_client",
     "summary_line",
     "tool",
     "tool_schema",
+    "unsatisfied",
     "watchdog_threshold_s",
     "without_tokens",
 ]
