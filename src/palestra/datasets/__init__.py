@@ -16,8 +16,8 @@ from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.datasets.request_models import Door, DoorKeeper, doors_in, published_body
 
 __all__ = [
-    "BadRows",
     "AgentDataset",
+    "BadRows",
     "DataSource",
     "DatasetEntry",
     "DatasetMetrics",

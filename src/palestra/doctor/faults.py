@@ -15,14 +15,13 @@ from palestra.doctor.quoting import quote_line
 from palestra.errors import (
     CallError,
     ConfigError,
-    CredentialsRejected,
     DeadlineExceeded,
+    Hopeless,
     InfraError,
     InputDataError,
     JudgeFailure,
     Layer,
     ModelError,
-    ModelNotServed,
     ModelRejectedRow,
     PalestraError,
     RowError,
@@ -53,18 +52,14 @@ def _known(
 
 KNOWN: Final = (
     _known(
-        CredentialsRejected,
+        CallError,  # a wrong setting to some model servers, a refused row to others
         Layer.MODEL,
-        "model.key-refused",
-        "the key is wrong, has expired, or is one for another endpoint",
-        "give the right key: `++policy_api_key=${oc.env:MY_KEY}`, or policy_api_key in env.yaml",
-    ),
-    _known(
-        ModelNotServed,
-        Layer.MODEL,
-        "model.not-served",
-        "the name is not one that the endpoint serves, or the base URL lacks /v1",
-        "set policy_model_name to a name that the endpoint lists",
+        "model.no-tools",
+        "the endpoint was started without a tool parser, or its model takes no tools",
+        "start vLLM with --enable-auto-tool-choice and --tool-call-parser for its model "
+        "(`palestra serve-model vllm` sets both)",
+        r"tool-choice|tool-call-parser|not support (?:tools|tool|function)|tool(?:s| calling) "
+        r"(?:is|are) not",
     ),
     _known(
         WrongSetting,
@@ -74,14 +69,28 @@ KNOWN: Final = (
         "change the setting, or the endpoint",
     ),
     _known(
-        ModelRejectedRow,
+        Hopeless,  # over HTTP, its subclasses arrive as itself
         Layer.MODEL,
-        "model.no-tools",
-        "the endpoint was started without a tool parser, or its model takes no tools",
-        "start vLLM with --enable-auto-tool-choice and --tool-call-parser for its model "
-        "(`palestra serve-model vllm` sets both)",
-        r"tool-choice|tool-call-parser|not support (?:tools|tool|function)|tool(?:s| calling) "
-        r"(?:is|are) not",
+        "model.key-refused",
+        "the key is wrong, has expired, or is one for another endpoint",
+        "give the right key: `++policy_api_key=${oc.env:MY_KEY}`, or policy_api_key in env.yaml",
+        r"answered 40[13]|(?:incorrect|invalid) api key|api key (?:not valid|is invalid)",
+    ),
+    _known(
+        Hopeless,
+        Layer.MODEL,
+        "model.no-credit",
+        "the account behind the key has nothing left",
+        "pay for more, or use another key",
+        r"quota|billing|credit|answered 402",
+    ),
+    _known(
+        Hopeless,
+        Layer.MODEL,
+        "model.not-served",
+        "the name is not one that the endpoint serves, or the base URL lacks /v1",
+        "set policy_model_name to a name that the endpoint lists",
+        r"answered 404|model|no such path",
     ),
     _known(
         ModelRejectedRow,

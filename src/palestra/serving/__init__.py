@@ -10,6 +10,7 @@ from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment, server_class_of
 from palestra.serving.build import build_server, http_transport, server_client
+from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
@@ -18,7 +19,6 @@ from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
-from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
 from palestra.serving.model_server import (
     CHECK_PATH,
     EndpointFacts,
