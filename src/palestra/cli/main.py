@@ -8,6 +8,7 @@ from palestra.cli.commands import (
     data,
     datasets,
     decisions,
+    doctor_tools,
     environments,
     files,
     fleet,
@@ -51,6 +52,7 @@ for _name in (
     "view", "doctor", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)
+doctor_tools.register(app)
 
 
 def main() -> None:
