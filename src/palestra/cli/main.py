@@ -9,6 +9,7 @@ from palestra.cli.commands import (
     datasets,
     decisions,
     doctor,
+    doctor_tools,
     environments,
     files,
     fleet,
@@ -63,6 +64,7 @@ for _name in (
     "view", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)
+doctor_tools.register(app)
 
 
 def main() -> None:
