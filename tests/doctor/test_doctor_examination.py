@@ -160,6 +160,10 @@ def test_a_prompt_that_is_too_long_is_found_with_its_task(ward: Ward) -> None:
     found = ward.examine(input_jsonl_fpath=name).finding("model.context-too-long")
 
     assert found["row"]["task"] == 1
+    assert (found["evidence"][-1]["source"], found["evidence"][-1]["line"]) == (
+        str(ward.folder / name),
+        2,
+    )
     assert "maximum context length is 4096" in found["evidence"][0]["text"]
 
 
@@ -179,7 +183,7 @@ def test_an_endpoint_without_a_tool_parser_is_found_by_a_row_with_tools(ward: Wa
         configs=(MULTI_STEP, VLLM), input_jsonl_fpath=TOOL_TASKS, agent_name=TOOL_AGENT
     )
 
-    assert "--enable-auto-tool-choice" in found.finding("model.no-tools")["next_action"]
+    assert "tool parser" in found.finding("model.no-tools")["next_action"]
 
 
 def test_a_judge_that_answers_in_prose_is_found(ward: Ward) -> None:
@@ -224,7 +228,8 @@ def test_a_verifier_that_raises_is_found_with_its_line(
 
     found = ward.examine(configs=configs, agent_name="broken_agent").finding("verifier.raises")
 
-    assert found["evidence"][-2]["line"] == ward.line_of(path, "split()[-1]")
+    lines = [quoted["line"] for quoted in found["evidence"] if quoted["source"].endswith(path)]
+    assert lines == [ward.line_of(path, "split()[-1]")]
     assert "IndexError" in found["symptom"]
 
 
@@ -306,9 +311,7 @@ def test_an_earlier_run_that_fits_is_continued(ward: Ward) -> None:
 
 def run_of(ward: Ward, name: str) -> None:
     """A run at the output that the ward examines."""
-    ward.endpoint.says = "\\boxed{carbon dioxide}"
     assert collect(ward.arguments(), ng=False, extra=ward.asked(input_jsonl_fpath=name)) == 0
-    ward.endpoint.says = "[[A!=B]]"
 
 
 def test_a_disk_that_is_full_is_found(ward: Ward, tmp_path: Path) -> None:
@@ -348,3 +351,35 @@ def test_the_forecast_counts_rollouts_and_money(ward: Ward) -> None:
     assert told["cost"]["USD"] == pytest.approx(
         (told["input_tokens"] + 2 * told["output_tokens"]) / 1e6, rel=0.01
     )
+
+
+def test_a_tool_schema_that_no_endpoint_takes_is_found_with_its_row(ward: Ward) -> None:
+    tool = {
+        "type": "function",
+        "name": "look up",
+        "parameters": {"type": "object", "properties": {}},
+        "strict": False,
+    }
+    name = ward.rows("rows.jsonl", [task("a"), task("b", params={"tools": [tool]})])
+
+    found = ward.examine(input_jsonl_fpath=name).finding("data.tool-name")
+
+    assert found["layer"] == "data/schema"
+    assert found["evidence"][0]["line"] == 2
+
+
+def test_a_secret_in_a_config_file_is_not_quoted(ward: Ward) -> None:
+    name = ward.write("mine.yaml", "my_api_key: sk-very-secret\nmine: ${my_api_keys}\n")
+
+    found = ward.examine(configs=(EQUIVALENCE, VLLM, name))
+
+    assert found.code == 1
+    assert "sk-very-secret" not in json.dumps(found.report)
+
+
+def test_prices_that_are_none_are_told(ward: Ward) -> None:
+    name = ward.write("prices.yaml", "prices: {policy_model: cheap}\n")
+
+    found = ward.examine(configs=(EQUIVALENCE, VLLM, name)).finding("config.invalid")
+
+    assert "per million tokens" in found["next_action"]

@@ -68,6 +68,7 @@ async def _examine(config: ResolvedConfig, settings: CollectSettings, give_up: A
             return _of_one(error)
         subject = Subject(
             config=choice.config,
+            own=config,
             settings=settings,
             semantics=run_meaning(choice.config, settings),
             version=palestra.__version__,

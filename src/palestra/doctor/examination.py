@@ -25,6 +25,7 @@ from palestra.doctor.checks import config as config_checks
 from palestra.doctor.checks import data, infra, machines, model, throughput, verifier
 from palestra.doctor.checks.data import Planned
 from palestra.doctor.checks.model import Endpoint
+from palestra.doctor.findings import Finding, has_errors
 from palestra.doctor.forecast import Forecast, Pace, Share, forecast, prices_in
 from palestra.doctor.report import Report
 from palestra.doctor.survey import AgentRows
@@ -38,6 +39,8 @@ PLAN_S: Final = 600.0
 START_S: Final = 130.0
 """For the servers: a little more than they have themselves."""
 SANDBOX_S: Final = 60.0
+LEAVE_S: Final = 3.0
+"""How long a plan that nobody waits for any more has to come to its end."""
 VERIFY_S: Final = 40.0
 """For how long a verifier may hold the event loop before the examination is given up."""
 UNBOUNDED: Final = 16_384
@@ -50,6 +53,8 @@ class Subject:
 
     config: ResolvedConfig
     """Of the fleet that the run would use."""
+    own: ResolvedConfig
+    """Of the command: its prices."""
     settings: CollectSettings
     semantics: Mapping[str, Any]
     version: str
@@ -101,7 +106,8 @@ class _Examination:
         self._on_frozen = on_frozen
         self._began = time.monotonic()
         self._known = _Known()
-        self._planning = asyncio.Event()
+        self._planned = asyncio.Event()
+        self._made = asyncio.Event()
 
     async def run(self) -> Report:
         try:
@@ -119,11 +125,23 @@ class _Examination:
     def _report(self, expected: Forecast | None = None) -> Report:
         return Report(
             tuple(self._round.runs),
-            self._round.findings(),
+            tuple(self._placed(finding) for finding in self._round.findings()),
             expected,
             time.monotonic() - self._began,
             self._known.complete,
         )
+
+    def _placed(self, finding: Finding) -> Finding:
+        """With the line of the input at which the row of a finding stands."""
+        planned = self._known.planned
+        task = finding.row.task if finding.row is not None else None
+        if planned is None or planned.run is None or not isinstance(task, int):
+            return finding
+        place = planned.run.places.get(task)
+        if place is None:
+            return finding
+        shown = data.quote_row(place.path, place.line)
+        return replace(finding, evidence=(*finding.evidence, shown))
 
     # 1. By itself
 
@@ -146,9 +164,12 @@ class _Examination:
         return infra.check_processes(infra.Machine.here(), len(self._config.instances))
 
     async def _make_servers(self) -> Looked:
-        made = await in_thread(lambda: config_checks.make_servers(self._config))
-        self._known.servers = made.servers
-        return made.looked
+        try:
+            made = await in_thread(lambda: config_checks.make_servers(self._config))
+            self._known.servers = made.servers
+            return made.looked
+        finally:
+            self._made.set()
 
     # The plan
 
@@ -159,22 +180,31 @@ class _Examination:
             if planned is not None:
                 self._round.note(Layer.CACHE, "earlier run", planned.cache)
         finally:
-            self._planning.set()
+            self._planned.set()
         tools = in_thread(lambda: data.check_tools(self._settings))
         await self._round.look(Layer.DATA, "tool schemas", tools, within_s=PLAN_S)
 
     async def _planned_rows(self) -> Looked:
         agents = {agent.name for agent in self._config.instances_of(ServerType.AGENT)}
         subject = self._subject
-        self._known.planned = await in_thread(
-            lambda: data.plan_run(
-                self._settings,
-                agents=agents,
-                semantics=subject.semantics,
-                version=subject.version,
-            )
+        plan = partial(
+            data.plan_run,
+            self._settings,
+            agents=agents,
+            semantics=subject.semantics,
+            version=subject.version,
         )
-        return self._known.planned.rows
+        planning = asyncio.ensure_future(in_thread(plan))
+        try:
+            planned = await asyncio.shield(planning)
+        except asyncio.CancelledError:
+            # The thread goes on; what it writes meanwhile must not stay.
+            await asyncio.wait({planning}, timeout=LEAVE_S)
+            if planning.done() and not planning.cancelled() and planning.exception() is None:
+                self._known.planned = planning.result()
+            raise
+        self._known.planned = planned
+        return planned.rows
 
     # 2. With servers
 
@@ -198,7 +228,8 @@ class _Examination:
             if client is None:
                 return
             await self._ask_endpoints(client)
-            await self._planning.wait()
+            await self._planned.wait()
+            await self._made.wait()
             await self._with_rows(client)
 
     async def _models_alone(self, stack: contextlib.AsyncExitStack) -> ServerClient | None:
@@ -333,11 +364,8 @@ class _Examination:
         refs = self._config.instance(environment).refs
         models = {ref.name for ref in refs if ref.type == ServerType.MODEL}
         # Of one whose endpoint is not there, that has been told already.
-        return any(
-            self._known.endpoints[m].looked.findings == ()
-            for m in models
-            if m in self._known.endpoints
-        )
+        known = [self._known.endpoints[name] for name in models if name in self._known.endpoints]
+        return any(not has_errors(endpoint.looked.findings) for endpoint in known)
 
     def _frozen(self, environment: str) -> Callable[[float], None]:
         def frozen(still_s: float) -> None:
@@ -363,7 +391,7 @@ class _Examination:
                 shares,
                 remaining=self._remaining(),
                 in_flight=self._known.in_flight,
-                prices=prices_in(self._config.tree),
+                prices=prices_in(self._subject.own.tree),
             )
             output = self._settings.output_jsonl_fpath
             return infra.check_disk(

@@ -30,6 +30,7 @@ from palestra.errors import (
     WrongSetting,
 )
 from palestra.rollouts import StaleRun
+from palestra.serving import NoFleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +138,10 @@ KNOWN: Final = (
     ),
     _known(
         InfraError,
-        Layer.MODEL,
-        "model.unreachable",
-        "the endpoint is not started yet, has died, or listens elsewhere",
-        "start the endpoint, or give its URL: `++policy_base_url=http://HOST:PORT/v1`",
+        Layer.INFRA,
+        "infra.unreachable",
+        "a server is gone, or the network to it is",
+        "`palestra status` says which server is gone; start it again",
     ),
     _known(
         StaleRun,
@@ -148,6 +149,14 @@ KNOWN: Final = (
         "cache.stale-inputs",
         "the input, the prompt or a setting that rewards depend on was changed since the run began",
         "start again with --on-stale restart, or give back what was changed",
+    ),
+    _known(
+        InputDataError,
+        Layer.CACHE,
+        "cache.in-use",
+        "a collection runs already, here or on another machine",
+        "wait for that collection, or choose another --output",
+        r"another collection",
     ),
     _known(
         InputDataError,
@@ -253,6 +262,13 @@ KNOWN: Final = (
         "correct the key that is named",
     ),
     _known(
+        NoFleet,
+        Layer.INFRA,
+        "infra.no-fleet",
+        "no servers are configured here, and none run at the head's address",
+        "start the fleet (`palestra run`), or name config files: --config FILE",
+    ),
+    _known(
         ServerDied,
         Layer.INFRA,
         "infra.server-does-not-start",
@@ -280,11 +296,21 @@ def finding_of(
         cause=cause,
         symptom=error.message.split("\n", 1)[0],
         likely_cause=why,
-        next_action=f"{error.hint}" if error.hint else action,
+        next_action=_action(error.hint, action),
         evidence=quotes,
         row=error.evidence.row if isinstance(error, CallError) else None,
         severity=severity,
     )
+
+
+def _action(hint: str, action: str) -> str:
+    """The error's own hint; with what the table says where that has nothing to type."""
+    if not hint:
+        return action
+    return hint if _TO_TYPE.search(hint) else f"{hint}; {action}"
+
+
+_TO_TYPE: Final = re.compile(r"`|--\w|\+\+|\w+:\s|[\w/]+\.\w+")
 
 
 def _match(error: PalestraError) -> Known | None:

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from palestra.config import MASK, is_secret_name
 from palestra.doctor.findings import Quote, quote
 
 LONGEST_LINE: Final = 2_000_000
@@ -39,9 +40,15 @@ def quote_named(message: str, files: Iterable[Path]) -> tuple[Quote, ...]:
         for path in files:
             for number, text in _lines(path):
                 if pattern.search(text) and not text.lstrip().startswith("#"):
-                    found.setdefault((path, number), quote(path, text.strip(), line=number))
+                    found.setdefault((path, number), quote(path, _shown(text), line=number))
                     break
     return tuple(found.values())[:MOST_QUOTES]
+
+
+def _shown(text: str) -> str:
+    """A line of a config file, without the value of what is secret by its name."""
+    key, colon, _ = text.strip().partition(":")
+    return f"{key}: {MASK}" if colon and is_secret_name(key.strip("- '\"")) else text.strip()
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:

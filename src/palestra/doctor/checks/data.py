@@ -1,8 +1,6 @@
 """Data and cache: every row, the request models it meets, and an earlier run at the output."""
 
 import asyncio
-import importlib
-import importlib.util
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,6 +13,7 @@ from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Quote, Severity, quote
 from palestra.doctor.quoting import line_of, quote_line
 from palestra.doctor.survey import Survey, survey
+from palestra.doctor.tool_schemas import check_tool_schemas
 from palestra.errors import InputDataError, Layer, PalestraError
 from palestra.rollouts import (
     CollectSettings,
@@ -180,8 +179,7 @@ def bad_rows(rows: RowProblems, *, hint: str = "") -> tuple[Finding, ...]:
                 likely_cause=why,
                 next_action=hint or action,
                 evidence=tuple(
-                    quote_line(path, number, pointer=pointer, text=_described(path, number))
-                    for number in numbers[:QUOTED]
+                    quote_row(path, number, pointer=pointer) for number in numbers[:QUOTED]
                 ),
             )
         )
@@ -194,9 +192,11 @@ def _lines(text: str, count: int) -> str:
     return f"line {text}" if count == 1 else f"lines {text}"
 
 
-def _described(path: Path, number: int) -> str:
+def quote_row(path: Path, number: int, *, pointer: str = "") -> Quote:
+    """The beginning of a row, and where it stands."""
     text = line_of(path, number)
-    return text if len(text) <= DESCRIBED else f"{text[:DESCRIBED]} …"
+    shown = text if len(text) <= DESCRIBED else f"{text[:DESCRIBED]} …"
+    return quote_line(path, number, pointer=pointer, text=shown)
 
 
 def _pointer_of(what: str) -> str:
@@ -301,15 +301,12 @@ async def check_good_rows(
 
 def check_tools(settings: CollectSettings) -> Looked:
     """Every distinct tool of the input, by rules and by compiling its grammar."""
-    if importlib.util.find_spec("palestra.doctor.tool_schemas") is None:
-        return Looked("not looked at", skipped=True)
-    tool_schemas: Any = importlib.import_module("palestra.doctor.tool_schemas")
     findings: list[Finding] = []
     tools = 0
     for source in settings.inputs:
         if not source.path.is_file():
             continue
-        found = tool_schemas.check_tool_schemas(read_jsonl(source.path), source=source.path)
+        found = check_tool_schemas(read_jsonl(source.path), source=source.path)
         tools += found.tools
         findings += found.findings()
     return Looked(f"{tools} different tools", tuple(findings))

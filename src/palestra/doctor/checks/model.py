@@ -14,17 +14,26 @@ from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Severity, quote
 from palestra.doctor.forecast import BYTES_PER_TOKEN, Pace
 from palestra.doctor.survey import AgentRows
-from palestra.errors import CallError, DeadlineExceeded, Layer, ModelNotServed, RowIdentity
+from palestra.errors import (
+    CallError,
+    DeadlineExceeded,
+    InfraError,
+    Layer,
+    ModelNotServed,
+    RowIdentity,
+)
 from palestra.schema import CREATE_PARAMS, TASK_INDEX, Response, ResponseCreateParams
 from palestra.serving import EndpointFacts, EndpointSaid, ask_endpoint
 from palestra.transport import CallContext, ServerClient, calling
 
-ENDPOINT_S: Final = 40.0
+ENDPOINT_S: Final = 20.0
 """For what an endpoint says of itself."""
-REQUEST_S: Final = 60.0
+REQUEST_S: Final = 45.0
 """For one answer of `PROBE_TOKENS`."""
 PROBE_TOKENS: Final = 16
 """The least that OpenAI's endpoint takes as a limit."""
+TEMPLATE_TOKENS: Final = 512
+"""What a chat template may put around a conversation and its tools."""
 PROBE: Final = "Say a word."
 
 
@@ -73,6 +82,15 @@ def _unusable(name: str, error: CallError) -> Finding:
             next_action="look at the endpoint's own log; for a slow one, wait and run the doctor "
             "again",
         )
+    if isinstance(error, InfraError):
+        finding = replace(
+            finding,
+            layer=Layer.MODEL,
+            cause="model.unreachable",
+            likely_cause="the endpoint is not started yet, has died, or listens elsewhere",
+            next_action="start the endpoint, or give its URL: "
+            "`++policy_base_url=http://HOST:PORT/v1`",
+        )
     if name in finding.symptom:
         return finding
     return replace(finding, symptom=f"{name}: {finding.symptom}")
@@ -120,7 +138,7 @@ async def check_context(
     limit = endpoint.facts.max_model_len
     answer = rows.most_output or PROBE_TOKENS
     said = f"longest prompt {rows.longest_prompt:,} bytes"
-    if limit is not None and rows.longest_prompt + answer < limit and rows.with_tools is None:
+    if limit is not None and rows.longest_prompt + answer + TEMPLATE_TOKENS <= limit:
         return Looked(f"{said}, {limit:,} tokens of context"), endpoint.pace
     params = {**rows.longest[CREATE_PARAMS], "max_output_tokens": PROBE_TOKENS}
     try:
