@@ -41,7 +41,7 @@ START_S: Final = 130.0
 SANDBOX_S: Final = 60.0
 LEAVE_S: Final = 3.0
 """How long a plan that nobody waits for any more has to come to its end."""
-VERIFY_S: Final = 40.0
+VERIFY_S: Final = 20.0
 """For how long a verifier may hold the event loop before the examination is given up."""
 UNBOUNDED: Final = 16_384
 """Rollouts at once of a run without a bound, as far as memory is concerned."""
