@@ -418,6 +418,7 @@ def test_token_ids_that_an_endpoint_does_not_return_are_a_matter_of_the_configur
 def test_a_setting_that_a_server_has_not_is_found_before_it_starts(ward: Ward) -> None:
     setting = f"++{AGENT}.responses_api_agents.simple_agent.max_stepz=3"
 
-    found = ward.examine(setting).finding("config.invalid")
+    found = ward.examine(setting)
 
-    assert "did you mean 'max_steps'?" in found["symptom"]
+    assert found.causes == ["config.invalid"]
+    assert "did you mean 'max_steps'?" in found.finding("config.invalid")["symptom"]
