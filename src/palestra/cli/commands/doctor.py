@@ -1,71 +1,43 @@
-"""`palestra doctor`: the flags of the examination before a run, which are those of `collect`."""
+"""`palestra doctor`: the examination before a run, with the very flags of `collect`."""
 
-from typing import Annotated
+import inspect
+from typing import Annotated, Any, Final
 
 import typer
 
+from palestra.cli.commands.rollouts import collect
 from palestra.cli.console import guarded
-from palestra.cli.options import (
-    MAX_ATTEMPTS,
-    MIN_COVERAGE,
-    ON_STALE,
-    OVERWRITE,
-    RESUME,
-    ROLLOUT_TIMEOUT,
-    Configs,
-    Overrides,
-    given,
-    with_configs,
-)
+from palestra.cli.options import given, with_configs
+
+SETTINGS: Final = {
+    "input_path": "input_jsonl_fpath",
+    "output": "output_jsonl_fpath",
+    "agent": "agent_name",
+    "concurrency": "num_samples_in_parallel",
+    "resume": "resume_from_cache",
+}
+"""Flags of `collect` whose settings have other names."""
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("doctor")(doctor)
+    """Add the command to `app`, with whatever flags `collect` has now."""
+    own = inspect.signature(doctor, eval_str=True).parameters["as_json"]
+    shared = inspect.signature(collect, eval_str=True).parameters.values()
+    flags = [*shared, own.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+
+    def command(**flags: Any) -> None:
+        doctor(**flags)
+
+    command.__doc__ = doctor.__doc__
+    command.__annotations__ = {flag.name: flag.annotation for flag in flags}
+    command.__dict__["__signature__"] = inspect.Signature(flags)
+    app.command("doctor")(command)
 
 
 def doctor(
-    input_path: Annotated[
-        str | None, typer.Option("--input", "-i", help="Tasks, one JSON row a line.")
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Where scored rows would go (.jsonl).")
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", help="Agent for rows that name none.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="First n rows; 0 means none.")] = None,
-    num_repeats: Annotated[
-        int | None, typer.Option("--num-repeats", "--repeats", help="Rollouts per row; default 1.")
-    ] = None,
-    num_repeats_add_seed: Annotated[
-        bool | None, typer.Option(help="Seed each rollout with its index.")
-    ] = None,
-    concurrency: Annotated[
-        str | None,
-        typer.Option("--concurrency", help="Rollouts in flight, or auto; default no bound."),
-    ] = None,
-    prompt_config: Annotated[
-        str | None, typer.Option(help="YAML template that makes the input from row fields.")
-    ] = None,
-    resume: Annotated[bool | None, typer.Option("--resume", help=RESUME)] = None,
-    overwrite: Annotated[bool | None, typer.Option("--overwrite", help=OVERWRITE)] = None,
-    min_coverage: Annotated[float | None, typer.Option(help=MIN_COVERAGE)] = None,
-    rollout_timeout: Annotated[float | None, typer.Option(help=ROLLOUT_TIMEOUT)] = None,
-    max_attempts: Annotated[int | None, typer.Option(help=MAX_ATTEMPTS)] = None,
-    on_stale: Annotated[str | None, typer.Option(help=ON_STALE)] = None,
-    shard: Annotated[
-        str | None, typer.Option(help="I/N: this job's share of the tasks, from 0/N on.")
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="Without --input: the configs' datasets of this type."),
-    ] = None,
-    progress: Annotated[str | None, typer.Option(hidden=True)] = None,
-    json_events: Annotated[str | None, typer.Option(hidden=True)] = None,
+    *,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-    configs: Configs = None,
-    overrides: Overrides = None,
+    **flags: Any,
 ) -> None:
     """Say what would go wrong in a run, before it costs a rollout. Arguments as for collect.
 
@@ -75,24 +47,6 @@ def doctor(
     """
     from palestra.cli.doctoring import doctor as examine
 
-    extra = given(
-        input_jsonl_fpath=input_path,
-        output_jsonl_fpath=output,
-        agent_name=agent,
-        limit=limit,
-        num_repeats=num_repeats,
-        num_repeats_add_seed=num_repeats_add_seed,
-        num_samples_in_parallel=concurrency,
-        prompt_config=prompt_config,
-        resume_from_cache=resume,
-        overwrite=overwrite,
-        min_coverage=min_coverage,
-        rollout_timeout=rollout_timeout,
-        max_attempts=max_attempts,
-        on_stale=on_stale,
-        shard=shard,
-        split=split,
-        progress=progress,
-        json_events=json_events,
-    )
-    guarded(lambda: examine(with_configs(configs, overrides), extra=extra, as_json=as_json))
+    overrides = with_configs(flags.pop("configs"), flags.pop("overrides"))
+    extra = given(**{SETTINGS.get(name, name): value for name, value in flags.items()})
+    guarded(lambda: examine(overrides, extra=extra, as_json=as_json))
