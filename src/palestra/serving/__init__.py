@@ -10,6 +10,7 @@ from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment, server_class_of
 from palestra.serving.build import build_server, http_transport, server_client
+from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
@@ -18,7 +19,12 @@ from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
-from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
+from palestra.serving.model_server import (
+    CHECK_PATH,
+    EndpointFacts,
+    ModelServer,
+    ModelServerConfig,
+)
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
 from palestra.serving.reward_rules import WRONG_KINDS, RewardRules
 from palestra.serving.server import Server, ServerConfig
@@ -27,7 +33,7 @@ from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.tools import ToolError, tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
-from palestra.serving.venvs import cache_root, interpreter_for
+from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
@@ -46,6 +52,8 @@ __all__ = [
     "AttachedFleet",
     "BoundAgent",
     "BoundAgentConfig",
+    "EndpointFacts",
+    "EndpointSaid",
     "Environment",
     "Episode",
     "Fleet",
@@ -80,6 +88,7 @@ __all__ = [
     "ToolError",
     "TurnsServer",
     "Watchdog",
+    "ask_endpoint",
     "assembled",
     "attach",
     "build_server",
@@ -95,11 +104,13 @@ __all__ = [
     "probe",
     "raise_descriptor_limit",
     "rare_collections",
+    "requirements_of",
     "server_class_of",
     "server_client",
     "summary_line",
     "tool",
     "tool_schema",
+    "unsatisfied",
     "watchdog_threshold_s",
     "without_tokens",
 ]
