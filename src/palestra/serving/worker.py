@@ -22,6 +22,7 @@ from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder, refusal_line
 from palestra.serving.server import Server
 from palestra.serving.sockets import raise_descriptor_limit
+from palestra.serving.task_dump import dumping_tasks
 from palestra.serving.watchdog import LagLog, Watchdog, watchdog_threshold_s
 from palestra.transport import Target
 
@@ -51,12 +52,13 @@ async def serve(order: WorkOrder) -> None:
         served = profiler.start().over(server, name=order.process_name, token=order.token)
     await served.start()
     try:
-        async with (
-            rare_collections(),
-            _watched(order),
-            serving(served.asgi_app(), socket.socket(fileno=order.fd)),
-        ):
-            await stop.wait()
+        with dumping_tasks(server.palestra_in_flight.lines):
+            async with (
+                rare_collections(),
+                _watched(order),
+                serving(served.asgi_app(), socket.socket(fileno=order.fd)),
+            ):
+                await stop.wait()
     finally:
         if profiler is not None:
             # Before the author's own `stop`, which may not end before the fleet ends this.

@@ -26,10 +26,20 @@ def status(
     wait: Annotated[
         float | None, typer.Option(help="Seconds to wait until every server is ready.")
     ] = None,
+    rollouts: Annotated[
+        bool,
+        typer.Option(
+            "--rollouts", help="What each rollout in flight waits for, and for how long, instead."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     overrides: Overrides = None,
 ) -> None:
     """One line per server of the running fleet. Exits 0 only if all are ready."""
+    if rollouts:
+        from palestra.cli.rollouts_status import rollouts_status
+
+        guarded(lambda: rollouts_status(overrides or [], as_json=as_json))
     from palestra.cli.fleet_commands import status as show
 
     guarded(lambda: show(overrides or [], ng=False, wait_s=wait, as_json=as_json))
