@@ -8,6 +8,7 @@ from palestra.cli.commands import (
     data,
     datasets,
     decisions,
+    doctor,
     doctor_tools,
     environments,
     files,
@@ -27,7 +28,18 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _group in (fleet, rollouts, files, decisions, environments, models, sandbox, data, datasets):
+for _group in (
+    fleet,
+    rollouts,
+    doctor,
+    files,
+    decisions,
+    environments,
+    models,
+    sandbox,
+    data,
+    datasets,
+):
     _group.register(app)
 
 
@@ -49,7 +61,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "doctor", "diagnose", "cluster", "pip-list",
+    "view", "diagnose", "cluster", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)
 doctor_tools.register(app)

@@ -179,6 +179,7 @@ COMMAND_SETTINGS = frozenset(
         *AggregateArgs.model_fields,
         *SHARING_SETTINGS,
         *DATA_SETTINGS,
+        "prices",
         "should_validate_data",
         "wait",
     }

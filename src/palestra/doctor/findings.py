@@ -34,6 +34,11 @@ _STEMS: Final[Mapping[Layer, str]] = {
 _CAUSE: Final = re.compile(r"([a-z]+)\.[a-z0-9]+(-[a-z0-9]+)*")
 
 
+def cause_id(layer: Layer, what: str) -> str:
+    """`infra.disk-full` of a layer and what is wrong there."""
+    return f"{_STEMS[layer]}.{what}"
+
+
 class Severity(StrEnum):
     """How bad a finding is. Only errors make a command exit 1."""
 

@@ -10,6 +10,7 @@ from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment, server_class_of
 from palestra.serving.build import build_server, http_transport, server_client
+from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
@@ -19,7 +20,12 @@ from palestra.serving.in_flight import IN_FLIGHT_PATH
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
-from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
+from palestra.serving.model_server import (
+    CHECK_PATH,
+    EndpointFacts,
+    ModelServer,
+    ModelServerConfig,
+)
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
 from palestra.serving.reward_rules import RewardRules
 from palestra.serving.runfile import run_dir
@@ -30,7 +36,7 @@ from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.task_dump import dumping_tasks
 from palestra.serving.tools import tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
-from palestra.serving.venvs import cache_root, interpreter_for
+from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
@@ -49,6 +55,8 @@ __all__ = [
     "AttachedFleet",
     "BoundAgent",
     "BoundAgentConfig",
+    "EndpointFacts",
+    "EndpointSaid",
     "Environment",
     "Episode",
     "Fleet",
@@ -82,6 +90,7 @@ __all__ = [
     "StepRequest",
     "TurnsServer",
     "Watchdog",
+    "ask_endpoint",
     "assembled",
     "attach",
     "build_server",
@@ -98,12 +107,14 @@ __all__ = [
     "probe",
     "raise_descriptor_limit",
     "rare_collections",
+    "requirements_of",
     "run_dir",
     "server_class_of",
     "server_client",
     "summary_line",
     "tool",
     "tool_schema",
+    "unsatisfied",
     "watchdog_threshold_s",
     "without_tokens",
 ]

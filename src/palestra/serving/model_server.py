@@ -5,6 +5,7 @@ Clients that speak Chat Completions or Anthropic's Messages are served by every 
 """
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 from fastapi import FastAPI
 from pydantic import PrivateAttr
@@ -40,6 +41,20 @@ from palestra.serving.sessions import Session, SessionStore
 
 CHECK_PATH = "/endpoint"
 """Where a model server says what its endpoint is and whether it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFacts:
+    """What a model server knows of its endpoint, as its last `check` left it."""
+
+    model: str = ""
+    """The name that requests ask for; empty: there is no endpoint to ask."""
+    served: tuple[str, ...] = ()
+    """The names that it lists, where they are known."""
+    max_model_len: int | None = None
+    """Prompt and answer together, in tokens; None where it does not say."""
+    tool_parser: str = ""
+    """Where it tells it."""
 
 
 _STREAMING = frozenset({"stream", "stream_options"})
@@ -108,12 +123,17 @@ class ModelServer(Server):
         """
         return "not checked"
 
+    def facts(self) -> EndpointFacts:
+        """What is known of the endpoint, without asking it."""
+        return EndpointFacts()
+
     async def _models(self, _request: Request) -> HttpResponse:
         data = [{"id": name, "object": "model"} for name in await self.list_models()]
         return HttpResponse(encode_json({"object": "list", "data": data}), media_type=JSON_TYPE)
 
     async def _check(self, _request: Request) -> HttpResponse:
-        return HttpResponse(encode_json({"endpoint": await self.check()}), media_type=JSON_TYPE)
+        said = {"endpoint": await self.check(), "facts": self.facts()}
+        return HttpResponse(encode_json(said), media_type=JSON_TYPE)
 
     def own_failure(self, message: str, evidence: Evidence) -> CallError:
         """An exception of a model server's own code is a failure of model serving."""
