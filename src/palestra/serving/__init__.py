@@ -36,7 +36,13 @@ from palestra.serving.status import ServerStatus, probe, summary_line
 from palestra.serving.task_dump import dumping_tasks
 from palestra.serving.tools import tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
-from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
+from palestra.serving.venvs import (
+    cache_root,
+    interpreter_for,
+    made_interpreter,
+    requirements_of,
+    unsatisfied,
+)
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
@@ -104,6 +110,7 @@ __all__ = [
     "load_environment",
     "load_module",
     "load_server_class",
+    "made_interpreter",
     "probe",
     "raise_descriptor_limit",
     "rare_collections",

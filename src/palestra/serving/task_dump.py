@@ -35,7 +35,7 @@ def dumping_tasks(told: Callable[[], Iterable[str]] = tuple) -> Iterator[None]:
         yield  # signals are somebody else's
         return
     # The threads' dump goes in front of the handler, so it is taken off before that changes.
-    outer = faulthandler.unregister(signal.SIGUSR1)
+    faulthandler.unregister(signal.SIGUSR1)
     before = signal.signal(signal.SIGUSR1, dump)
     _dump_threads_first()
     try:
@@ -43,7 +43,7 @@ def dumping_tasks(told: Callable[[], Iterable[str]] = tuple) -> Iterator[None]:
     finally:
         faulthandler.unregister(signal.SIGUSR1)
         signal.signal(signal.SIGUSR1, before)
-        if outer:
+        if callable(before):  # a dump around this one
             _dump_threads_first()
 
 

@@ -7,6 +7,7 @@ learns that its parent is gone.
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from palestra.config import config_from_tree
 from palestra.errors import PalestraError
-from palestra.serving.build import build_server, profiler_for, server_client
+from palestra.serving.build import GLOBAL_DEBUG, build_server, profiler_for, server_client
 from palestra.serving.garbage import rare_collections
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder, refusal_line
@@ -76,6 +77,15 @@ def _watched(order: WorkOrder) -> contextlib.AbstractAsyncContextManager[object]
     return Watchdog(told, threshold_s=threshold_s)
 
 
+def _log_requests() -> None:
+    """Those that went well are no errors, which alone are printed without a handler."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    transport = logging.getLogger("palestra.transport")
+    transport.addHandler(handler)
+    transport.setLevel(logging.INFO)
+
+
 def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
@@ -102,6 +112,8 @@ def main() -> int:
     """Exit code 0 after an orderly stop, 1 when the server could not start or run."""
     order = WorkOrder.decode(sys.stdin.buffer.readline())
     stop_with_parent()
+    if order.tree.get(GLOBAL_DEBUG):
+        _log_requests()
     raise_descriptor_limit()
     try:
         import uvloop

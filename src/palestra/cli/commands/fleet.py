@@ -13,6 +13,7 @@ def register(app: typer.Typer) -> None:
     app.command()(run)
     app.command()(status)
     app.command()(config)
+    app.command("pip-list")(pip_list)
 
 
 def run(configs: Configs = None, overrides: Overrides = None) -> None:
@@ -50,3 +51,25 @@ def config(configs: Configs = None, overrides: Overrides = None) -> None:
     from palestra.cli.fleet_commands import dump_config
 
     guarded(lambda: dump_config(with_configs(configs, overrides), ng=False))
+
+
+def pip_list(
+    server: Annotated[str, typer.Argument(help="Its folder: resources_servers/NAME.")],
+    format_: Annotated[
+        str, typer.Option("--format", help="columns, freeze or json.", metavar="FORMAT")
+    ] = "columns",
+    outdated: Annotated[
+        bool, typer.Option("--outdated", help="Only those with newer versions.")
+    ] = False,
+) -> None:
+    """The packages of the environment that a server runs in. Same as ng_pip_list."""
+
+    def command() -> int:
+        from palestra.cli.packages import PipListArgs
+        from palestra.cli.packages import pip_list as show
+        from palestra.cli.settings import args_from
+
+        given = {"entrypoint": server, "format": format_, "outdated": outdated}
+        return show(args_from(PipListArgs, given))
+
+    guarded(command)
