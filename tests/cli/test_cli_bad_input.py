@@ -160,9 +160,7 @@ def test_rows_that_an_environment_does_not_make_are_refused(world: World) -> Non
 @pytest.mark.parametrize(
     "command",
     [
-        ["ng_pip_list", "+entrypoint=resources_servers/mcqa"],
         ["nemo_gym_rollouts"],
-        ["palestra", "doctor", "--name", "x"],
     ],
 )
 def test_a_command_still_to_come_says_so(world: World, command: list[str]) -> None:

@@ -61,7 +61,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "diagnose", "cluster", "pip-list",
+    "view", "diagnose", "cluster",
 ):  # fmt: skip
     _not_yet(_name)
 doctor_tools.register(app)

@@ -16,6 +16,7 @@ from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
+from palestra.serving.in_flight import IN_FLIGHT_PATH
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
@@ -27,18 +28,27 @@ from palestra.serving.model_server import (
 )
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
 from palestra.serving.reward_rules import WRONG_KINDS, RewardRules
+from palestra.serving.runfile import run_dir
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
+from palestra.serving.task_dump import dumping_tasks
 from palestra.serving.tools import ToolError, tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
-from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
+from palestra.serving.venvs import (
+    cache_root,
+    interpreter_for,
+    made_interpreter,
+    requirements_of,
+    unsatisfied,
+)
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
     "CHECK_PATH",
     "EMBEDDED",
+    "IN_FLIGHT_PATH",
     "LOOPBACK",
     "PROCESS",
     "REMOTE",
@@ -94,6 +104,7 @@ __all__ = [
     "build_server",
     "cache_root",
     "check_head_port",
+    "dumping_tasks",
     "environment",
     "head_server",
     "http_transport",
@@ -101,10 +112,12 @@ __all__ = [
     "load_environment",
     "load_module",
     "load_server_class",
+    "made_interpreter",
     "probe",
     "raise_descriptor_limit",
     "rare_collections",
     "requirements_of",
+    "run_dir",
     "server_class_of",
     "server_client",
     "summary_line",

@@ -144,13 +144,15 @@ class Peer:
             result = await endpoint.invoke(body, session_id=self._session_id)
         except CallError as error:
             url = IN_PROCESS + path
-            self._caller.log_failure(
+            self._caller.log_exchange(
                 "POST", f"{self.name} {url}", body, error.message, status=status_for(error)
             )
             add_row(error, current_call().row)
             raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
         if before is not None:
             self._caller.tell_changes(f"{self.name}{path}", before, encode_json(body))
+            where, answer = f"{self.name} {IN_PROCESS}{path}", excerpt(_told(result))
+            self._caller.log_exchange("POST", where, before, answer, status=200)
         return result
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
@@ -173,6 +175,14 @@ class Peer:
         if reply.cookies:
             self.cookies.update(reply.cookies)
         return reply
+
+
+def _told(result: Any) -> bytes:
+    """A result as a log shows it; whether it can be sent at all is for others to say."""
+    try:
+        return encode_json(fields_of(result) if isinstance(result, BaseModel) else result)
+    except TypeError:
+        return repr(result).encode("utf-8", "replace")
 
 
 def _back_to(before: tuple[str, str]) -> None:
