@@ -35,6 +35,19 @@ def test_every_entry_has_an_example_and_is_there_once() -> None:
     assert len(set(causes)) == len(causes)
 
 
+TELLING = [line for entry in TABLE.signatures if entry.lines for line in entry.examples]
+
+
+@pytest.mark.parametrize("line", TELLING)
+def test_a_line_that_tells_something_is_looked_at(line: str) -> None:
+    assert TABLE.is_worth_a_look(line)
+    assert TABLE.is_telling(line)
+
+
+def test_ordinary_lines_are_not_looked_at() -> None:
+    assert not TABLE.is_worth_a_look("22:00:00 INFO request 17 took 12 ms, all is well here")
+
+
 def test_what_an_entry_explains_is_in_the_table() -> None:
     causes = set(TABLE.by_cause)
 
@@ -68,4 +81,5 @@ def test_what_is_known_before_a_run_has_the_same_name_after_it(known) -> None:
     ],
 )
 def test_what_servers_say_when_they_stop_is_noise(line: str) -> None:
+    assert TABLE.is_worth_a_look(line)
     assert TABLE.is_noise(line)

@@ -122,7 +122,7 @@ class _LogReader:
             return
         if line.startswith('{"event":'):
             self._event(number, line)
-        elif found := _WRITES.search(line):
+        elif " -> " in line and (found := _WRITES.search(line)):
             self._outputs.append(found[1])
         elif found := _ENDED_AS.match(line):
             layer = LAYER_OF.get(found["kind"])
@@ -131,6 +131,8 @@ class _LogReader:
             self._tell(number, found["said"], line, Rank.EXCEPTION)
         elif found := _OWN_FRAME.match(line):
             self._add_frame(_quoted_frame(found))
+        elif not self._table.is_worth_a_look(line):
+            return
         elif self._table.is_noise(line):
             self._noise += 1
         elif self._table.is_telling(line):

@@ -59,6 +59,7 @@ class SignatureTable:
     signatures: tuple[Signature, ...]
     noise: tuple[re.Pattern[str], ...]
     relays: tuple[re.Pattern[str], ...]
+    words: tuple[str, ...] = ()
 
     @classmethod
     def load(cls) -> Self:
@@ -69,6 +70,7 @@ class SignatureTable:
             tuple(_signature(entry) for entry in held["signature"]),
             tuple(_patterns(says for entry in held["noise"] for says in entry["says"])),
             tuple(_patterns(says for entry in held["relay"] for says in entry["says"])),
+            tuple(held["words"]),
         )
 
     def match(self, text: str) -> tuple[Signature, re.Match[str]] | None:
@@ -85,6 +87,11 @@ class SignatureTable:
     def is_relay(self, text: str) -> bool:
         """Whether this passes on what failed elsewhere."""
         return any(pattern.search(text) for pattern in self.relays)
+
+    def is_worth_a_look(self, line: str) -> bool:
+        """Whether a plain line of a log may be telling, or noise: a cheap look at its words."""
+        lower = line.lower()
+        return any(word in lower for word in self.words)
 
     def is_telling(self, line: str) -> bool:
         """Whether a plain line of a log, neither error nor exception, may be a signature's."""
