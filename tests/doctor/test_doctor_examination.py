@@ -383,3 +383,42 @@ def test_prices_that_are_none_are_told(ward: Ward) -> None:
     found = ward.examine(configs=(EQUIVALENCE, VLLM, name)).finding("config.invalid")
 
     assert "per million tokens" in found["next_action"]
+
+
+def test_a_split_without_a_dataset_is_a_matter_of_the_configuration(ward: Ward) -> None:
+    found = ward.examine(input_jsonl_fpath=None, split="train").finding("config.no-dataset")
+
+    assert "type train" in found["symptom"]
+
+
+def test_a_dataset_that_is_not_on_disk_is_named(ward: Ward) -> None:
+    name = ward.write(
+        "mine.yaml",
+        f"{AGENT}:\n  responses_api_agents:\n    simple_agent:\n      datasets:\n"
+        "      - {name: mine, type: train, jsonl_fpath: data/train.jsonl}\n",
+    )
+
+    found = ward.examine(
+        configs=(EQUIVALENCE, VLLM, name), input_jsonl_fpath=None, split="train"
+    ).finding("data.no-input")
+
+    assert "data/train.jsonl" in found["symptom"]
+
+
+def test_token_ids_that_an_endpoint_does_not_return_are_a_matter_of_the_configuration(
+    ward: Ward,
+) -> None:
+    setting = "++policy_model.responses_api_models.vllm_model.return_token_id_information=true"
+
+    found = ward.examine(setting).finding("config.endpoint-lacks-setting")
+
+    assert "returns no token ids" in found["symptom"]
+
+
+def test_a_setting_that_a_server_has_not_is_found_before_it_starts(ward: Ward) -> None:
+    setting = f"++{AGENT}.responses_api_agents.simple_agent.max_stepz=3"
+
+    found = ward.examine(setting)
+
+    assert found.causes == ["config.invalid"]
+    assert "did you mean 'max_steps'?" in found.finding("config.invalid")["symptom"]

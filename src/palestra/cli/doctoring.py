@@ -43,10 +43,12 @@ def doctor(overrides: list[str], *, extra: Mapping[str, Any], as_json: bool = Fa
     except ConfigError as error:
         return show(_of_one(error), as_json=as_json)
     mask = Redactor(config.secrets)
+    out = sys.stdout
 
     def give_up(report: Report) -> None:
         # The event loop is held by a server and may never come back.
-        leave_now(show(report.masked(mask), as_json=as_json))
+        with contextlib.redirect_stdout(out):
+            leave_now(show(report.masked(mask), as_json=as_json))
 
     # What a program is to read from standard output is the report alone.
     try:

@@ -41,7 +41,9 @@ START_S: Final = 130.0
 SANDBOX_S: Final = 60.0
 LEAVE_S: Final = 3.0
 """How long a plan that nobody waits for any more has to come to its end."""
-VERIFY_S: Final = 40.0
+ALONE_S: Final = 20.0
+"""For the rest of a fleet that does not start."""
+VERIFY_S: Final = 20.0
 """For how long a verifier may hold the event loop before the examination is given up."""
 UNBOUNDED: Final = 16_384
 """Rollouts at once of a run without a bound, as far as memory is concerned."""
@@ -224,7 +226,7 @@ class _Examination:
             await look(Layer.INFRA, "fleet", start(), within_s=START_S)
             if client is None:
                 self._known.complete = False
-                client = await self._models_alone(stack)
+                client = await self._without_the_broken(stack)
             if client is None:
                 return
             await self._ask_endpoints(client)
@@ -232,15 +234,18 @@ class _Examination:
             await self._made.wait()
             await self._with_rows(client)
 
-    async def _models_alone(self, stack: contextlib.AsyncExitStack) -> ServerClient | None:
-        """The model servers without the others, of a fleet that does not start."""
+    async def _without_the_broken(self, stack: contextlib.AsyncExitStack) -> ServerClient | None:
+        """The servers that can be made, of a fleet that does not start; else the models alone."""
+        await self._made.wait()
         models = [instance.name for instance in self._config.instances_of(ServerType.MODEL)]
-        try:
-            async with asyncio.timeout(START_S):
-                made = await stack.enter_async_context(assembled(self._config, models))
-        except (PalestraError, TimeoutError):
-            return None
-        return made.client
+        for names in (list(self._known.servers), models):
+            try:
+                async with asyncio.timeout(ALONE_S):
+                    made = await stack.enter_async_context(assembled(self._config, names))
+            except (PalestraError, TimeoutError):
+                continue
+            return made.client
+        return None
 
     async def _ask_endpoints(self, client: ServerClient) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -305,7 +310,11 @@ class _Examination:
 
     async def _request_models(self, client: ServerClient) -> None:
         agents = self._config.instances_of(ServerType.AGENT)
-        environments = {agent.name: environments_of(agent) for agent in agents}
+        environments = {
+            agent.name: environments_of(agent)
+            for agent in agents
+            if {agent.name, *environments_of(agent)} <= client.targets.keys()
+        }
         forwarding = {a.name for a in agents if a.folder and a.folder.is_relative_to(PACKAGE_ROOT)}
         planned = self._known.planned
         run = planned.run if planned is not None else None
