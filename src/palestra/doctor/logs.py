@@ -131,9 +131,12 @@ class _LogReader:
             self._tell(number, found["said"], line, Rank.EXCEPTION)
         elif found := _OWN_FRAME.match(line):
             self._add_frame(_quoted_frame(found))
-        elif not self._table.is_worth_a_look(line):
-            return
-        elif self._table.is_noise(line):
+        elif self._table.is_worth_a_look(line):
+            self._ordinary(number, line)
+
+    def _ordinary(self, number: int, line: str) -> None:
+        """A line that is neither an error nor an exception."""
+        if self._table.is_noise(line):
             self._noise += 1
         elif self._table.is_telling(line):
             self._tell(number, line, line, Rank.LINE)
