@@ -1,7 +1,9 @@
 """`palestra doctor`: what is broken is named, with its layer, its place, and what mends it."""
 
+import contextlib
 import json
-import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -315,19 +317,37 @@ def run_of(ward: Ward, name: str) -> None:
 
 
 def test_a_disk_that_is_full_is_found(ward: Ward, tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    small = tmp_path / "small"
-    small.mkdir()
-    if os.system(f"mount -t tmpfs -o size=256k tmpfs {small} 2>/dev/null"):
-        pytest.skip("nothing can be mounted here")
-    try:
+    with small_disk(tmp_path / "small", "256k") as small:
         found = ward.examine(output_jsonl_fpath=str(small / "rollouts.jsonl"))
-    finally:
-        os.system(f"umount {small}")
 
     assert found.finding("infra.disk-full")["layer"] == "infra"
     assert str(small) in found.finding("infra.disk-full")["symptom"]
+
+
+def test_a_disk_that_takes_nothing_more_is_told_once(ward: Ward, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "64k") as small:
+        with contextlib.suppress(OSError):
+            (small / "filler").write_bytes(b"x" * 1_000_000)
+        found = ward.examine(output_jsonl_fpath=str(small / "rollouts.jsonl"))
+
+    assert found.causes == ["infra.disk-full"]
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of its own, where we may mount one."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_port_that_somebody_holds_is_a_matter_of_infra(ward: Ward) -> None:

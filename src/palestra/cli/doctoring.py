@@ -19,9 +19,10 @@ from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.config import Redactor, ResolvedConfig
 from palestra.doctor.checking import CheckRun, Looked, Round
 from palestra.doctor.checks.config import findings_of_load
-from palestra.doctor.examination import Subject, examine
+from palestra.doctor.examination import examine
 from palestra.doctor.faults import finding_of
 from palestra.doctor.report import Report
+from palestra.doctor.subject import Subject
 from palestra.errors import ConfigError, Layer, PalestraError, RunFailed
 from palestra.rollouts import CollectSettings
 from palestra.serving import raise_descriptor_limit

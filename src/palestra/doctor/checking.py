@@ -89,6 +89,11 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work)
 
 
+async def done(looked: Looked) -> Looked:
+    """A check that needed no waiting."""
+    return looked
+
+
 def _too_late(layer: Layer, name: str, within_s: float) -> Finding:
     return Finding(
         layer=layer,

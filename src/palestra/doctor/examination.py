@@ -10,28 +10,27 @@
 import asyncio
 import contextlib
 import os
-import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
-from palestra.config import PACKAGE_ROOT, InstanceConfig, ResolvedConfig, ServerType
+from palestra.config import PACKAGE_ROOT, ServerType
 from palestra.conformance import LoopGuard
-from palestra.doctor.checking import LOCAL_S, Looked, Round, in_thread
+from palestra.doctor.checking import LOCAL_S, Looked, Round, done, in_thread
 from palestra.doctor.checks import config as config_checks
-from palestra.doctor.checks import data, infra, machines, model, throughput, verifier
-from palestra.doctor.checks.data import Planned
-from palestra.doctor.checks.model import Endpoint
-from palestra.doctor.findings import Finding, has_errors
-from palestra.doctor.forecast import Forecast, Pace, Share, forecast, prices_in
+from palestra.doctor.checks import data, infra, machines, model, verifier
+from palestra.doctor.checks.rows import quote_row
+from palestra.doctor.expecting import expect
+from palestra.doctor.findings import Finding
+from palestra.doctor.forecast import Forecast
 from palestra.doctor.report import Report
+from palestra.doctor.subject import UNBOUNDED, Known, Subject, environments_of
 from palestra.doctor.survey import AgentRows
 from palestra.errors import Layer, PalestraError
-from palestra.rollouts import CollectSettings, discard
-from palestra.serving import ResourcesServer, Server, assembled
+from palestra.rollouts import discard
+from palestra.serving import ResourcesServer, assembled
 from palestra.transport import ServerClient
 
 PLAN_S: Final = 600.0
@@ -45,41 +44,6 @@ ALONE_S: Final = 20.0
 """For the rest of a fleet that does not start."""
 VERIFY_S: Final = 20.0
 """For how long a verifier may hold the event loop before the examination is given up."""
-UNBOUNDED: Final = 16_384
-"""Rollouts at once of a run without a bound, as far as memory is concerned."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A run that is to be examined."""
-
-    config: ResolvedConfig
-    """Of the fleet that the run would use."""
-    own: ResolvedConfig
-    """Of the command: its prices."""
-    settings: CollectSettings
-    semantics: Mapping[str, Any]
-    version: str
-    open: Callable[[], contextlib.AbstractAsyncContextManager[ServerClient]]
-    """The fleet: started for the examination, or one that runs."""
-    descriptors: Callable[[ServerClient, int], str]
-    """Whether so many rollouts have the open files they need: `check_descriptors` of collect."""
-    most_in_flight: Callable[[ServerClient], int]
-    """How many fit into them."""
-
-
-@dataclass(slots=True)
-class _Known:
-    """What checks have learned that others need."""
-
-    servers: Mapping[str, Server] = field(default_factory=dict)
-    """As objects that were never started."""
-    planned: Planned | None = None
-    endpoints: dict[str, Endpoint] = field(default_factory=dict)
-    paces: dict[str, Pace] = field(default_factory=dict)
-    """By agent: what a prompt of its rows costs."""
-    in_flight: int = UNBOUNDED
-    complete: bool = True
 
 
 async def examine(
@@ -107,7 +71,7 @@ class _Examination:
         self._round = round_
         self._on_frozen = on_frozen
         self._began = time.monotonic()
-        self._known = _Known()
+        self._known = Known()
         self._planned = asyncio.Event()
         self._made = asyncio.Event()
 
@@ -117,7 +81,7 @@ class _Examination:
                 tasks.create_task(self._by_itself())
                 tasks.create_task(self._plan())
                 tasks.create_task(self._with_servers())
-            expected = await self._expect()
+            expected = await expect(self._subject, self._round, self._known)
         finally:
             planned = self._known.planned
             if planned is not None and planned.run is not None:
@@ -142,7 +106,7 @@ class _Examination:
         place = planned.run.places.get(task)
         if place is None:
             return finding
-        shown = data.quote_row(place.path, place.line)
+        shown = quote_row(place.path, place.line)
         return replace(finding, evidence=(*finding.evidence, shown))
 
     # 1. By itself
@@ -213,7 +177,7 @@ class _Examination:
     async def _with_servers(self) -> None:
         look = self._round.look
         await look(
-            Layer.CONFIG, "agents", _done(config_checks.check_agents(self._config)), within_s=1
+            Layer.CONFIG, "agents", done(config_checks.check_agents(self._config)), within_s=1
         )
         async with contextlib.AsyncExitStack() as stack:
             client: ServerClient | None = None
@@ -271,35 +235,17 @@ class _Examination:
         await self._look_here(client)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._request_models(client))
-            for rows in self._rows():
+            for rows in self._known.rows:
                 tasks.create_task(self._fits(client, rows))
-        for environment, rows in self._environments():
+        for environment, rows in self._known.environments(self._config):
             await self._verify(client, environment, rows)
 
     def _in_flight(self, client: ServerClient) -> int:
-        remaining = self._remaining() or UNBOUNDED
+        remaining = self._known.remaining or UNBOUNDED
         return min(remaining, self._settings.bound or self._subject.most_in_flight(client))
 
-    def _remaining(self) -> int:
-        planned = self._known.planned
-        return planned.run.remaining if planned is not None and planned.run is not None else 0
-
-    def _rows(self) -> list[AgentRows]:
-        planned = self._known.planned
-        found = planned.survey if planned is not None else None
-        return list(found.agents.values()) if found is not None else []
-
-    def _environments(self) -> list[tuple[str, AgentRows]]:
-        """Each environment once, with the rows of an agent that brings them there."""
-        found: dict[str, AgentRows] = {}
-        for rows in self._rows():
-            for ref in self._config.instance(rows.agent).refs:
-                if ref.type == ServerType.RESOURCES:
-                    found.setdefault(ref.name, rows)
-        return list(found.items())
-
     async def _look_here(self, client: ServerClient) -> None:
-        look, remaining = self._round.look, self._remaining()
+        look, remaining = self._round.look, self._known.remaining
         if remaining:
             check = partial(self._subject.descriptors, client, remaining)
             work = in_thread(lambda: infra.check_descriptors(check))
@@ -326,7 +272,7 @@ class _Examination:
         await self._round.look(Layer.DATA, "request models", work, within_s=PLAN_S)
 
     async def _fits(self, client: ServerClient, rows: AgentRows) -> None:
-        endpoint = self._endpoint_of(rows.agent)
+        endpoint = self._known.endpoint_of(self._config.instance(rows.agent))
         if endpoint is None or not endpoint.answers:
             return
 
@@ -342,10 +288,6 @@ class _Examination:
         tools = model.check_tool_calls(client, endpoint, rows)
         await look(Layer.MODEL, f"tools of {rows.agent}", tools, within_s=limit_s)
 
-    def _endpoint_of(self, agent: str) -> Endpoint | None:
-        names = (r.name for r in self._config.instance(agent).refs if r.type == ServerType.MODEL)
-        return next((self._known.endpoints[n] for n in names if n in self._known.endpoints), None)
-
     async def _verify(self, client: ServerClient, environment: str, rows: AgentRows) -> None:
         if environment not in client.targets:
             return
@@ -360,7 +302,7 @@ class _Examination:
 
         look = self._round.look
         await look(Layer.VERIFIER, environment, verify(), within_s=verifier.ONE_ANSWER_S + 5)
-        if self._judges(environment):
+        if self._known.judges(self._config.instance(environment)):
             judge = verifier.check_judge(client, environment, server, rows.first)
             await look(
                 Layer.VERIFIER,
@@ -368,13 +310,6 @@ class _Examination:
                 judge,
                 within_s=verifier.ONE_ANSWER_S + 5,
             )
-
-    def _judges(self, environment: str) -> bool:
-        refs = self._config.instance(environment).refs
-        models = {ref.name for ref in refs if ref.type == ServerType.MODEL}
-        # Of one whose endpoint is not there, that has been told already.
-        known = [self._known.endpoints[name] for name in models if name in self._known.endpoints]
-        return any(not has_errors(endpoint.looked.findings) for endpoint in known)
 
     def _frozen(self, environment: str) -> Callable[[float], None]:
         def frozen(still_s: float) -> None:
@@ -384,47 +319,3 @@ class _Examination:
                 self._on_frozen(self._report())
 
         return frozen
-
-    # 4. What it takes
-
-    async def _expect(self) -> Forecast | None:
-        shares = [self._share(rows) for rows in self._rows()]
-        look = self._round.look
-        slow = throughput.check_answers_in_time(shares, self._settings)
-        await look(Layer.THROUGHPUT, "answers in time", _done(slow), within_s=1)
-        expected: Forecast | None = None
-
-        async def disk() -> Looked:
-            nonlocal expected
-            expected = forecast(
-                shares,
-                remaining=self._remaining(),
-                in_flight=self._known.in_flight,
-                prices=prices_in(self._subject.own.tree),
-            )
-            output = self._settings.output_jsonl_fpath
-            return infra.check_disk(
-                output, expected.output_bytes, temporary=Path(tempfile.gettempdir())
-            )
-
-        await look(Layer.INFRA, "disk", disk(), within_s=LOCAL_S)
-        return expected if shares else None
-
-    def _share(self, rows: AgentRows) -> Share:
-        endpoint = self._endpoint_of(rows.agent)
-        refs = self._config.instance(rows.agent).refs
-        judged = any(self._judges(ref.name) for ref in refs if ref.type == ServerType.RESOURCES)
-        name = endpoint.name if endpoint is not None else ""
-        pace = self._known.paces.get(rows.agent) or (endpoint.pace if endpoint else None)
-        settings = self._config.instances[name].settings if name in self._config.instances else {}
-        ids = bool(settings.get("return_token_id_information"))
-        return Share(rows, name, pace, judged=judged, token_ids=ids)
-
-
-def environments_of(agent: InstanceConfig) -> tuple[str, ...]:
-    """The resources servers behind an agent."""
-    return tuple(ref.name for ref in agent.refs if ref.type == ServerType.RESOURCES)
-
-
-async def _done(looked: Looked) -> Looked:
-    return looked

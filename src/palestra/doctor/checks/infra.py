@@ -23,6 +23,7 @@ PROCESSES_AT_REST: Final = 64
 SPARE_DISK: Final = 64 * MIB
 """Beside what the run writes: logs, and what others write meanwhile."""
 SPARE_INODES: Final = 64
+DISK_FULL: Final = "infra.disk-full"
 TMP_DISK: Final = 16 * MIB
 """What programs in a sandbox, and the libraries, want of the temporary folder."""
 
@@ -132,7 +133,7 @@ def check_disk(output: Path, needed: int, *, temporary: Path) -> Looked:
 def _disk_full(folder: Path, free: int, needed: int) -> Finding:
     return Finding(
         layer=Layer.INFRA,
-        cause="infra.disk-full",
+        cause=DISK_FULL,
         symptom=f"{folder} has {free / MIB:,.1f} MiB free, and the run writes about "
         f"{needed / MIB:,.1f}",
         likely_cause="the disk is nearly full, or too small for this run",
