@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from palestra.doctor.faults import KNOWN
+from palestra.doctor.known_errors import KNOWN
 from palestra.doctor.signatures import SignatureTable, troubleshooting
 
 TABLE = SignatureTable.load()
