@@ -17,12 +17,12 @@ from palestra.datasets import Door
 from palestra.doctor.diagnosis import Diagnosis
 from palestra.doctor.failing_rows import compared
 from palestra.doctor.findings import LAYERS, Finding, Quote, Severity
+from palestra.doctor.locating import Located, locate, outputs_named, ray_log_of
 from palestra.doctor.logs import read_log
 from palestra.doctor.outputs import RunReading, read_run
 from palestra.doctor.reading import LogReading, Observation, Rank
 from palestra.doctor.signatures import Signature, SignatureTable, stem_of
 from palestra.doctor.staleness import stale_inputs
-from palestra.doctor.subjects import Subject, find_subject, outputs_named, ray_log_of
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts import Manifest
 
@@ -79,7 +79,7 @@ def diagnose(
     `sources`: the input files, where the run does not say. `logs`: further ones. Raises BadInput
     when `given` is no run, InputDataError when a file cannot be read.
     """
-    subject = find_subject(given, folder=folder)
+    subject = locate(given, folder=folder)
     try:
         read, runs = _read(subject, logs, folder, table)
         observations = [*(subject.job.observations if subject.job else ())]
@@ -95,7 +95,7 @@ def diagnose(
 
 
 def _read(
-    subject: Subject, logs: tuple[Path, ...], folder: Path, table: SignatureTable
+    subject: Located, logs: tuple[Path, ...], folder: Path, table: SignatureTable
 ) -> tuple[list[LogReading], list[RunReading]]:
     read = [read_log(path, table) for path in dict.fromkeys((*subject.logs, *logs))]
     if ray := ray_log_of(observation for log in read for observation in log.observations):
@@ -121,7 +121,7 @@ def _as_recorded(told: Iterable[Observation], rows: Sequence[Observation]) -> It
 
 def _diagnosis(
     given: str,
-    subject: Subject,
+    subject: Located,
     logs: list[LogReading],
     runs: list[RunReading],
     observations: list[Observation],
@@ -274,7 +274,7 @@ def _row_quotes(
     )
 
 
-def _looked_at(subject: Subject, logs: list[LogReading], runs: list[RunReading]) -> tuple[str, ...]:
+def _looked_at(subject: Located, logs: list[LogReading], runs: list[RunReading]) -> tuple[str, ...]:
     told = [f"{log.path} ({log.lines} lines)" for log in logs]
     if subject.job is not None:
         told.insert(0, f"`{subject.job.asked}`: {subject.job.state}")

@@ -28,7 +28,7 @@ _OF_A_RUN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Located:
     """What there is to read. `outputs`: rollouts files, which may not be there themselves."""
 
     outputs: tuple[Path, ...] = ()
@@ -36,7 +36,7 @@ class Subject:
     job: SlurmJob | None = None
 
 
-def find_subject(given: str, *, folder: Path) -> Subject:
+def locate(given: str, *, folder: Path) -> Located:
     """What `given` names, seen from `folder`. Raises BadInput when that is nothing."""
     path = folder / given
     if path.is_dir():
@@ -45,11 +45,11 @@ def find_subject(given: str, *, folder: Path) -> Subject:
         return _of_file(path)
     if JOB_ID.fullmatch(given):
         job = read_job(given)
-        return Subject(logs=job.logs, job=job)
+        return Located(logs=job.logs, job=job)
     named = path.with_name(f"{path.name}.jsonl")
     for output in (path,) if path.suffix == ".jsonl" else (named, path):
         if any(file.exists() for file in RunPaths(output).all()):
-            return Subject((output,), tuple(_logs_beside(output)))
+            return Located((output,), tuple(_logs_beside(output)))
     raise BadInput(
         f"{given} is no run: no output, no folder, no log and no job of Slurm",
         hint="give an output (out/run.jsonl, or its stem), the folder of a run, a log file, or "
@@ -58,17 +58,17 @@ def find_subject(given: str, *, folder: Path) -> Subject:
     )
 
 
-def _of_file(path: Path) -> Subject:
+def _of_file(path: Path) -> Located:
     for ending in _OF_A_RUN:
         if path.name.endswith(ending):
             output = path.with_name(path.name.removesuffix(ending) + ".jsonl")
-            return Subject((output,), tuple(_logs_beside(output)))
+            return Located((output,), tuple(_logs_beside(output)))
     if path.suffix == ".jsonl" and not _is_events(path):
-        return Subject((path,), tuple(_logs_beside(path)))
-    return Subject(logs=(path,))
+        return Located((path,), tuple(_logs_beside(path)))
+    return Located(logs=(path,))
 
 
-def _in_folder(folder: Path) -> Subject:
+def _in_folder(folder: Path) -> Located:
     """All runs of a folder, and all logs in it and in its `logs`."""
     files = [path for path in _files(folder) if path.is_file()]
     stems = {
@@ -83,7 +83,7 @@ def _in_folder(folder: Path) -> Subject:
             f"{folder} holds neither the files of a run nor logs",
             hint="give the folder that holds <stem>_manifest.json, or *.log, *.out or *.err files",
         )
-    return Subject(tuple(sorted(stems)), tuple(sorted(logs)))
+    return Located(tuple(sorted(stems)), tuple(sorted(logs)))
 
 
 def _files(folder: Path) -> Iterator[Path]:
