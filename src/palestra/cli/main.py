@@ -8,6 +8,7 @@ from palestra.cli.commands import (
     data,
     datasets,
     decisions,
+    diagnose,
     doctor,
     doctor_tools,
     environments,
@@ -32,6 +33,7 @@ for _group in (
     fleet,
     rollouts,
     doctor,
+    diagnose,
     files,
     decisions,
     environments,
@@ -61,7 +63,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "diagnose", "cluster",
+    "view", "cluster",
 ):  # fmt: skip
     _not_yet(_name)
 doctor_tools.register(app)
