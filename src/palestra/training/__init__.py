@@ -1,0 +1,73 @@
+"""Feeding a trainer: N rollouts asked for, N answered, or an error that says why.
+
+No trainer, tensor or cluster library is imported here; adapters to them are in
+`palestra.training.adapters`.
+"""
+
+from palestra.training.client import Handle, Health, RolloutClient, Servers
+from palestra.training.errors import (
+    BatchFailed,
+    Cause,
+    IncompleteRollouts,
+    InvalidLogprobs,
+    TokenDiscontinuity,
+)
+from palestra.training.outcomes import (
+    Chain,
+    Completed,
+    Evidence,
+    Failed,
+    FailureClass,
+    Flat,
+    Group,
+    Outcome,
+    RawRow,
+    Summary,
+    Timings,
+    TokenUsage,
+    Turn,
+    outcome_from_json,
+    outcome_to_json,
+)
+from palestra.training.requests import Key, RolloutRequest
+from palestra.training.settings import (
+    Attempts,
+    ClientSettings,
+    OnIncomplete,
+    OnStale,
+    OnViolation,
+)
+
+__all__ = [
+    "Attempts",
+    "BatchFailed",
+    "Cause",
+    "Chain",
+    "ClientSettings",
+    "Completed",
+    "Evidence",
+    "Failed",
+    "FailureClass",
+    "Flat",
+    "Group",
+    "Handle",
+    "Health",
+    "IncompleteRollouts",
+    "InvalidLogprobs",
+    "Key",
+    "OnIncomplete",
+    "OnStale",
+    "OnViolation",
+    "Outcome",
+    "RawRow",
+    "RolloutClient",
+    "RolloutRequest",
+    "Servers",
+    "Summary",
+    "Timings",
+    "TokenDiscontinuity",
+    "TokenUsage",
+    "Turn",
+    "outcome_from_json",
+    "outcome_to_json",
+]
