@@ -146,6 +146,7 @@ class Runner:
         ticket.weights = pool.weights
         ticket.stop_by = now + with_grace(limit_s) + TAKING_S + self._settings.stuck_after_s
         flight.attempt, flight.attempt_started = ticket.attempts, now
+        flight.verify_request = None
         flight.spent.clear()
         flight.since = now
 
