@@ -10,7 +10,7 @@ from palestra.serving.agent import (
     BoundAgent,
     BoundAgentConfig,
     ServerReference,
-    session_closed,
+    close_session,
 )
 from palestra.serving.aside import Aside
 from palestra.serving.assembled import Assembly, assembled
@@ -114,6 +114,7 @@ __all__ = [
     "build_server",
     "cache_root",
     "check_head_port",
+    "close_session",
     "environment",
     "head_server",
     "http_transport",
@@ -126,7 +127,6 @@ __all__ = [
     "rare_collections",
     "server_class_of",
     "server_client",
-    "session_closed",
     "summary_line",
     "tool",
     "tool_schema",
