@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from palestra.config import ResolvedConfig, load_config
-from palestra.serving import PROCESS, Fleet
+from palestra.serving import PROCESS, Fleet, HeadAddress, head_server
 from palestra.training import (
     ClientSettings,
     IncompleteRollouts,
     Key,
     RolloutClient,
     RolloutRequest,
+    attached,
 )
 from palestra.training.memory import gone
 
@@ -259,3 +260,20 @@ async def test_turns_in_other_processes_carry_the_versions_of_their_calls(projec
     (turn,) = found.turns  # type: ignore[union-attr]  # completed
     assert (turn.generated_ids, turn.weights_start, turn.weights_end) == ([3], 3, 3)
     assert found.timings.model_s is not None  # type: ignore[union-attr]  # completed
+
+
+async def test_a_fleet_that_runs_elsewhere_is_watched_too(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALESTRA_RUN_DIR", str(project / "run"))
+    found = config(project)
+    found.tree["head_server"] = {"host": "127.0.0.1", "port": 0}  # type: ignore[index]  # a dict
+    async with Fleet(found, default_placement=PROCESS) as fleet, head_server(fleet) as head:
+        here = attached(HeadAddress(head.host, head.port), every_s=0.2)
+        async with RolloutClient(here, ClientSettings(memory_reserve=0.0)) as client:
+            handle = client.submit([row(0), row(1, "wait")])
+            assert (await handle.next()).reward == 1.0  # type: ignore[union-attr]  # completed
+            os.kill(pid_of(fleet, "agent"), signal.SIGKILL)
+            async with asyncio.timeout(10):
+                with pytest.raises(IncompleteRollouts, match="signal SIGKILL"):
+                    await handle.next()
