@@ -23,7 +23,6 @@ from palestra.training.outcomes import (
     Flat,
     Group,
     Outcome,
-    RawRow,
     Summary,
     Timings,
     TokenUsage,
@@ -31,6 +30,7 @@ from palestra.training.outcomes import (
     outcome_from_json,
     outcome_to_json,
 )
+from palestra.training.raw import RawRow
 from palestra.training.requests import Key, RolloutRequest
 from palestra.training.servers import Servers
 from palestra.training.settings import (

@@ -21,8 +21,9 @@ from palestra.errors import ConfigError, PalestraError, mask_error
 from palestra.training.capture import ModelServers
 from palestra.training.flights import Flight, Ticket
 from palestra.training.handle import Handle
+from palestra.training.lanes import Death, Lane
 from palestra.training.memory import Memory, MemoryGuard
-from palestra.training.pool import Death, Lane, Pool
+from palestra.training.pool import Pool
 from palestra.training.postmortem import PostMortem
 from palestra.training.requests import RolloutRequest
 from palestra.training.rows import tickets_of

@@ -7,8 +7,9 @@ from typing import Self, final
 
 from palestra.errors import InputDataError
 from palestra.training.errors import Cause
+from palestra.training.lanes import Lane
 from palestra.training.outcomes import Group, Outcome, Summary
-from palestra.training.pool import Lane, Pool
+from palestra.training.pool import Pool
 from palestra.training.requests import Key
 from palestra.training.settings import ClientSettings
 

@@ -7,52 +7,25 @@ batch is decided here.
 
 import asyncio
 import heapq
+import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from palestra.errors import PalestraError
 from palestra.rollouts import BoundedTasks
 from palestra.training.batch import INTENDED, Batch, stale, too_old
-from palestra.training.errors import BatchFailed, Cause
+from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
 from palestra.training.flights import Flight, State, Ticket
+from palestra.training.lanes import Death, Lane
 from palestra.training.memory import MemoryGuard
 from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Outcome
 from palestra.training.settings import ClientSettings, OnIncomplete, OnStale
 
+logger = logging.getLogger("palestra.training")
+
 LOOK_AGAIN_S: Final = 0.25
 """How often memory is looked at while it keeps rollouts from starting."""
-
-
-@dataclass(slots=True, eq=False)
-class Lane:
-    """One batch on its way through the pool."""
-
-    batch: Batch
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Something has ended, or the batch has failed."""
-    running: set[Ticket] = field(default_factory=set)
-    """Tickets with a task that has not ended, their own end notwithstanding."""
-    queue: list[Ticket] = field(default_factory=list)
-    """A heap; tickets that ended in it are dropped when they come up."""
-    timers: list[asyncio.TimerHandle] = field(default_factory=list)
-
-    def head(self) -> Ticket | None:
-        """The next to be started."""
-        while self.queue and self.queue[0].state is not State.QUEUED:
-            heapq.heappop(self.queue)
-        return self.queue[0] if self.queue else None
-
-
-@dataclass(frozen=True, slots=True)
-class Death:
-    """Why nothing can come back any more."""
-
-    error: PalestraError
-    cause: Cause
-    log_tails: dict[str, tuple[str, ...]]
 
 
 @final
@@ -80,7 +53,6 @@ class Pool:
         self.paused = False
         self.weights: int | None = None
         self.death: Death | None = None
-        self.bug: BaseException | None = None
         self.held_back = ""
         self._again: asyncio.TimerHandle | None = None
 
@@ -157,7 +129,7 @@ class Pool:
             if ticket.state is not State.ENDED:
                 raise
         except Exception as error:  # a bug of ours: told to whoever waits
-            self.bug = error
+            logger.exception("rollout %s", ticket.key)
             self._settle_bug(lane, ticket, error)
         finally:
             self._landed(lane, ticket)

@@ -13,8 +13,9 @@ from palestra.training.capture import ModelServers
 from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
 from palestra.training.failing import failed, failed_by
 from palestra.training.flights import Flight, Ticket
+from palestra.training.lanes import Lane
 from palestra.training.outcomes import Completed, Failed, FailureClass
-from palestra.training.pool import Lane, Pool
+from palestra.training.pool import Pool
 from palestra.training.reading import Answer, completed, size_of
 from palestra.training.servers import DeathWatch, environments_of
 from palestra.training.settings import ClientSettings, OnViolation
