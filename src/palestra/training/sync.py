@@ -134,7 +134,8 @@ class SyncRolloutClient:
         return await RolloutClient(self._servers(), self._settings).__aenter__()
 
     def __exit__(self, *raised: object) -> None:
-        self._stack.__exit__(*raised)
+        del raised
+        self._stack.close()
 
     def submit(
         self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
