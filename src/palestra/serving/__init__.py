@@ -4,12 +4,28 @@ A server is an object with typed async methods and an ASGI app over them; where 
 (embedded in this process, in a process of its own, or remote) is decided by the fleet.
 """
 
-from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
+from palestra.serving.agent import (
+    Agent,
+    AgentConfig,
+    BoundAgent,
+    BoundAgentConfig,
+    ServerReference,
+    close_session,
+)
 from palestra.serving.aside import Aside
 from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment, server_class_of
 from palestra.serving.build import build_server, http_transport, server_client
+from palestra.serving.capture import (
+    TRAINING_RUN,
+    TRAINING_TURNS,
+    CapturedTurn,
+    TrainingRun,
+    TurnsTaken,
+    TurnsWanted,
+)
+from palestra.serving.child import Ending
 from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
@@ -26,7 +42,12 @@ from palestra.serving.model_server import (
     ModelServer,
     ModelServerConfig,
 )
-from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
+from palestra.serving.resources_server import (
+    REPEATABLE,
+    ResourcesServer,
+    ResourcesServerConfig,
+    ReverifyMode,
+)
 from palestra.serving.reward_rules import WRONG_KINDS, RewardRules
 from palestra.serving.runfile import run_dir
 from palestra.serving.server import Server, ServerConfig
@@ -52,8 +73,11 @@ __all__ = [
     "LOOPBACK",
     "PROCESS",
     "REMOTE",
+    "REPEATABLE",
     "SESSION_ID_KEY",
     "TOKEN_FIELDS",
+    "TRAINING_RUN",
+    "TRAINING_TURNS",
     "WRONG_KINDS",
     "Agent",
     "AgentConfig",
@@ -62,6 +86,8 @@ __all__ = [
     "AttachedFleet",
     "BoundAgent",
     "BoundAgentConfig",
+    "CapturedTurn",
+    "Ending",
     "EndpointFacts",
     "EndpointSaid",
     "Environment",
@@ -96,7 +122,10 @@ __all__ = [
     "Step",
     "StepRequest",
     "ToolError",
+    "TrainingRun",
     "TurnsServer",
+    "TurnsTaken",
+    "TurnsWanted",
     "Watchdog",
     "ask_endpoint",
     "assembled",
@@ -104,6 +133,7 @@ __all__ = [
     "build_server",
     "cache_root",
     "check_head_port",
+    "close_session",
     "dumping_tasks",
     "environment",
     "head_server",
