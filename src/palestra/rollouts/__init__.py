@@ -6,8 +6,11 @@ once, as a scored row or as a typed failure.
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.rollouts.accounting import Accounting, AccountingError
+from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
+from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
+from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize
@@ -22,21 +25,24 @@ from palestra.rollouts.merging import (
 )
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.results import Failed, Scored
+from palestra.rollouts.results import Failed, Scored, checked, went_on
 from palestra.rollouts.row_checks import check_rows, doors_behind
 from palestra.rollouts.run import Collected, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
 from palestra.rollouts.settings import AUTO, CollectSettings, InputFile, RunPaths, Shard
+from palestra.rollouts.tasks import BoundedTasks
 
 __all__ = [
     "AUTO",
     "OPERATIONAL",
     "Accounting",
     "AccountingError",
+    "BoundedTasks",
     "CollectSettings",
     "Collected",
     "Collector",
     "Completeness",
+    "Deadlines",
     "EventFile",
     "Failed",
     "InFlight",
@@ -60,8 +66,10 @@ __all__ = [
     "Shard",
     "ShardOf",
     "StaleRun",
+    "attempt",
     "begin",
     "check_rows",
+    "checked",
     "differences",
     "discard",
     "doors_behind",
@@ -77,4 +85,7 @@ __all__ = [
     "repair",
     "run",
     "semantics_of",
+    "went_on",
+    "with_grace",
+    "with_seed",
 ]

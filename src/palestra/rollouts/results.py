@@ -75,9 +75,7 @@ def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Sco
 
     Raises VerifierError without a finite reward, and what the result says it failed of.
     """
-    fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
-    raise_if_marked(fields)
-    reward = reward_in(fields)
+    fields, reward = checked(result)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     identity = {TASK_INDEX: key.task, ROLLOUT_INDEX: key.rollout, AGENT_REF: row[AGENT_REF]}
     line = line_of({**fields, "reward": reward, **identity})
@@ -89,6 +87,13 @@ def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Sco
         line=line,
         output_tokens=_output_tokens(response),
     )
+
+
+def checked(result: BaseModel | Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """The fields of a verify response, and its reward. Raises as `scored`."""
+    fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
+    raise_if_marked(fields)
+    return fields, reward_in(fields)
 
 
 def reward_in(fields: Mapping[str, Any]) -> float:

@@ -4,12 +4,28 @@ A server is an object with typed async methods and an ASGI app over them; where 
 (embedded in this process, in a process of its own, or remote) is decided by the fleet.
 """
 
-from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
+from palestra.serving.agent import (
+    Agent,
+    AgentConfig,
+    BoundAgent,
+    BoundAgentConfig,
+    ServerReference,
+    session_closed,
+)
 from palestra.serving.aside import Aside
 from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment, server_class_of
 from palestra.serving.build import build_server, http_transport, server_client
+from palestra.serving.capture import (
+    TRAINING_RUN,
+    TRAINING_TURNS,
+    CapturedTurn,
+    TrainingRun,
+    TurnsTaken,
+    TurnsWanted,
+)
+from palestra.serving.child import Ending
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
@@ -19,7 +35,12 @@ from palestra.serving.instance import RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
-from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
+from palestra.serving.resources_server import (
+    REPEATABLE,
+    ResourcesServer,
+    ResourcesServerConfig,
+    ReverifyMode,
+)
 from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
@@ -36,8 +57,11 @@ __all__ = [
     "LOOPBACK",
     "PROCESS",
     "REMOTE",
+    "REPEATABLE",
     "SESSION_ID_KEY",
     "TOKEN_FIELDS",
+    "TRAINING_RUN",
+    "TRAINING_TURNS",
     "Agent",
     "AgentConfig",
     "Aside",
@@ -45,6 +69,8 @@ __all__ = [
     "AttachedFleet",
     "BoundAgent",
     "BoundAgentConfig",
+    "CapturedTurn",
+    "Ending",
     "Environment",
     "Episode",
     "Fleet",
@@ -76,7 +102,10 @@ __all__ = [
     "State",
     "Step",
     "StepRequest",
+    "TrainingRun",
     "TurnsServer",
+    "TurnsTaken",
+    "TurnsWanted",
     "Watchdog",
     "assembled",
     "attach",
@@ -95,6 +124,7 @@ __all__ = [
     "rare_collections",
     "server_class_of",
     "server_client",
+    "session_closed",
     "summary_line",
     "tool",
     "tool_schema",

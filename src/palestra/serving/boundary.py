@@ -297,7 +297,10 @@ def _context(headers: dict[str, str], named: RowIdentity | None) -> CallContext:
     if own.row is not None:
         return own
     return CallContext(
-        row=context.row or named, deadline=context.deadline, activity=Activity("its own code")
+        row=context.row or named,
+        deadline=context.deadline,
+        activity=Activity("its own code"),
+        call_limit_s=context.call_limit_s,
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Self, final
 from palestra.config import InstanceConfig, Redactor, ResolvedConfig
 from palestra.errors import ConfigError, DeadlineExceeded, InfraError, PalestraError, ServerDied
 from palestra.serving.build import build_server, server_client
-from palestra.serving.child import Child
+from palestra.serving.child import Child, Ending
 from palestra.serving.endpoints import own_frames
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
@@ -77,6 +77,8 @@ class Fleet:
         self._watchers: list[asyncio.Task[None]] = []
         self._failed = asyncio.Event()
         self.failure: PalestraError | None = None
+        self.ending: Ending | None = None
+        """How the first process ended that ended by itself."""
         self.instances: dict[str, RunningInstance] = {}
         self.client = server_client(self._targets, config.tree, token=self._token)
 
@@ -289,6 +291,7 @@ class Fleet:
         running.state = State.DEAD
         running.reason = ending.how
         if self.failure is None:
+            self.ending = ending
             self.failure = ending.as_error(before_ready=before_ready)
         self._failed.set()
 

@@ -4,7 +4,8 @@ No trainer, tensor or cluster library is imported here; adapters to them are in
 `palestra.training.adapters`.
 """
 
-from palestra.training.client import Handle, Health, RolloutClient, Servers
+from palestra.training.attached import AttachedServers, attached
+from palestra.training.client import Health, RolloutClient
 from palestra.training.errors import (
     BatchFailed,
     Cause,
@@ -12,6 +13,7 @@ from palestra.training.errors import (
     InvalidLogprobs,
     TokenDiscontinuity,
 )
+from palestra.training.handle import Handle
 from palestra.training.outcomes import (
     Chain,
     Completed,
@@ -30,6 +32,7 @@ from palestra.training.outcomes import (
     outcome_to_json,
 )
 from palestra.training.requests import Key, RolloutRequest
+from palestra.training.servers import Servers
 from palestra.training.settings import (
     Attempts,
     ClientSettings,
@@ -37,8 +40,10 @@ from palestra.training.settings import (
     OnStale,
     OnViolation,
 )
+from palestra.training.sync import SyncHandle, SyncRolloutClient
 
 __all__ = [
+    "AttachedServers",
     "Attempts",
     "BatchFailed",
     "Cause",
@@ -64,10 +69,13 @@ __all__ = [
     "RolloutRequest",
     "Servers",
     "Summary",
+    "SyncHandle",
+    "SyncRolloutClient",
     "Timings",
     "TokenDiscontinuity",
     "TokenUsage",
     "Turn",
+    "attached",
     "outcome_from_json",
     "outcome_to_json",
 ]

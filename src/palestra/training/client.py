@@ -7,27 +7,38 @@ async with RolloutClient(Fleet(config), settings) as client:
     assert batch.summary().adds_up
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
-from typing import Protocol, Self, final
+from typing import Self, final
 
-from palestra.serving import RunningInstance
-from palestra.training.outcomes import Group, Outcome, Summary
-from palestra.training.requests import Key, RolloutRequest
+from palestra.errors import ConfigError, PalestraError, mask_error
+from palestra.training.capture import ModelServers
+from palestra.training.flights import Flight, Ticket
+from palestra.training.handle import Handle
+from palestra.training.memory import Memory, MemoryGuard
+from palestra.training.pool import Death, Lane, Pool
+from palestra.training.postmortem import PostMortem
+from palestra.training.requests import RolloutRequest
+from palestra.training.rows import tickets_of
+from palestra.training.running import Runner
+from palestra.training.servers import (
+    DeathWatch,
+    Servers,
+    agents_of,
+    only_agent,
+    repeatable_environments,
+)
 from palestra.training.settings import ClientSettings
-from palestra.transport import ServerClient
+from palestra.transport import new_id
 
-
-class Servers(Protocol):
-    """A fleet that runs: what a client calls and watches. `palestra.serving.Fleet` is one."""
-
-    client: ServerClient
-    instances: Mapping[str, RunningInstance]
-
-    async def watch(self) -> None:
-        """Wait until a server process ends by itself, and raise how."""
+RUN_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,43 +55,11 @@ class Health:
     """Outcomes that nobody has taken yet."""
     paused: bool
     held_back: str
-    """Why no rollout is started now, when some could be: `memory`, `bytes`, `waiting`."""
+    """Why no other rollout is started now: `in_flight`, `paused`, `bytes`, or `memory: …`; empty
+    when none waits, or when only untaken outcomes (`waiting`) keep one."""
     weight_version: int | None
-    servers: dict[str, str]
+    servers: dict[str, str] = field(default_factory=dict)
     """Instance -> state."""
-
-
-@final
-class Handle:
-    """One submission. Take its outcomes in one way: iterate, or `groups`, or `gather`."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leaving early cancels and awaits what has not ended."""
-
-    def __aiter__(self) -> AsyncIterator[Outcome]:
-        """Every outcome, in the order in which they end."""
-
-    def groups(self, size: int) -> AsyncIterator[Group]:
-        """Each group as soon as all of its `size` members have ended."""
-
-    async def gather(self) -> list[Outcome]:
-        """All outcomes, in the order of the requests."""
-
-    def cancel(self, keys: Iterable[Key] | None = None) -> None:
-        """Do not want these any more, or none at all: they end as `Failed`, cancelled."""
-
-    def summary(self) -> Summary:
-        """What became of the submission so far."""
-
-    async def aclose(self) -> None:
-        """Cancel what has not ended, and wait until it has."""
 
 
 @final
@@ -91,34 +70,177 @@ class RolloutClient:
         self,
         servers: AbstractAsyncContextManager[Servers],
         settings: ClientSettings | None = None,
-    ) -> None: ...
+        *,
+        memory: Memory | None = None,
+    ) -> None:
+        self.settings = (settings or ClientSettings()).checked()
+        self._entering = servers
+        self._memory = memory or Memory()
+        self._stack = AsyncExitStack()
+        self._run = new_id()[:RUN_DIGITS]
+        self._batches = itertools.count(1)
+        self._numbers = itertools.count()
+        self._handles: dict[str, Handle] = {}
+        self._inside: _Inside | None = None
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        try:
+            servers = await self._stack.enter_async_context(self._entering)
+            self._inside = await self._begin(servers)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
 
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        del kind, error, trace
+        try:
+            for handle in list(self._handles.values()):
+                await handle.aclose()
+        finally:
+            await self._stack.aclose()
+
+    async def _begin(self, servers: Servers) -> "_Inside":
+        client = servers.client
+        default_agent = only_agent(servers, self.settings.agent)
+        watch = DeathWatch(servers, self._on_death)
+        models = ModelServers(client, self._run)
+        runner = Runner(
+            client,
+            self.settings,
+            models=models,
+            watch=watch,
+            repeatable=await repeatable_environments(client),
+            on_hopeless=self._on_death,
+        )
+        guard = MemoryGuard(self.settings.memory_reserve, self._memory, time.monotonic)
+        pool = Pool(self.settings, guard, self._fly)
+        post_mortem = PostMortem(self._memory, list(watch.pids), in_flight=self.settings.in_flight)
+        await models.open()
+        self._stack.push_async_callback(models.close)
+        watch.start()
+        self._stack.push_async_callback(watch.stop)
+        # Whatever still runs at the end is cancelled, and left behind when it will not stop.
+        self._stack.push_async_callback(_end, pool)
+        keeping = asyncio.create_task(self._keep_order(pool), name="order among rollouts")
+        self._stack.push_async_callback(_cancelled, keeping)
+        self._stack.callback(pool.close)
+        self._stack.callback(runner.close)
+        return _Inside(servers, default_agent, pool, runner, models, watch, post_mortem)
+
+    async def _keep_order(self, pool: Pool) -> None:
+        while True:
+            await asyncio.sleep(self.settings.stuck_after_s / 4)
+            pool.sweep()
+
+    async def _fly(self, lane: Lane, ticket: Ticket, flight: Flight) -> None:
+        inside = self._running
+        await inside.runner.run(inside.pool, lane, ticket, flight)
+
+    @property
+    def _running(self) -> "_Inside":
+        if self._inside is None:
+            raise RuntimeError("the client has not been entered: `async with RolloutClient(…)`")
+        return self._inside
+
+    def _on_death(self, error: PalestraError) -> None:
+        """The servers have ended, or can never answer: nothing is waited for any more."""
+        inside = self._running
+        mask_error(error, inside.servers.client.mask)
+        ending = inside.servers.ending
+        cause = inside.post_mortem.cause(error, ending)
+        tails = {} if ending is None else {ending.name: tuple(ending.last_lines)}
+        inside.pool.die(Death(error, cause, tails))
+
+    # What a trainer does
 
     def submit(
         self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
     ) -> Handle:
-        """Ask for rollouts. Raises InputDataError for rows that cannot be run, and duplicates."""
+        """Ask for rollouts. Raises InputDataError for rows that cannot be run, and duplicates.
 
-    async def health(self) -> Health: ...
+        `deadline_s`: by when all of it must have ended; None: `batch_timeout_s`.
+        """
+        inside = self._running
+        run = f"{self._run}.{next(self._batches)}"
+        tickets = tickets_of(
+            requests,
+            run=run,
+            default_agent=inside.default_agent,
+            agents=agents_of(inside.servers),
+            numbers=partial(next, self._numbers),
+            now=time.monotonic(),
+            deadline_s=self.settings.batch_timeout_s if deadline_s is None else deadline_s,
+        )
+        lane = inside.pool.add(run, tickets)
+        handle = self._handles[run] = Handle(
+            inside.pool, lane, run, self.settings, on_close=self._closed
+        )
+        return handle
+
+    def _closed(self, run: str) -> None:
+        self._handles.pop(run, None)
+
+    async def health(self) -> Health:
+        """What is going on, and whether it can go on."""
+        inside = self._running
+        pool, death = inside.pool, inside.pool.death
+        return Health(
+            ok=death is None,
+            reason="" if death is None else death.cause.sentence,
+            in_flight=len(pool.flights),
+            queued=pool.queued,
+            waiting=pool.waiting,
+            paused=pool.paused,
+            held_back=pool.held_back,
+            weight_version=pool.weights,
+            servers={name: item.state.value for name, item in inside.servers.instances.items()},
+        )
 
     def pause(self) -> None:
         """Start no rollout until `resume`; those that run go on."""
+        self._running.pool.paused = True
 
-    def resume(self) -> None: ...
+    def resume(self) -> None:
+        """Start rollouts again."""
+        pool = self._running.pool
+        pool.paused = False
+        pool.pump()
 
     async def set_weight_version(self, version: int) -> None:
-        """The model's weights are of this version from now on."""
+        """The model's weights are of this version from now on. Raises ConfigError going back."""
+        inside = self._running
+        before = inside.pool.weights
+        if before is not None and version < before:
+            raise ConfigError(f"the weight version goes back from {before} to {version}")
+        inside.pool.set_weights(version)
+        await inside.models.open(version)
 
 
-# The sync twin, in `palestra.training.sync`:
-#   with SyncRolloutClient(lambda: Fleet(config), settings) as client:
-#       with client.submit(requests) as batch:      # SyncHandle: for outcome in batch,
-#           for group in batch.groups(8): ...       # groups, gather, cancel, summary, close
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """What there is between entering and leaving."""
+
+    servers: Servers
+    default_agent: str
+    pool: Pool
+    runner: Runner
+    models: ModelServers
+    watch: DeathWatch
+    post_mortem: PostMortem
+
+
+async def _end(pool: Pool) -> None:
+    stopping = RuntimeError("the client is left")
+    await pool.tasks.__aexit__(type(stopping), stopping, None)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

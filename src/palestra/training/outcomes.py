@@ -297,7 +297,7 @@ def outcome_to_json(outcome: Outcome) -> bytes:
 
 def outcome_from_json(line: bytes) -> Outcome:
     """The inverse of `outcome_to_json`. Raises `msgspec.ValidationError` for anything else."""
-    outcome: Outcome = msgspec.json.decode(line, type=Completed | Failed, dec_hook=_raw_of_json)  # type: ignore[arg-type]  # a union, which it takes
+    outcome: Outcome = msgspec.json.decode(line, type=Completed | Failed, dec_hook=_raw_of_json)
     return outcome
 
 

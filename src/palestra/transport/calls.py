@@ -24,6 +24,7 @@ from palestra.errors import (
 from palestra.transport.context import context_headers, current_call
 from palestra.transport.failure_line import failure_line
 from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
+from palestra.transport.limits import call_limit_s, within
 from palestra.transport.local import IN_PROCESS, LocalServer, call_asgi, with_query
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
 from palestra.transport.untouched import changes
@@ -79,6 +80,37 @@ class Caller:
         stateless: bool = False,
     ) -> HttpReply:
         """One request to `target` with the caller's context, retried where that is safe."""
+        limit_s = call_limit_s(path)
+        exchanged = self._exchange(
+            target,
+            base_url,
+            method,
+            path,
+            body=body,
+            cookies=cookies,
+            params=params,
+            headers=headers,
+            session_id=session_id,
+            stateless=stateless,
+        )
+        if limit_s is None:
+            return await exchanged
+        return await within(limit_s, exchanged, what=f"{target.name}{path}")
+
+    async def _exchange(
+        self,
+        target: Target,
+        base_url: str,
+        method: str,
+        path: str,
+        *,
+        body: bytes,
+        cookies: Mapping[str, str] | None,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        session_id: str | None,
+        stateless: bool,
+    ) -> HttpReply:
         sent = {**context_headers(current_call()), **(headers or {})}
         if self._token:
             sent["authorization"] = f"Bearer {self._token}"

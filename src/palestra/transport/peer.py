@@ -24,13 +24,24 @@ from palestra.transport.calls import Caller, Target, json_or_none
 from palestra.transport.context import current_call
 from palestra.transport.http import HttpReply
 from palestra.transport.ids import new_id
+from palestra.transport.limits import call_limit_s, within
 from palestra.transport.local import IN_PROCESS, LocalEndpoint
 from palestra.transport.workers import worker_url
 
 Reply = TypeVar("Reply", bound=BaseModel)
 
 RESERVED_PATHS = frozenset(
-    {"", "run", "verify", "seed_session", "aggregate_metrics", "mcp", "docs", "openapi.json"}
+    {
+        "",
+        "run",
+        "verify",
+        "seed_session",
+        "close_session",
+        "aggregate_metrics",
+        "mcp",
+        "docs",
+        "openapi.json",
+    }
 )
 """Endpoint names that a model must not reach by calling a tool of that name."""
 
@@ -138,7 +149,12 @@ class Peer:
     ) -> Any:
         before = encode_json(body) if self._caller.debug else None
         try:
-            result = await endpoint.invoke(body, session_id=self._session_id)
+            invoked = endpoint.invoke(body, session_id=self._session_id)
+            limit_s = call_limit_s(path)
+            if limit_s is None:
+                result = await invoked
+            else:
+                result = await within(limit_s, invoked, what=f"{self.name}{path}")
         except CallError as error:
             url = IN_PROCESS + path
             self._caller.log_failure(
