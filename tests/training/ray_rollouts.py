@@ -1,7 +1,8 @@
 """Rollouts on a real Ray on this machine: streamed, and then broken in every way.
 
 Run as a program, in `ray_project` and in a session of its own, so that whoever started it can end all of Ray's
-processes at once. Writes one JSON object; or `no cluster: …` when Ray itself did not start.
+processes at once. Writes `result.json` into the folder, as Ray writes to standard output; or says
+`no cluster: …` when Ray itself did not start.
 
 python ray_rollouts.py FOLDER [CGROUP]
 """
@@ -27,6 +28,7 @@ from palestra.training.adapters.ray import (
     stop_actor,
 )
 
+RESULT = "result.json"
 ASKED, ANSWERED = 6, 4
 """Rows of a batch, and how many of them end by themselves."""
 LIMIT_S = 30.0
@@ -113,7 +115,7 @@ def streamed(folder: Path) -> dict[str, Any]:
             time.sleep(0.05)
         left = ray.get(actor.health.remote()).in_flight
     return {
-        "indices": sorted(each.index for each in landed),
+        "rows": sorted(each.row for each in landed),
         "rewards": [each.outcome.reward for each in landed if isinstance(each.outcome, Completed)],
         "timed": all(each.timing is not None and each.timing.total_s > 0 for each in landed),
         "healthy": health.ok,
@@ -128,7 +130,7 @@ def broken(folder: Path, name: str, break_it: Callable[[Any, int], None], **give
         asked = rows(folder, name, **{"does": "wait", **given})
         stream = rollouts(actor, asked)
         landed: list[Landed] = [next(stream) for _ in range(ANSWERED)]
-        assert sorted(each.index for each in landed) == list(range(ANSWERED))
+        assert sorted(each.row for each in landed) == list(range(ANSWERED))
         agent = wait_for(folder / name)
         began = time.monotonic()
         break_it(actor, agent)
@@ -146,7 +148,8 @@ def kill_agent(_: Any, agent: int) -> None:
 def kill_actor(actor: Any, _: int) -> None:
     import ray
 
-    ray.kill(actor)
+    pid = ray.get(actor.__ray_call__.remote(lambda _: os.getpid()), timeout=LIMIT_S)
+    os.kill(pid, signal.SIGKILL)
 
 
 def nothing(_: Any, __: int) -> None:
@@ -184,7 +187,7 @@ def main() -> None:
     if group is not None:
         found["memory"] = broken(folder, "memory", nothing, does="take memory", group=group)
     ray.shutdown()
-    sys.stdout.write(json.dumps(found))
+    (folder / RESULT).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

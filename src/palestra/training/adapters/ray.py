@@ -1,7 +1,7 @@
 """Ray: an actor that runs rollouts, and the driver's side of its stream.
 
     actor = start_actor(partial(open_fleet, config_paths=[…]), settings, num_cpus=2)
-    for index, outcome, timing in rollouts(actor, rows):
+    for row, outcome, timing in rollouts(actor, rows):
         ...
     stop_actor(actor)
 
@@ -20,10 +20,11 @@ from typing import Any, Final, NamedTuple
 from palestra.config import load_config
 from palestra.errors import ConfigError, PalestraError
 from palestra.serving import PROCESS, Fleet
-from palestra.training.client import Health, RolloutClient, Servers
+from palestra.training.client import Health, RolloutClient
 from palestra.training.errors import Cause, IncompleteRollouts
 from palestra.training.outcomes import Completed, Outcome, Timings
 from palestra.training.requests import Key, RolloutRequest
+from palestra.training.servers import Servers
 from palestra.training.settings import ClientSettings
 
 START_TIMEOUT_S: Final = 300.0
@@ -36,8 +37,8 @@ OpenServers = Callable[[], AbstractAsyncContextManager[Servers]]
 class Landed(NamedTuple):
     """One rollout that has ended."""
 
-    index: int
-    """Of its row, in the order in which they were asked for."""
+    row: int
+    """Its place among the rows that were asked for."""
     outcome: Outcome
     timing: Timings | None
     """None for a rollout that failed."""
