@@ -25,7 +25,7 @@ def python_with_trl() -> str:
 @pytest.mark.timeout(240)
 def test_trls_trainer_trains_on_rollouts_and_the_reward_is_plotted(tmp_path: Path) -> None:
     line = [python_with_trl(), "-W", "ignore", str(EXAMPLE / "train.py"), "--seeds", "0"]
-    line += ["--steps", str(STEPS), "--warm-up", "150", "--out", str(tmp_path / "out")]
+    line += ["--steps", str(STEPS), "--warm-up", "100", "--out", str(tmp_path / "out")]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
 
     done = subprocess.run(
