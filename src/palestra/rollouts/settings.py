@@ -80,6 +80,8 @@ class CollectSettings:
     """What to do when a run to be continued was made from something else: refuse, or move it
     aside and start afresh."""
     shard: Shard | None = None
+    verified_by: str = ""
+    """What `palestra reverify` is to be told of the environment, for hints."""
 
     @property
     def bound(self) -> int | None:

@@ -10,7 +10,7 @@ from palestra.serving.agent import (
     BoundAgent,
     BoundAgentConfig,
     ServerReference,
-    session_closed,
+    close_session,
 )
 from palestra.serving.aside import Aside
 from palestra.serving.assembled import Assembly, assembled
@@ -41,12 +41,12 @@ from palestra.serving.resources_server import (
     ResourcesServerConfig,
     ReverifyMode,
 )
-from palestra.serving.reward_rules import RewardRules
+from palestra.serving.reward_rules import WRONG_KINDS, RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
-from palestra.serving.tools import tool, tool_schema
+from palestra.serving.tools import ToolError, tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
 from palestra.serving.venvs import cache_root, interpreter_for
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
@@ -62,6 +62,7 @@ __all__ = [
     "TOKEN_FIELDS",
     "TRAINING_RUN",
     "TRAINING_TURNS",
+    "WRONG_KINDS",
     "Agent",
     "AgentConfig",
     "Aside",
@@ -102,6 +103,7 @@ __all__ = [
     "State",
     "Step",
     "StepRequest",
+    "ToolError",
     "TrainingRun",
     "TurnsServer",
     "TurnsTaken",
@@ -112,6 +114,7 @@ __all__ = [
     "build_server",
     "cache_root",
     "check_head_port",
+    "close_session",
     "environment",
     "head_server",
     "http_transport",
@@ -124,7 +127,6 @@ __all__ = [
     "rare_collections",
     "server_class_of",
     "server_client",
-    "session_closed",
     "summary_line",
     "tool",
     "tool_schema",

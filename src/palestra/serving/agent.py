@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
@@ -29,23 +29,16 @@ from palestra.transport import CallContext, Peer, calling, current_call
 CLOSING_S: Final = 1.0
 
 
-@contextlib.asynccontextmanager
-async def session_closed(environment: Peer) -> AsyncIterator[None]:
-    """Close the environment's session when the body does not reach its end.
+async def close_session(environment: Peer) -> None:
+    """Tell the environment that its session is of no use: the rollout will not be verified.
 
-    A rollout that failed, or that nobody wants any more, never verifies, which is what ends a
-    session otherwise.
+    For a rollout that failed, or that nobody wants any more; `verify` ends a session by itself.
     """
-    try:
-        yield
-    except BaseException:
-        context = current_call()
-        # The rollout's own deadline may be what has passed.
-        own = CallContext(row=context.row, deadline=time.monotonic() + CLOSING_S)
-        with calling(own), contextlib.suppress(CallError, TimeoutError):
-            async with asyncio.timeout(CLOSING_S):
-                await environment.notify(CLOSE_SESSION, {})
-        raise
+    # The rollout's own deadline may be what has passed.
+    context = CallContext(row=current_call().row, deadline=time.monotonic() + CLOSING_S)
+    with calling(context), contextlib.suppress(CallError, TimeoutError):
+        async with asyncio.timeout(CLOSING_S):
+            await environment.notify(CLOSE_SESSION, {})
 
 
 class ServerReference(BaseModel):
@@ -95,11 +88,14 @@ class Agent(Server):
         environment = self.server_client.peer(self.environment_name())
         model = self.server_client.peer(self.model_name())
         row = {**body.__dict__, **(body.model_extra or {})}
-        async with session_closed(environment):
+        try:
             await environment.notify("/seed_session", row)
             response = await self.respond(
                 body.responses_create_params, environment=environment, model=model
             )
+        except BaseException:
+            await close_session(environment)
+            raise
         return await environment.call("/verify", {**row, "response": response}, VerifyResponse)
 
     async def responses(self, params: ResponseCreateParams, request: Request) -> HttpResponse:

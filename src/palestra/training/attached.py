@@ -52,12 +52,11 @@ class AttachedServers:
             try:
                 self.instances = _instances(await attach(self._address, self._http))
                 silent = 0
-            except PalestraError as error:
+            except (PalestraError, OSError) as error:
                 silent += 1
                 if silent > FORGIVEN:
                     raise ServerDied(
-                        f"the fleet at {self._address.url} does not answer any more: "
-                        f"{error.message}",
+                        f"the fleet at {self._address.url} does not answer any more: {error}",
                         hint="what `palestra run` printed last says why; lower in_flight if it "
                         "was out of memory",
                     ) from error

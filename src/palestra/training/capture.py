@@ -30,6 +30,7 @@ class ModelServers:
         self._silent: set[str] = set()
         """Those that know nothing of training: their turns are those on the items."""
         self._behind: dict[str, tuple[str, ...]] = {}
+        self._abandoned: list[tuple[str, RowIdentity]] = []
 
     async def open(self, weights: int | None = None) -> None:
         """Have them remember the turns of this run, and tell them the version of the weights."""
@@ -51,6 +52,16 @@ class ModelServers:
                 if taken is not None:
                     found = taken if found is None else _together(found, taken)
         return found
+
+    def abandon(self, agent: str, rollout: RowIdentity) -> None:
+        """Its turns are of no use to anybody; they are forgotten at the next `forget`."""
+        self._abandoned.append((agent, rollout))
+
+    async def forget(self) -> None:
+        """Have what was abandoned forgotten."""
+        abandoned, self._abandoned = self._abandoned, []
+        for agent, rollout in abandoned:
+            await self.take(agent, rollout)
 
     async def _tell_all(self, order: TrainingRun) -> None:
         for name in self._all():

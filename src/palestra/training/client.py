@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from types import TracebackType
 from typing import Self, final
 
 from palestra.errors import ConfigError, PalestraError, mask_error
@@ -39,6 +38,8 @@ from palestra.training.settings import ClientSettings
 from palestra.transport import new_id
 
 RUN_DIGITS = 12
+FORGETTING_S = 1.0
+"""How long model servers are asked to forget, at a time: order among rollouts comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,8 @@ class RolloutClient:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        del kind, error, trace
+    async def __aexit__(self, *raised: object) -> None:
+        del raised
         try:
             for handle in list(self._handles.values()):
                 await handle.aclose()
@@ -122,21 +118,25 @@ class RolloutClient:
         pool = Pool(self.settings, guard, self._fly)
         post_mortem = PostMortem(self._memory, list(watch.pids), in_flight=self.settings.in_flight)
         await models.open()
-        self._stack.push_async_callback(models.close)
+        self._stack.push_async_callback(_close, models, pool)
         watch.start()
         self._stack.push_async_callback(watch.stop)
         # Whatever still runs at the end is cancelled, and left behind when it will not stop.
         self._stack.push_async_callback(_end, pool)
-        keeping = asyncio.create_task(self._keep_order(pool), name="order among rollouts")
+        keeping = asyncio.create_task(self._keep_order(pool, models), name="order among rollouts")
         self._stack.push_async_callback(_cancelled, keeping)
         self._stack.callback(pool.close)
         self._stack.callback(runner.close)
         return _Inside(servers, default_agent, pool, runner, models, watch, post_mortem)
 
-    async def _keep_order(self, pool: Pool) -> None:
+    async def _keep_order(self, pool: Pool, models: ModelServers) -> None:
         while True:
             await asyncio.sleep(self.settings.stuck_after_s / 4)
             pool.sweep()
+            if pool.death is None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(FORGETTING_S):
+                        await models.forget()
 
     async def _fly(self, lane: Lane, ticket: Ticket, flight: Flight) -> None:
         inside = self._running
@@ -233,6 +233,11 @@ class _Inside:
     models: ModelServers
     watch: DeathWatch
     post_mortem: PostMortem
+
+
+async def _close(models: ModelServers, pool: Pool) -> None:
+    if pool.death is None:  # else nobody is there to be told
+        await models.close()
 
 
 async def _end(pool: Pool) -> None:

@@ -14,7 +14,8 @@ _CLASS_OF = {
     FailureKind.DATA: FailureClass.DATA,
     FailureKind.JUDGE: FailureClass.JUDGE,
     FailureKind.TIMEOUT: FailureClass.TIMEOUT,
-    FailureKind.CANCELLED: FailureClass.CANCELLED,
+    # Not by the trainer: an agent that says so has lost the rollout.
+    FailureKind.CANCELLED: FailureClass.INFRA,
 }
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from types import TracebackType
 from typing import Self, final
 
 from palestra.errors import InputDataError
@@ -41,14 +40,9 @@ class Handle:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         """Leaving early cancels and awaits what has not ended."""
-        del kind, error, trace
+        del raised
         await self.aclose()
 
     async def __aiter__(self) -> AsyncIterator[Outcome]:
@@ -62,11 +56,14 @@ class Handle:
         while True:
             if batch.error is not None:
                 await self._quiet()
+                self._over()
                 raise batch.error
             outcome = self._pool.take(lane)
             if outcome is not None:
                 return outcome
             if not batch.pending:
+                await self._quiet()
+                self._over()
                 if batch.came_to_nothing:
                     raise batch.incomplete()
                 return None
@@ -127,6 +124,9 @@ class Handle:
         """Cancel what has not ended, and wait until it has."""
         self.cancel()
         await self._quiet()
+        self._over()
+
+    def _over(self) -> None:
         self._pool.forget(self._run)
         self._on_close(self._run)
 

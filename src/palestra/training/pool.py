@@ -35,9 +35,15 @@ class Lane:
     """Something has ended, or the batch has failed."""
     running: set[Ticket] = field(default_factory=set)
     """Tickets with a task that has not ended, their own end notwithstanding."""
-    parked: list[Ticket] = field(default_factory=list)
-    """Next in turn, but for the outcomes that nobody takes."""
+    queue: list[Ticket] = field(default_factory=list)
+    """A heap; tickets that ended in it are dropped when they come up."""
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def head(self) -> Ticket | None:
+        """The next to be started."""
+        while self.queue and self.queue[0].state is not State.QUEUED:
+            heapq.heappop(self.queue)
+        return self.queue[0] if self.queue else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,6 @@ class Pool:
         self._clock = clock
         self.tasks = BoundedTasks()
         self.lanes: dict[str, Lane] = {}
-        self._queue: list[Ticket] = []
         self.flights: dict[Ticket, Flight] = {}
         self._bytes = 0
         self._largest = 0
@@ -89,7 +94,7 @@ class Pool:
             return lane
         loop = asyncio.get_running_loop()
         for ticket in tickets:
-            heapq.heappush(self._queue, ticket)
+            heapq.heappush(lane.queue, ticket)
             if ticket.deadline is not None:
                 wait_s = ticket.deadline - self._clock()
                 lane.timers.append(loop.call_later(wait_s, self._expire, lane, ticket))
@@ -99,20 +104,20 @@ class Pool:
     def pump(self) -> None:
         """Start what there is room for."""
         self.held_back = ""
-        while self._queue and not self.held_back:
-            ticket = self._queue[0]
-            if ticket.state is not State.QUEUED:
-                heapq.heappop(self._queue)
-                continue
+        while not self.held_back and (ticket := self._next()) is not None:
             lane = self.lanes[ticket.run]
-            if len(lane.batch.arrived) >= self._settings.max_waiting:
-                lane.parked.append(heapq.heappop(self._queue))
-                continue
             self.held_back = self._no_room(lane, ticket)
             if not self.held_back:
-                self._start(lane, heapq.heappop(self._queue))
+                heapq.heappop(lane.queue)
+                self._start(lane, ticket)
         if self.held_back.startswith("memory") and self._again is None:
             self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
+
+    def _next(self) -> Ticket | None:
+        """The first in turn of the batches whose outcomes are taken."""
+        most = self._settings.max_waiting
+        heads = (lane.head() for lane in self.lanes.values() if len(lane.batch.arrived) < most)
+        return min((ticket for ticket in heads if ticket is not None), default=None)
 
     def _look_again(self) -> None:
         self._again = None
@@ -204,11 +209,7 @@ class Pool:
     def take(self, lane: Lane) -> Outcome | None:
         """The next outcome that waits."""
         outcome = lane.batch.take(self.weights)
-        if lane.parked and len(lane.batch.arrived) < self._settings.max_waiting:
-            for ticket in lane.parked:
-                heapq.heappush(self._queue, ticket)
-            lane.parked.clear()
-        if self.held_back != "in_flight" and (self._queue or lane.parked):
+        if self.held_back != "in_flight":
             self.pump()
         return outcome
 
@@ -319,8 +320,9 @@ class Pool:
     @property
     def queued(self) -> int:
         """Tickets that have not been started."""
-        parked = sum(len(lane.parked) for lane in self.lanes.values())
-        return parked + sum(ticket.state is State.QUEUED for ticket in self._queue)
+        return sum(
+            ticket.state is State.QUEUED for lane in self.lanes.values() for ticket in lane.queue
+        )
 
     @property
     def waiting(self) -> int:

@@ -115,7 +115,6 @@ class Runner:
             ticket.agent,
             ticket.run,
         )
-        captured = None
         try:
             result = await attempt(
                 self._client,
@@ -126,11 +125,13 @@ class Runner:
                 deadlines=None if shortened else self._deadlines,
                 call_limit_s=self._settings.call_timeout_s,
             )
-            ended = time.monotonic()
-        finally:
-            # Of a failed attempt, too: nobody else will, and they would be kept for nobody.
-            if self._settings.token_ids:
-                captured = await self._models.take(ticket.agent, identity)
+        except BaseException:
+            # Nobody will ask for what was captured of it.
+            self._models.abandon(ticket.agent, identity)
+            raise
+        ended = time.monotonic()
+        wanted = self._settings.token_ids
+        captured = await self._models.take(ticket.agent, identity) if wanted else None
         return completed(
             Answer(ticket, flight, result, captured, ended, pool.weights),
             self._settings,
@@ -145,6 +146,7 @@ class Runner:
         ticket.weights = pool.weights
         ticket.stop_by = now + with_grace(limit_s) + TAKING_S + self._settings.stuck_after_s
         flight.attempt, flight.attempt_started = ticket.attempts, now
+        flight.verify_request = None
         flight.spent.clear()
         flight.since = now
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, final
 
 from palestra.config import ServerType
-from palestra.errors import CallError, ConfigError, PalestraError
+from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
 from palestra.serving import REPEATABLE, Ending, RunningInstance
 from palestra.training.memory import gone
 from palestra.transport import CallContext, ServerClient, calling
@@ -60,6 +60,9 @@ class DeathWatch:
             await self._servers.watch()
         except PalestraError as error:
             self._on_death(error)
+        except Exception as error:  # whatever a fleet of somebody else's raises
+            told = f"the watch over the servers ended: {type(error).__name__}: {error}"
+            self._on_death(RunFailed(told))
 
     async def settled(self) -> None:
         """Return once a death that has happened has been told; at once when there is none.

@@ -14,7 +14,6 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Any, Self, TypeVar, final
 
 from palestra.training.client import Health, RolloutClient
@@ -41,13 +40,8 @@ class LoopThread:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        del kind, error, trace
+    def __exit__(self, *raised: object) -> None:
+        del raised
         self.run(self._loop.shutdown_asyncgens())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -74,14 +68,9 @@ class SyncHandle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Leaving early cancels what has not ended, and waits until it has."""
-        del kind, error, trace
+        del raised
         self.close()
 
     def __iter__(self) -> Iterator[Outcome]:
@@ -144,13 +133,8 @@ class SyncRolloutClient:
         # Fleets and futures belong to the loop that they are made on.
         return await RolloutClient(self._servers(), self._settings).__aenter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._stack.__exit__(*raised)
 
     def submit(
         self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
