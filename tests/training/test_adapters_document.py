@@ -19,7 +19,9 @@ ROW = {"responses_create_params": {"input": "1 + 1 ="}}
 
 def shown(trainer: str) -> str:
     """The program under a heading."""
-    found = re.search(rf"^## {trainer}\n\n```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^## {trainer}\n\n```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL
+    )
     assert found is not None
     return found[1]
 
