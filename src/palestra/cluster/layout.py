@@ -7,6 +7,7 @@
       rollouts.jsonl  rollouts_….jsonl                the merged run, named as a single run's files
       logs/                                           one file per component and restart
       cluster/ledger.jsonl                            what was submitted, and how it ended
+      cluster/inputs/SHARD.jsonl                      rows of one shard with their global indices
       cluster/0001/                                   one submission:
         plan.json  supervisor.pyz  submit.sh
         JOB.sh                                        the batch script of each job
@@ -111,6 +112,10 @@ class RunFiles:
     def ledger(self) -> Path:
         return self.cluster / "ledger.jsonl"
 
+    def given_inputs(self, shard: str) -> Path:
+        """A shard's materialized rows as they were stamped at submission: what its driver takes."""
+        return self.cluster / "inputs" / f"{shard}.jsonl"
+
     def submission(self, number: str) -> SubmissionFiles:
         return SubmissionFiles(self.cluster / number)
 
@@ -160,7 +165,8 @@ def logs(output_dir: Path) -> Path:
 
 def log_name(job_id: str, unit: str, component: str, restart: int = 0) -> str:
     """One component's log. `unit`: the shard's name, else the job's; `restart`: from 0, over
-    requeues of the job and restarts of the component together."""
+    requeues of the job and restarts of the component together.
+    """
     return f"{unit}_{component}_{job_id}_{restart}.log"
 
 

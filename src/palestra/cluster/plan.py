@@ -283,6 +283,8 @@ class Run:
     collect: Collect
     policy: Policy
     shards: tuple[Shard, ...]
+    """All of the run, also those that no job of this submission runs: a shard's place in it is
+    its number among them."""
     jobs: tuple[Job, ...]
     """In an order in which each comes after those it depends on."""
     cluster: str = "none"
@@ -291,6 +293,11 @@ class Run:
     identity: dict[str, str] = field(default_factory=dict)
     """What makes this the same run as an earlier submission into the same folder: digests of the
     input and of the servers' configuration, seeds, chunks, repeats. No credentials, no endpoints."""
+    input_digest: str = ""
+    """Of all input rows, as `Materialized.input_digest` has it."""
+    tasks: int | None = None
+    """Of the whole run; None, as `rollouts`, when the input was out of reach at submission."""
+    rollouts: int | None = None
     rerun_done: bool = False
     code_version: str = ""
     srun_options: tuple[str, ...] = ()
