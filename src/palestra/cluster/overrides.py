@@ -7,6 +7,7 @@ from typing import Any, Final
 from palestra.cluster.options import RolloutOptions
 from palestra.cluster.problems import refuse
 from palestra.config import (
+    InstanceConfig,
     ResolvedConfig,
     apply_overrides,
     did_you_mean,
@@ -111,7 +112,7 @@ def _policy(options: RolloutOptions) -> Mapping[str, Any]:
     return known
 
 
-def _check_settings(instance: Any) -> None:
+def _check_settings(instance: InstanceConfig) -> None:
     if instance.folder is None:
         return
     try:
@@ -123,4 +124,5 @@ def _check_settings(instance: Any) -> None:
         for name in ("name", "host", "port", "entrypoint", "num_workers", "domain", "description")
     }
     extra = {name: value for name, value in facts.items() if value is not None}
-    settings_from(server.model_fields["config"].annotation, instance, extra=extra)
+    model: Any = server.model_fields["config"].annotation
+    settings_from(model, instance, extra=extra)

@@ -56,7 +56,7 @@ class Places:
 
     def path(self, given: str, option: str, *, must_exist: bool = True) -> Placed:
         """A path of the options. Raises ConfigError for one that cannot be there."""
-        absolute = os.path.isabs(given)
+        absolute = Path(given).is_absolute()
         if self.containers and absolute and (outside := to_cluster(self.mounts, given)):
             placed = Placed(Path(outside), given)
         elif self.containers and absolute and self.strict:
@@ -81,7 +81,7 @@ class Places:
 
     def config(self, given: str) -> Placed:
         """A config file. What the package ships keeps its name: the job's package has it too."""
-        if os.path.isabs(given):
+        if Path(given).is_absolute():
             return self.path(given, "--config-paths")
         if (self.cwd / given).exists():
             found = self.path(given, "--config-paths")
