@@ -127,6 +127,8 @@ class Component:
     name: str
     role: Role
     argv: tuple[str, ...]
+    worker_argv: tuple[str, ...] = ()
+    """What the nodes of rank 1 and above run instead, when there are several; empty: the same."""
     container: str | None = None
     nodes: int = 1
     tasks: int = 1
