@@ -5,6 +5,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Final, final
 
 import palestra

@@ -87,9 +87,7 @@ async def run(
             rows: Iterator[dict[str, Any]] = prepared.rows()
             if draining is not None:
                 rows = itertools.takewhile(lambda _: not draining(), rows)
-            await collector.collect(
-                rows, count=prepared.remaining, failed_before=prepared.attempts
-            )
+            await collector.collect(rows, count=prepared.remaining, failed_before=prepared.attempts)
             if draining is not None and draining():
                 _check_nothing_left(accounting)
         except BaseException as error:  # also when stopped: the files must be left in order
