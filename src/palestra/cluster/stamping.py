@@ -1,0 +1,125 @@
+"""Global indices, stamped into every shard's rows before anything is submitted.
+
+The input is materialized once, checked whole; each shard's rows are cut from that, with the
+rollout indices of its seed. Streamed: memory grows with tasks, not with rollouts.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from palestra.cluster.layout import RunFiles
+from palestra.cluster.plan import Shard
+from palestra.cluster.seeds import request_seed, share_of
+from palestra.rollouts import CollectSettings, materialize
+from palestra.rollouts.expansion import with_seed
+from palestra.rollouts.materialize import whole_or_absent
+from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
+
+AT_ONCE: Final = 64
+"""Files written in one pass over the input: far below any limit on open files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """What was written. `tasks` and `rollouts` are those of the whole run, all its seeds."""
+
+    shards: tuple[Shard, ...]
+    input_digest: str
+    tasks: int
+    rollouts: int
+    notices: tuple[str, ...] = ()
+
+
+def stamp(
+    settings: CollectSettings,
+    shards: Sequence[Shard],
+    files: RunFiles,
+    *,
+    agents: Collection[str] | None,
+    seeded: bool,
+    only: Collection[str] | None = None,
+) -> Stamped:
+    """Write the rows of `shards` (of those named in `only`), and count them all.
+
+    `agents`: the instances that exist; None when nobody knows yet, so that any name will do.
+    `seeded`: put a seed into every request. Raises InputDataError with every bad row.
+    """
+    with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
+        known = _agents_named(settings) if agents is None else agents
+        made = materialize(settings, Path(folder) / "rows.jsonl", agents=known)
+        tasks = sorted(made.repeats)
+        counted = tuple(_counted(shard, tasks, made.repeats) for shard in shards)
+        chosen = [shard for shard in counted if only is None or shard.name in only]
+        cut = _Cut(made.path, made.repeats, seeded=seeded)
+        for group in _groups(chosen):
+            cut.write(group, tasks, files)
+    seeds = len({shard.seed for shard in shards})
+    return Stamped(counted, made.input_digest, len(tasks), made.rollouts * seeds, made.notices)
+
+
+def _counted(shard: Shard, tasks: Sequence[int], repeats: Mapping[int, int]) -> Shard:
+    own = share_of(shard, tasks)
+    return replace(
+        shard,
+        tasks=len(own),
+        first_task=own[0] if own else None,
+        last_task=own[-1] if own else None,
+        rows=sum(repeats[task] for task in own),
+    )
+
+
+def _groups(shards: Sequence[Shard]) -> Iterator[Sequence[Shard]]:
+    rest = iter(shards)
+    while group := tuple(islice(rest, AT_ONCE)):
+        yield group
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """One materialized input, from which shards are cut."""
+
+    rows: Path
+    repeats: Mapping[int, int]
+    seeded: bool
+
+    def write(self, shards: Sequence[Shard], tasks: Sequence[int], files: RunFiles) -> None:
+        chunk_of = {task: shard.chunk for shard in shards for task in share_of(shard, tasks)}
+        with contextlib.ExitStack() as stack:
+            outputs = {
+                (shard.chunk, shard.seed): stack.enter_context(
+                    whole_or_absent(files.given_inputs(shard.name))
+                )[0]
+                for shard in shards
+            }
+            for line in read_jsonl(self.rows):
+                chunk = chunk_of.get(line.row[TASK_INDEX])
+                for (of_chunk, seed), output in outputs.items():
+                    if of_chunk == chunk:
+                        output.write(orjson.dumps(self._stamped(line.row, seed)) + b"\n")
+
+    def _stamped(self, row: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        task, repeat = row[TASK_INDEX], row[ROLLOUT_INDEX]
+        made = {**row, ROLLOUT_INDEX: seed * self.repeats[task] + repeat}
+        if self.seeded:
+            made[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], request_seed(seed, task, repeat))
+        return made
+
+
+def _agents_named(settings: CollectSettings) -> frozenset[str]:
+    """Every agent that a row or the settings name."""
+    refs = (
+        line.row.get(AGENT_REF)
+        for source in settings.inputs
+        for line in read_jsonl(source.path)
+        if isinstance(line.row, dict)
+    )
+    names = (ref.get("name") for ref in refs if isinstance(ref, Mapping))
+    found = frozenset(name for name in names if isinstance(name, str))
+    return found | ({settings.agent_name} if settings.agent_name else set())
