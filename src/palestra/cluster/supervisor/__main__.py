@@ -27,8 +27,9 @@ from palestra.cluster.supervisor.supervise import (
 BAD_PLAN = 2
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The exit code of the job, or of one of the small tasks."""
+def main(given: Sequence[str] | None = None) -> int:
+    """The exit code of the job, or of one of the small tasks. `given`: else the command line."""
+    arguments = sys.argv[1:] if given is None else list(given)
     if arguments[:1] == [processes.MIND]:
         return processes.mind(arguments[1:])
     if arguments[:1] == [PORT]:
@@ -36,9 +37,9 @@ def main(arguments: Sequence[str]) -> int:
         port = PortLocks().choose((low, high) if high else None)
         print(port, address_here())  # noqa: T201  # its answer
         return 0
-    given = _parsed(arguments)
+    asked = _parsed(arguments)
     try:
-        job = read_spec(given.plan, given.job, given.task)
+        job = read_spec(asked.plan, asked.job, asked.task)
         context = Context(job, dict(os.environ), PortLocks(), nodes=nodes_of(job, os.environ))
     except (BadPlan, slurm.SlurmUnreachable, KeyError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201  # its log
@@ -75,4 +76,4 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

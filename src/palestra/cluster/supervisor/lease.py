@@ -49,7 +49,7 @@ class Holder:
 
     @classmethod
     def me(cls, job_id: str, restart: int) -> Holder:
-        """This process, for a job of that id (of Slurm's; else empty)."""
+        """The holder that this process is, for a job of that id (of Slurm's; else empty)."""
         pid = os.getpid()
         return cls(job_id, restart, socket.gethostname(), boot_id(), pid, born_at(pid))
 

@@ -102,7 +102,7 @@ def strangers_on(port: int, mark: str) -> list[int]:
     strange = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            held = {os.readlink(link) for link in (process / "fd").iterdir()}
+            held = {os.readlink(link) for link in (process / "fd").iterdir()}  # noqa: PTH115  # Python 3.8
             if held & links:
                 own = mark.encode() in (process / "environ").read_bytes().split(b"\0")
                 if own:

@@ -59,7 +59,9 @@ def check(spec: ProbeSpec) -> None:
     """Raise BadProbe unless its times can be waited for."""
     for name in ("interval_s", "attempt_timeout_s", "deadline_s"):
         value = getattr(spec, name)
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e9:  # noqa: UP038  # Python 3.8
+        if (
+            not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e9
+        ):  # Python 3.8
             raise BadProbe(f"probe.{name} must be a number of seconds above 0, not {value!r}")
     if not spec.path.startswith("/"):
         raise BadProbe(f"probe.path must begin with /, not {spec.path!r}")

@@ -29,7 +29,7 @@ _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 def start(argv: Sequence[str], log: IO[bytes], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own. Raises OSError when there is no such program."""
-    return subprocess.Popen(
+    return subprocess.Popen(  # noqa: S603  # the plan's command
         list(argv),
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -41,7 +41,7 @@ def start(argv: Sequence[str], log: IO[bytes], env: Mapping[str, str]) -> subpro
 
 def minded(argv: Sequence[str], workdir: str | None) -> list[str]:
     """The command that runs `argv` under a minder."""
-    return [sys.executable, sys.argv[0], MIND, workdir or "", *argv]
+    return [sys.executable, str(Path(sys.argv[0]).absolute()), MIND, workdir or "", *argv]
 
 
 def how_it_ended(code: int) -> str:
@@ -95,7 +95,7 @@ def mind(arguments: Sequence[str]) -> int:
     workdir, *argv = arguments
     supervisor = os.getppid()
     if not _control(_SET_SUBREAPER, 1):
-        print("this system has no subreapers: what detaches itself may be left behind")
+        _say("this system has no subreapers: what detaches itself may be left behind")
     _control(_SET_DEATH_SIGNAL, signal.SIGTERM)
     told: list[int] = []
 
@@ -107,20 +107,25 @@ def mind(arguments: Sequence[str]) -> int:
     if os.getppid() != supervisor:
         return 1  # it was gone before we would have been told
     try:
-        child = subprocess.Popen(
+        child = subprocess.Popen(  # noqa: S603  # the plan's command
             argv,
             cwd=workdir or None,
             start_new_session=True,
-            preexec_fn=lambda: _control(_SET_DEATH_SIGNAL, signal.SIGKILL),
+            # A minder has no threads.
+            preexec_fn=lambda: _control(_SET_DEATH_SIGNAL, signal.SIGKILL),  # noqa: PLW1509
         )
     except OSError as error:
-        print(f"cannot start {argv[0]}: {error}", flush=True)
+        _say(f"cannot start {argv[0]}: {error}")
         return 127
     try:
         code = _until_ended(child, told)
     finally:
         _end_descendants()
     return code if code >= 0 else 128 - code
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  # into its component's log
 
 
 def _until_ended(child: subprocess.Popen[bytes], told: Sequence[int]) -> int:

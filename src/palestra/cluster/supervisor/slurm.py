@@ -51,11 +51,10 @@ def requeue(job_id: str) -> None:
 
 def _asked(*command: str) -> str:
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603  # our own command
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=ASK_S,
             check=False,
         )

@@ -21,7 +21,7 @@ from palestra.cluster.supervisor.files import write_whole
 from palestra.cluster.supervisor.lease import Holder, Lease, LeaseHeld
 from palestra.cluster.supervisor.main_step import DRAINED, MainStep
 from palestra.cluster.supervisor.ports import NoFreePort
-from palestra.cluster.supervisor.probe import BadProbe, Verdict
+from palestra.cluster.supervisor.probe import BadProbe
 from palestra.cluster.supervisor.services import Failure, Service, State
 
 LOOK_EVERY_S = 0.2
