@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from palestra.cli.agents_metrics import ask_agents
 from palestra.cli.clustering.driving import known_plan, overrides_of, policy_settings
 from palestra.cli.console import notice
 from palestra.cli.merging import merge_shards
@@ -26,9 +27,14 @@ def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
     config = load(
         overrides_of(run), ng=False, extra=policy_settings(run, None, os.environ), require_all=False
     )
+    merged = files.merged.output
+    if present == [merged.stem]:
+        # The only shard there is has the name of the whole already.
+        ask_agents(config, merged, files.aggregate_metrics, own_fleet=True)
+        return 0
     code = merge_shards(
         config,
-        files.merged.output,
+        merged,
         [str(files.shard(name).output) for name in present],
         allow_partial=allow_partial,
         # Of an earlier, smaller merge: kept as .bak.

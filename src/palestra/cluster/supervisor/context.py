@@ -103,7 +103,9 @@ class Context:
         }
         if component.is_main:
             ours["PALESTRA_DRAIN_FILE"] = str(self.drain_file)
-        return {**steps.env_of(self.job, component, place, self.env), **ours}
+        # Logs are files: wide, and without colours.
+        shown = {"COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+        return {**shown, **steps.env_of(self.job, component, place, self.env), **ours}
 
     def start(
         self, component: ComponentSpec, place: steps.Place, started: int

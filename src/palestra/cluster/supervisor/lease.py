@@ -172,8 +172,9 @@ class Lease:
             claim.unlink()
             return False
         write_whole(self._path, asdict(mine))
-        with contextlib.suppress(FileNotFoundError):
-            self._claim_of(number - 1).unlink()
+        for over in (claim, self._claim_of(number - 1)):  # who claims these now comes too late
+            with contextlib.suppress(FileNotFoundError):
+                over.unlink()
         self._mine = mine
         if current is not None and not current.released:
             self._say(f"taking over {self._path.name} from {current.said()}, which is gone")

@@ -69,7 +69,8 @@ def _candidates(within: tuple[int, int] | None) -> Iterable[int]:
     for _ in range(TRIES):
         with contextlib.closing(socket.socket()) as sock:
             sock.bind(("", 0))
-            yield int(sock.getsockname()[1])
+            port = int(sock.getsockname()[1])
+        yield port
 
 
 def _bindable(port: int) -> int:
