@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from palestra.cli.commands import (
+    cluster_runs,
     data,
     datasets,
     decisions,
@@ -30,6 +31,11 @@ for _group in (fleet, rollouts, files, decisions, environments, models, sandbox,
     _group.register(app)
 
 
+cluster = typer.Typer(no_args_is_help=True, help="Rollouts over many jobs of a cluster.")
+cluster_runs.add_to(cluster)
+app.add_typer(cluster, name="cluster")
+
+
 @app.command()
 def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
     """What is installed, and where."""
@@ -48,7 +54,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "doctor", "diagnose", "cluster", "pip-list",
+    "view", "doctor", "diagnose", "pip-list",
 ):  # fmt: skip
     _not_yet(_name)
 

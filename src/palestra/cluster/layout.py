@@ -105,6 +105,11 @@ class RunFiles:
         return self.output_dir / f"{MERGED}_aggregate_metrics.json"
 
     @property
+    def completeness(self) -> Path:
+        """Requested and ended rollouts of each task: there only while a merge is partial."""
+        return self.output_dir / f"{MERGED}_completeness.jsonl"
+
+    @property
     def cluster(self) -> Path:
         return self.output_dir / "cluster"
 
