@@ -1,6 +1,8 @@
 """`palestra cluster rollouts`: its flags, one for each option of `palestra.cluster.rollouts`."""
 
-from typing import Annotated, Any
+# ruff: noqa: ARG001 - the command reads all of its flags from the context
+
+from typing import Annotated
 
 import typer
 
