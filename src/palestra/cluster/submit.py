@@ -92,7 +92,7 @@ class _Submitter:
         self._places.check_mounts()
         self._output = self._places.folder(options.output_dir, "--output-dir")
         self._files = RunFiles(self._output.outside)
-        self._input = self._places.path(options.input_file, "--input-file")
+        self._input = self._places.input(options.input_file)
         self._configs = [self._places.config(path) for path in options.config_paths]
 
     def submit(self) -> Submission:
