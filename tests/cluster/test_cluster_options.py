@@ -298,8 +298,8 @@ def test_an_option_that_would_be_ignored_or_is_unknown_is_refused(given: dict[st
     assert refusal(**given)
 
 
-def test_numbers_are_read_from_text_or_given(numbers: tuple[int, ...] = (1, 2)) -> None:
-    assert parse_numbers("1,2", "--x") == parse_numbers(numbers, "--x") == numbers
+def test_numbers_are_read_from_text_or_given() -> None:
+    assert parse_numbers("1,2", "--x") == parse_numbers([1, 2], "--x") == (1, 2)
 
 
 def test_more_of_a_servers_own_arguments_keep_their_quotes() -> None:

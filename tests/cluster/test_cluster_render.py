@@ -70,9 +70,9 @@ def test_a_script_is_directives_and_the_supervisor() -> None:
         "#SBATCH --reservation=r",
         "#SBATCH --signal=B:USR1@120",
     } <= set(lines(text))
+    folder = "/lustre/out/cluster/0001"
     assert [line for line in text.splitlines() if line and not line.startswith("#")] == [
-        "exec /usr/bin/python3 /lustre/out/cluster/0001/supervisor.pyz "
-        "/lustre/out/cluster/0001/plan.json collect"
+        f"exec /usr/bin/python3 {folder}/supervisor.pyz {folder}/plan.json collect"
     ]
 
 
@@ -344,7 +344,7 @@ def test_paths_are_checked_against_mounts_when_asked_for(tmp_path: Path) -> None
     (tmp_path / "data").mkdir()
     mounts = f"{tmp_path}/data:/data"
 
-    with pytest.raises(ConfigError, match="/database/in.jsonl is under no mount"):
+    with pytest.raises(ConfigError, match=r"/database/in\.jsonl is under no mount"):
         dry(
             cluster=on,
             mounts=mounts,
