@@ -4,7 +4,6 @@ What has to be read from the world first (paths, rows, versions, what else runs)
 `Facts`.
 """
 
-import itertools
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -83,7 +82,7 @@ def plan_run(
     collecting = _collecting_jobs(options, cluster, facts, components)
     jobs = (
         *collecting,
-        *(_closing_jobs(cluster, facts, parts, collecting) if facts.complete else ()),
+        *(_closing_jobs(parts, collecting) if facts.complete else ()),
     )
     run = Run(
         name=options.expname,
@@ -163,7 +162,7 @@ def allocations(
                 tasks_per_node=tasks,
                 cpus_per_task=-(-cpus // tasks),
                 gpus_per_node=max(component.gpus for component in own),
-                # Services and the main step run side by side.
+                # They run side by side, and unlike cores memory is not shared by taking turns.
                 mem_mib=sum(memory) if memory else None,
                 partition=partition,
             )
@@ -338,11 +337,8 @@ def _collecting_jobs(
     asked = allocations(components, parts.partitions(components))
     # Slurm has no arrays of heterogeneous jobs.
     size = 1 if len(asked) > 1 else facts.max_array_size
-    pieces = (
-        list(itertools.batched(facts.wanted, size))
-        if hasattr(itertools, "batched")
-        else [facts.wanted[at : at + size] for at in range(0, len(facts.wanted), size)]
-    )
+    wanted = facts.wanted
+    pieces = [wanted[at : at + size] for at in range(0, len(wanted), size)]
     cap = options.array_cap or cluster.array_cap
     jobs: list[Job] = []
     for number, piece in enumerate(pieces):
@@ -358,7 +354,7 @@ def _collecting_jobs(
                     name=name if repeat == 0 else f"{name}-again-{repeat}",
                     components=components,
                     allocations=asked,
-                    shards=tuple(piece),
+                    shards=piece,
                     array=len(piece) > 1,
                     array_cap=cap if len(piece) > 1 else None,
                     after=after,
@@ -370,14 +366,11 @@ def _collecting_jobs(
 
 def _last_of(jobs: Sequence[Job], pieces: Sequence[Sequence[str]], number: int) -> str:
     """The last job that runs one piece of the shards."""
-    return [job.name for job in jobs if job.shards == tuple(pieces[number])][-1]
+    return [job.name for job in jobs if job.shards == pieces[number]][-1]
 
 
-def _closing_jobs(
-    cluster: ClusterConfig, facts: Facts, parts: _Parts, collecting: Sequence[Job]
-) -> tuple[Job, ...]:
+def _closing_jobs(parts: _Parts, collecting: Sequence[Job]) -> tuple[Job, ...]:
     """Merge once every shard is done, then profile what was merged."""
-    del cluster, facts
     last = {job.shards: job.name for job in collecting}
     after = tuple(After("afterok", job=name) for name in last.values())
     jobs = []

@@ -6,7 +6,7 @@ rollout indices of its seed. Streamed: memory grows with tasks, not with rollout
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -45,23 +45,29 @@ def stamp(
     agents: Collection[str] | None,
     seeded: bool,
     only: Collection[str] | None = None,
+    check: Callable[[Stamped], None] = lambda _: None,
 ) -> Stamped:
     """Write the rows of `shards` (of those named in `only`), and count them all.
 
     `agents`: the instances that exist; None when nobody knows yet, so that any name will do.
-    `seeded`: put a seed into every request. Raises InputDataError with every bad row.
+    `seeded`: put a seed into every request. `check` sees what is about to be written, and may
+    refuse it. Raises InputDataError with every bad row.
     """
     with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
         known = _agents_named(settings) if agents is None else agents
         made = materialize(settings, Path(folder) / "rows.jsonl", agents=known)
         tasks = sorted(made.repeats)
         counted = tuple(_counted(shard, tasks, made.repeats) for shard in shards)
+        seeds = len({shard.seed for shard in shards})
+        stamped = Stamped(
+            counted, made.input_digest, len(tasks), made.rollouts * seeds, made.notices
+        )
+        check(stamped)
         chosen = [shard for shard in counted if only is None or shard.name in only]
         cut = _Cut(made.path, made.repeats, seeded=seeded)
         for group in _groups(chosen):
             cut.write(group, tasks, files)
-    seeds = len({shard.seed for shard in shards})
-    return Stamped(counted, made.input_digest, len(tasks), made.rollouts * seeds, made.notices)
+    return stamped
 
 
 def _counted(shard: Shard, tasks: Sequence[int], repeats: Mapping[int, int]) -> Shard:
