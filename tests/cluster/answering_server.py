@@ -1,6 +1,6 @@
 """A model server for tests: its answers depend on the request alone, its key is the job's nonce.
 
-    python answering_server.py --port PORT --key KEY [--model NAME] [--pause S] [--die-after N]
+python answering_server.py --port PORT --key KEY [--model NAME] [--pause S] [--die-after N]
 """
 
 import argparse
@@ -74,7 +74,7 @@ def main() -> None:
             with lock:
                 asked[0] += 1
                 if given.die_after and asked[0] > given.die_after:
-                    print("the server has had enough", flush=True)
+                    print("the server has had enough", flush=True)  # noqa: T201
                     os._exit(given.exit)
             self._reply(200, answer(body))
 
@@ -97,7 +97,7 @@ def main() -> None:
 
     server = ThreadingHTTPServer((given.host, given.port), Handler)
     server.daemon_threads = True
-    print(f"serving {given.model} on {given.port}", flush=True)
+    print(f"serving {given.model} on {given.port}", flush=True)  # noqa: T201
     server.serve_forever()
 
 

@@ -187,7 +187,9 @@ def _gathering(name: str, role: Role, command: str, after: str) -> Job:
 
 def question(number: int) -> dict[str, Any]:
     """One task; each is another one."""
-    text = f"Answer with a letter as \\boxed{{letter}}.\n\nQuestion {number}?\nA: 1\nB: 2\nC: 3\nD: 4"
+    text = (
+        f"Answer with a letter as \\boxed{{letter}}.\n\nQuestion {number}?\nA: 1\nB: 2\nC: 3\nD: 4"
+    )
     return {
         "responses_create_params": {"input": [{"role": "user", "content": text}]},
         "options": [{"A": "1"}, {"B": "2"}, {"C": "3"}, {"D": "4"}],

@@ -118,6 +118,11 @@ def units_of(files: RunFiles, run: Run) -> list[Unit]:
             plans[told.submission] = read_plan(files.submission(told.submission).plan)
         for unit in _units(files, plans[told.submission], told):
             found[unit.name] = unit
+    for event in _started(files):
+        # Submitted by hand, or by a command that was killed before it could say so.
+        unit = _unit_that_started(files, event)
+        if unit.name not in found or found[unit.name].submission < unit.submission:
+            found[unit.name] = unit
     ordered = [shard.name for shard in run.shards]
     followers = [name for name in found if name not in ordered]
     return [found[name] for name in (*ordered, *followers) if name in found]
@@ -140,6 +145,19 @@ def _units(files: RunFiles, run: Run, told: ledger.Submitted) -> list[Unit]:
     ]
 
 
+def _unit_that_started(files: RunFiles, event: Mapping[str, Any]) -> Unit:
+    submission, job = str(event["submission"]), str(event["job"])
+    shard: str | None = event.get("shard")
+    return Unit(
+        shard or job,
+        job,
+        submission,
+        str(event["job_id"]),
+        files.submission(submission).job(job, event.get("task")),
+        shard is not None,
+    )
+
+
 def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     """Where everything stands, with one question to the executor.
 
@@ -150,16 +168,15 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     states = executor.status([unit.job_id for unit in open_units]) if open_units else {}
     begun = {(e.get("submission"), e.get("shard") or e.get("job")) for e in _started(files)}
     found = [
-        _status(files, unit, states.get(unit.job_id), (unit.submission, unit.name) in begun)
+        _status(files, unit, states.get(unit.job_id), begun=(unit.submission, unit.name) in begun)
         for unit in units
     ]
     missing = {shard.name for shard in run.shards} - {unit.name for unit in units}
     found += [
-        UnitStatus(
-            Unit(name, "", "", "", JobFiles(files.cluster), is_shard=True), Standing.NOT_SUBMITTED
+        _status(
+            files, Unit(name, "", "", "", JobFiles(files.cluster), is_shard=True), None, begun=False
         )
         for name in sorted(missing)
-        if not is_done(files.shard(name))
     ]
     status = RunStatus(run, tuple(_with_dependants(run, found)))
     _record_those_that_never_start(files, status)
@@ -170,13 +187,13 @@ def _started(files: RunFiles) -> list[dict[str, Any]]:
     return [event for event in ledger.events(files.ledger) if event.get("event") == "started"]
 
 
-def _status(files: RunFiles, unit: Unit, told: JobState | None, begun: bool) -> UnitStatus:
+def _status(files: RunFiles, unit: Unit, told: JobState | None, *, begun: bool) -> UnitStatus:
     if unit.is_shard and is_done(files.shard(unit.name)):
         return UnitStatus(unit, Standing.DONE, rollouts=_rollouts(files, unit))
     result = read_object(unit.files.result) or {}
     state = told.state if told is not None else State.UNKNOWN
     reason = str(result.get("reason") or "") or (told.reason if told else "")
-    standing = _STANDING[state]
+    standing = _STANDING[state] if unit.job else Standing.NOT_SUBMITTED
     if state is State.UNKNOWN and result:
         standing = Standing.DONE if result.get("status") == "done" else Standing.FAILED
     if standing is Standing.DONE and unit.is_shard:
