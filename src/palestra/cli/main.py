@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from palestra.cli.commands import (
-    cluster_runs,
+    cluster,
     data,
     datasets,
     decisions,
@@ -27,13 +27,19 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _group in (fleet, rollouts, files, decisions, environments, models, sandbox, data, datasets):
+for _group in (
+    fleet,
+    rollouts,
+    files,
+    decisions,
+    environments,
+    models,
+    sandbox,
+    data,
+    datasets,
+    cluster,
+):
     _group.register(app)
-
-
-cluster = typer.Typer(no_args_is_help=True, help="Rollouts over many jobs of a cluster.")
-cluster_runs.add_to(cluster)
-app.add_typer(cluster, name="cluster")
 
 
 @app.command()

@@ -10,3 +10,31 @@
 
 The batch script starts one supervisor, of the standard library only, which reads `plan.json`.
 """
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.cluster.submit import Submission, rollouts
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Overrides as a command line has them after its flags."""
+
+    args: tuple[str, ...]
+
+
+def wrap_arguments(text: str) -> Arguments:
+    """`+key=value ++other.key=value …` for `nemo_gym_rollouts(ctx=…)`, quoted as in a shell."""
+    return Arguments(tuple(shlex.split(text)))
+
+
+def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submission:
+    """`rollouts`, as its users of today call it: overrides come wrapped in `ctx`."""
+    extra: Sequence[str] = ctx.args if ctx is not None else ()
+    return rollouts(extra=extra, **options)
+
+
+__all__ = ["Arguments", "Submission", "nemo_gym_rollouts", "rollouts", "wrap_arguments"]
