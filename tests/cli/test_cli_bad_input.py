@@ -160,7 +160,7 @@ def test_rows_that_an_environment_does_not_make_are_refused(world: World) -> Non
 @pytest.mark.parametrize(
     "command",
     [
-        ["nemo_gym_rollouts"],
+        ["palestra", "view", "rollouts.jsonl"],
     ],
 )
 def test_a_command_still_to_come_says_so(world: World, command: list[str]) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from palestra.cli.commands import (
+    cluster,
     data,
     datasets,
     decisions,
@@ -41,6 +42,7 @@ for _group in (
     sandbox,
     data,
     datasets,
+    cluster,
 ):
     _group.register(app)
 
@@ -63,7 +65,7 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "cluster",
+    "view",
 ):  # fmt: skip
     _not_yet(_name)
 doctor_tools.register(app)

@@ -8,6 +8,7 @@ from pathlib import Path
 from palestra.cli.agents_metrics import ask_agents
 from palestra.cli.console import notice, say, shown, warn_all
 from palestra.cli.settings import AggregateArgs, args_from, load
+from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
 from palestra.rollouts import MergePlan, RunPaths, plan_merge
 
@@ -29,10 +30,27 @@ def merge(
     overrides = [item for item in arguments if _is_override(item)]
     config = load(overrides, ng=False, require_all=bool(overrides))
     warn_all(config.warnings)
+    return merge_shards(config, output, shards, allow_partial=allow_partial, overwrite=overwrite)
+
+
+def merge_shards(
+    config: ResolvedConfig,
+    output: Path,
+    shards: Sequence[str],
+    *,
+    allow_partial: bool,
+    overwrite: bool,
+    own_fleet: bool = False,
+) -> int:
+    """Merge `shards` into `output`, with the metrics of their agents where these can be asked.
+
+    `own_fleet`: a running fleet is none of this run's.
+    """
     plan = _merged(output, shards, allow_partial=allow_partial, overwrite=overwrite)
     if plan.accounting.scored:
+        metrics = plan.paths.aggregate_metrics
         try:
-            ask_agents(config, plan.paths.output, plan.paths.aggregate_metrics)
+            ask_agents(config, plan.paths.output, metrics, own_fleet=own_fleet)
         except PalestraError as error:
             notice(f"no aggregate metrics: {error.message}")
             notice(

@@ -1,148 +1,21 @@
 """From a resolved configuration to a command's typed settings; one path for both front ends."""
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import BaseModel, ConfigDict
 
 from palestra.cli.data_settings import DATA_SETTINGS
 from palestra.cli.sharing_settings import SHARING_SETTINGS
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, load_config, resolve_path
-from palestra.errors import ConfigError
-from palestra.rollouts import AUTO, CollectSettings, InputFile, Shard
-
-
-def concurrency(given: Any) -> int | Literal["auto"] | None:
-    """A number of rollouts from 1 on, or `auto`. Raises ValueError for anything else."""
-    if given is None:
-        return None
-    if given == AUTO:
-        return AUTO
-    try:
-        number = int(str(given))
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise ValueError("should be a whole number from 1 on, or auto")
-    return number
-
-
-class CollectArgs(BaseModel):
-    """What `collect` and `ng_collect_rollouts` take."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    split: Literal["train", "validation", "benchmark", "example"] | None = None
-    input_jsonl_fpath: str | None = Field(default=None, validate_default=True)
-    output_jsonl_fpath: str
-    agent_name: str | None = None
-    limit: int | None = Field(default=None, ge=0)
-    num_repeats: int = Field(default=1, ge=1)
-    num_repeats_add_seed: bool = False
-    num_samples_in_parallel: int | Literal["auto"] | None = None
-    responses_create_params: dict[str, Any] = Field(default_factory=dict)
-    prompt_config: str | None = None
-    resume_from_cache: bool = False
-    disable_aggregation: bool = False
-    min_coverage: float = Field(default=1.0, ge=0, le=1)
-    rollout_timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
-    max_attempts: int = Field(default=3, ge=1)
-    overwrite: bool = False
-    on_stale: Literal["error", "restart"] = "error"
-    shard: str | None = None
-    progress: str | None = None
-    json_events: str | None = None
-    watchdog: float = Field(default=0.5, ge=0)
-
-    @field_validator("input_jsonl_fpath")
-    @classmethod
-    def _is_given(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None and info.data.get("split") is None:
-            raise PydanticCustomError("missing", "Field required")
-        return value
-
-    @field_validator("num_samples_in_parallel", mode="before")
-    @classmethod
-    def _is_a_concurrency(cls, value: Any) -> Any:
-        return concurrency(value)
-
-    @field_validator("shard")
-    @classmethod
-    def _is_a_shard(cls, value: str | None) -> str | None:
-        if value is not None:
-            Shard.parse(value)
-        return value
-
-    @model_validator(mode="after")
-    def _says_one_thing_about_an_earlier_run(self) -> Self:
-        if self.resume_from_cache and self.overwrite:
-            raise ValueError(
-                "resume_from_cache (--resume) continues an earlier run and overwrite moves it "
-                "aside: give one of them"
-            )
-        if self.on_stale == "restart" and not self.resume_from_cache:
-            raise ValueError(
-                "on_stale says what to do about a run that is to be continued: give "
-                "resume_from_cache (--resume) too, or --overwrite alone to start afresh"
-            )
-        return self
-
-    def settings(self, config: ResolvedConfig, *, overwrite: bool | None = None) -> CollectSettings:
-        """As the rollouts package takes them, paths resolved.
-
-        Raises ConfigError when there is nothing to collect over.
-        """
-        values = self.model_dump(
-            exclude={"progress", "json_events", "watchdog", "input_jsonl_fpath", "split"}
-        )
-        values["inputs"] = self._inputs(config)
-        values["shard"] = Shard.parse(self.shard) if self.shard else None
-        values["output_jsonl_fpath"] = Path(self.output_jsonl_fpath).absolute()
-        values["prompt_config"] = existing_path(self.prompt_config) if self.prompt_config else None
-        if overwrite is not None:
-            values["overwrite"] = overwrite
-        return CollectSettings(**values)
-
-    def _inputs(self, config: ResolvedConfig) -> tuple[InputFile, ...]:
-        if self.input_jsonl_fpath:
-            return (InputFile(existing_path(self.input_jsonl_fpath)),)
-        found = datasets_of(config, self.split or "")
-        if not found:
-            raise ConfigError(
-                f"no agent of the configuration has a dataset of type {self.split}",
-                hint="datasets stand under an agent: {name, type, jsonl_fpath}; or name a file "
-                "with input_jsonl_fpath",
-            )
-        return found
-
-
-def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:
-    """The datasets of that type, in the order of the configuration, each for its agent."""
-    return tuple(
-        InputFile(
-            existing_path(str(dataset["jsonl_fpath"])),
-            agent=instance.name,
-            repeats=int(dataset.get("num_repeats") or 1),
-            start=int(dataset.get("start_idx") or 0),
-            end=dataset.get("end_idx"),
-            prompt_config=existing_path(str(prompt))
-            if (prompt := dataset.get("prompt_config"))
-            else None,
-        )
-        for instance in config.instances.values()
-        for dataset in instance.datasets
-        if dataset.get("type") == split
-    )
+from palestra.config import ResolvedConfig, load_config
+from palestra.rollouts.arguments import (
+    HOW_TO_GIVE,
+    CollectArgs,
+    args_from,
+    concurrency,
+    datasets_of,
+    existing_path,
+)
 
 
 class ProfileArgs(BaseModel):
@@ -191,8 +64,6 @@ COMMAND_SETTINGS = frozenset(
 )
 """Top-level keys that are settings of some command: its users pass one set to several."""
 
-Args = TypeVar("Args", bound=BaseModel)
-
 
 def load(
     overrides: list[str],
@@ -218,30 +89,15 @@ def load(
     )
 
 
-HOW_TO_GIVE = "give a setting as +name=value, or as a flag of `palestra`"
-
-
-def args_from(model: type[Args], tree: Mapping[str, Any], *, hint: str = HOW_TO_GIVE) -> Args:
-    """The command's settings. Raises ConfigError listing all that are missing or wrong."""
-    given = {key: value for key, value in tree.items() if value is not None}
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        problems = [_problem(e) for e in error.errors(include_url=False)]
-    raise ConfigError("; ".join(problems), hint=hint)
-
-
-def _problem(error: ErrorDetails) -> str:
-    """One setting that is missing or wrong, or settings that do not go together."""
-    said = error["msg"].removeprefix("Value error, ")
-    if not error["loc"]:
-        return said
-    name = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "missing":
-        return f"{name}: is required"
-    return f"{name}: {said}, got {error['input']!r}"
-
-
-def existing_path(path: str) -> Path:
-    """`path` in the working directory, else in the installed package."""
-    return resolve_path(path, Path.cwd(), PACKAGE_ROOT)
+__all__ = [
+    "COMMAND_SETTINGS",
+    "HOW_TO_GIVE",
+    "AggregateArgs",
+    "CollectArgs",
+    "ProfileArgs",
+    "args_from",
+    "concurrency",
+    "datasets_of",
+    "existing_path",
+    "load",
+]

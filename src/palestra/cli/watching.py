@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, final
 
 import palestra
@@ -115,6 +116,7 @@ async def watched(
     prepared: PreparedRun, settings: CollectSettings, client: ServerClient, watch: Watch
 ) -> Collected:
     """Run a collection and show it. When it ends early, the accounting is said all the same."""
+    draining = Draining(settings.drain_file) if settings.drain_file is not None else None
     watch.accounting = prepared.accounting
     begun: asyncio.Queue[Progress] = asyncio.Queue()
     if watch.events is not None:
@@ -135,6 +137,7 @@ async def watched(
 
     showing = asyncio.create_task(show(), name="view")
     observers = [RolloutEvents(watch.events)] if watch.events is not None else []
+    looking = asyncio.create_task(draining.look(), name="drain file") if draining else None
     try:
         return await run(
             prepared,
@@ -143,6 +146,7 @@ async def watched(
             on_start=begun.put_nowait,
             observers=observers,
             most=watch.most_in_flight,
+            draining=draining.asked if draining else None,
         )
     except BaseException:
         await _end(showing)
@@ -151,8 +155,35 @@ async def watched(
         raise
     finally:
         await _end(showing)
+        if looking is not None:
+            await _end(looking)
         if summary := watch.lags.summary():
             notice(summary)
+
+
+@final
+class Draining:
+    """Whether a file has appeared that asks to start no further rollouts.
+
+    A file, since a signal does not get into every container, and reaches more than it should
+    where it does: every process of a Slurm step.
+    """
+
+    LOOK_EVERY_S: Final = 0.5
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._asked = False
+
+    def asked(self) -> bool:
+        """Whether the file was there when it was last looked for."""
+        return self._asked
+
+    async def look(self) -> None:
+        """Look for the file until it is there; its file system may be slow, so beside the loop."""
+        while not self._asked:
+            self._asked = await asyncio.to_thread(self._file.exists)
+            await asyncio.sleep(self.LOOK_EVERY_S)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

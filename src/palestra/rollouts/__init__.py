@@ -28,9 +28,16 @@ from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, pla
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.results import Failed, Scored, checked, went_on
 from palestra.rollouts.row_checks import check_rows, doors_behind
-from palestra.rollouts.run import Collected, first_cause, run
+from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
-from palestra.rollouts.settings import AUTO, CollectSettings, InputFile, RunPaths, Shard
+from palestra.rollouts.settings import (
+    AUTO,
+    CollectSettings,
+    GivenRows,
+    InputFile,
+    RunPaths,
+    Shard,
+)
 from palestra.rollouts.tasks import BoundedTasks
 
 __all__ = [
@@ -44,8 +51,10 @@ __all__ = [
     "Collector",
     "Completeness",
     "Deadlines",
+    "Drained",
     "EventFile",
     "Failed",
+    "GivenRows",
     "InFlight",
     "InputFile",
     "Journal",

@@ -5,7 +5,7 @@ streamed: memory grows with the number of distinct tasks, by a digest and two nu
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,13 +120,12 @@ class Expansion:
         left = self._settings.limit
         if left == 0:
             return
-        for source in self._settings.inputs:
-            for line in _lines_of(source):
-                yield source, line
-                if left is not None:
-                    left -= 1
-                    if left == 0:
-                        return
+        for source, line in lines_of_all(self._settings.inputs):
+            yield source, line
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
 
     def _checked(self, line: Line, place: Place, source: InputFile) -> dict[str, Any] | None:
         if line.error:
@@ -235,6 +234,13 @@ class Expansion:
             self._task_of[key] = self._next_task
             self._next_task += 1
         return self._task_of[key]
+
+
+def lines_of_all(inputs: Iterable[InputFile]) -> Iterator[tuple[InputFile, Line]]:
+    """The rows of all files, one after another. Raises InputDataError as reading does."""
+    for source in inputs:
+        for line in _lines_of(source):
+            yield source, line
 
 
 def _lines_of(source: InputFile) -> Iterator[Line]:

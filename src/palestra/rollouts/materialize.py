@@ -14,10 +14,11 @@ from typing import IO, Any
 
 import orjson
 
+from palestra.datasets.problems import RowProblems
 from palestra.errors import InputDataError
-from palestra.rollouts.expansion import Expansion, Place
-from palestra.rollouts.settings import CollectSettings
-from palestra.schema import MAX_ROW_BYTES, ROLLOUT_INDEX, TASK_INDEX
+from palestra.rollouts.expansion import Expansion, Place, lines_of_all
+from palestra.rollouts.settings import CollectSettings, GivenRows
+from palestra.schema import AGENT_REF, MAX_ROW_BYTES, ROLLOUT_INDEX, TASK_INDEX, key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ def materialize(
     before `output` exists.
     """
     known = frozenset(agents)
+    if settings.given is not None:
+        return _taken_over(settings, settings.given, output, known)
     mine: frozenset[int] | None = None
     with whole_or_absent(output) as (file, made_folders):
         if settings.shard is not None:
@@ -80,6 +83,58 @@ def materialize(
         repeats=repeats,
         notices=expansion.notices,
     )
+
+
+def _taken_over(
+    settings: CollectSettings, given: GivenRows, output: Path, agents: frozenset[str]
+) -> Materialized:
+    """Write rows that are materialized already; only their identity and agent are looked at."""
+    problems = RowProblems()
+    places: dict[int, Place] = {}
+    repeats: dict[int, int] = {}
+    used: set[str] = set()
+    rollouts = 0
+    with whole_or_absent(output) as (file, made_folders):
+        for source, line in lines_of_all(settings.inputs):
+            place = Place(source.path, line.number)
+            problem = line.error or _no_identity(line.row, agents)
+            if problem:
+                problems.add(*place, problem)
+                continue
+            key = key_of(line.row)
+            file.write(_line_of(line.row))
+            places.setdefault(key.task, place)
+            repeats[key.task] = max(key.rollout + 1, repeats.get(key.task, 0))
+            used.add(line.row[AGENT_REF]["name"])
+            rollouts += 1
+        problems.raise_if_any()
+    return Materialized(
+        path=output,
+        made_folders=made_folders,
+        tasks=len(places),
+        rollouts=rollouts,
+        run_tasks=given.run_tasks,
+        run_rollouts=given.run_rollouts,
+        input_digest=given.input_digest,
+        agents=tuple(sorted(used)),
+        places=places,
+        repeats=repeats,
+    )
+
+
+def _no_identity(row: Any, agents: frozenset[str]) -> str:
+    """Why a row is no materialized one; empty when it is."""
+    if not isinstance(row, dict):
+        return "not a JSON object"
+    for name in (TASK_INDEX, ROLLOUT_INDEX):
+        given = row.get(name)
+        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+            return f"/{name} is {given!r}, not a whole number from 0"
+    ref = row.get(AGENT_REF)
+    agent = ref.get("name") if isinstance(ref, Mapping) else None
+    if agent not in agents:
+        return f"agent {agent!r} does not exist (agents: {', '.join(sorted(agents)) or 'none'})"
+    return ""
 
 
 def _line_of(row: Mapping[str, Any]) -> bytes:

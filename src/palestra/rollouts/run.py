@@ -1,12 +1,13 @@
 """One collection from start to finish."""
 
 import contextlib
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.errors import CallError, PalestraError
+from palestra.errors import CallError, PalestraError, RunFailed
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.admission import Admission
 from palestra.rollouts.aggregate import aggregate
@@ -22,6 +23,12 @@ from palestra.transport import ServerClient
 
 RUN_ID_DIGITS = 12
 """Of the manifest's digest: enough to tell the runs that one fleet serves from each other."""
+
+
+class Drained(RunFailed):
+    """No more rollouts were started, as asked; what has ended is recorded and can be resumed."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: the same again goes on from here
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +53,12 @@ async def run(
     on_start: Callable[[Progress], None] | None = None,
     observers: Sequence[Observer] = (),
     most: int | None = None,
+    draining: Callable[[], bool] | None = None,
 ) -> Collected:
     """Run what remains of `prepared`, which has begun; account for it, and aggregate.
 
-    `most`: what a bound that is decided on the way must not exceed.
+    `most`: what a bound that is decided on the way must not exceed. `draining`: whether to start
+    no further rollout; Drained is raised when some are left then.
 
     Raises what ended the collection early (a rejected key, a full disk, a dead server); what
     was recorded until then stays and can be resumed. Nothing recorded leaves no files.
@@ -77,9 +86,12 @@ async def run(
         if on_start is not None:
             on_start(collector.progress)
         try:
-            await collector.collect(
-                prepared.rows(), count=prepared.remaining, failed_before=prepared.attempts
-            )
+            rows: Iterator[dict[str, Any]] = prepared.rows()
+            if draining is not None:
+                rows = itertools.takewhile(lambda _: not draining(), rows)
+            await collector.collect(rows, count=prepared.remaining, failed_before=prepared.attempts)
+            if draining is not None and draining():
+                _check_nothing_left(accounting)
         except BaseException as error:  # also when stopped: the files must be left in order
             # While the journal is ours, and only then, are the files.
             _leave_resumable(prepared)
@@ -102,6 +114,16 @@ async def run(
         except TimeoutError:
             problem = f"the environment did not answer within {settings.rollout_timeout:g} s"
     return Collected(accounting, tuple(metrics), problem)
+
+
+def _check_nothing_left(accounting: Accounting) -> None:
+    """Raise Drained when rollouts were not started."""
+    ended = accounting.scored + accounting.failed
+    if ended < accounting.requested:
+        raise Drained(
+            f"stopped starting rollouts, as asked: {ended} of {accounting.requested} have ended",
+            hint="the same again with resume_from_cache (--resume) goes on from there",
+        )
 
 
 def _admission(

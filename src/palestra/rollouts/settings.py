@@ -55,6 +55,19 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenRows:
+    """Input that is materialized already: a share of a larger run, cut and numbered elsewhere.
+
+    Rows keep both of their indices and are not repeated. What the manifest says of the whole run
+    cannot be read from them, so it is told: the digest of all its input rows, and its size.
+    """
+
+    input_digest: str
+    run_rollouts: int
+    run_tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class CollectSettings:
     """Settings of one collection; times in seconds.
 
@@ -82,6 +95,10 @@ class CollectSettings:
     """What to do when a run to be continued was made from something else: refuse, or move it
     aside and start afresh."""
     shard: Shard | None = None
+    given: GivenRows | None = None
+    """When the input is the materialized rows of `shard`."""
+    drain_file: Path | None = None
+    """Once this file is there, no further rollout starts; those in flight end."""
     verified_by: str = ""
     """What `palestra reverify` is to be told of the environment, for hints."""
 

@@ -1,0 +1,194 @@
+"""The main step of a shard's job: collect the shard's rows, going on from what is there."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from palestra.cli.collecting import collect_with, stoppable
+from palestra.cli.console import masking, notice, warn_all
+from palestra.cli.loop import STOP_S
+from palestra.cli.reaching import OwnFleet
+from palestra.cli.settings import CollectArgs, args_from, load
+from palestra.cli.watching import watching
+from palestra.cluster.layout import JobFiles, RunFiles
+from palestra.cluster.plan import Role, Run, read_plan
+from palestra.cluster.stamping import with_stamped
+from palestra.cluster.supervisor.lease import CHECK_S, LeaseWatch
+from palestra.config import ResolvedConfig, names_in_files
+from palestra.errors import InputDataError, RunFailed
+from palestra.rollouts import CollectSettings, GivenRows
+from palestra.rollouts import Shard as Share
+from palestra.sandbox.settings import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
+
+JOB_DIR, NONCE, DRAIN_FILE, JOB_NAME = (
+    "PALESTRA_JOB_DIR",
+    "PALESTRA_NONCE",
+    "PALESTRA_DRAIN_FILE",
+    "PALESTRA_JOB_NAME",
+)
+LEASE, LEASE_NUMBER = "PALESTRA_LEASE", "PALESTRA_LEASE_NUMBER"
+
+
+def drive(plan: Path, shard: str) -> int:
+    """Collect one shard of a plan, inside its job; exit 0 once each of its rollouts has ended.
+
+    A rollout that failed for good has ended, too: who merges says what that means for the run.
+    """
+    run = known_plan(plan)
+    files = RunFiles(Path(run.output_dir))
+    environment = dict(os.environ)
+    job = JobFiles(Path(environment[JOB_DIR])) if JOB_DIR in environment else None
+    _tell_of_sandbox(run, job, environment)
+    _stop_without_lease(environment)
+    given = files.given_inputs(shard)
+    if not given.exists():
+        raise InputDataError(f"{given} is missing", hint="submit the run again: it writes its rows")
+    config = load(
+        overrides_of(run),
+        ng=False,
+        extra={
+            **policy_settings(run, job, environment),
+            "input_jsonl_fpath": str(given),
+            "output_jsonl_fpath": str(files.shard(shard).output),
+            "agent_name": run.collect.agent_name,
+            "num_samples_in_parallel": run.collect.num_samples_in_parallel,
+        },
+    )
+    warn_all(config.warnings)
+    drain = environment.get(DRAIN_FILE)
+    return _collect(config, _settings(run, shard, config, Path(drain) if drain else None))
+
+
+def _stop_without_lease(environment: Mapping[str, str]) -> None:
+    """End this process, in order, once its supervisor is gone or the shard is another job's.
+
+    Slurm ends a lost node's jobs in its books alone: their processes may go on.
+    """
+    if LEASE not in environment:
+        return
+    lease = LeaseWatch(Path(environment[LEASE]), int(environment[LEASE_NUMBER]))
+
+    def watch() -> None:
+        while not (why := lease.lost()):
+            threading.Event().wait(CHECK_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        # Who read our output may be gone, too: that must not keep us here.
+        with contextlib.suppress(OSError, ValueError):
+            notice(f"stopping: {why}")
+        threading.Event().wait(STOP_S + 1.0)
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True, name="lease").start()
+
+
+def _collect(config: ResolvedConfig, settings: CollectSettings) -> int:
+    with watching("plain", None, lag_threshold_s=0.5) as watch, masking(config.secrets):
+        main = collect_with(OwnFleet(config), settings, watch, metrics=False)
+        return stoppable(main, settings, watch)
+
+
+def _settings(
+    run: Run, shard: str, config: ResolvedConfig, drain_file: Path | None
+) -> CollectSettings:
+    asked = args_from(CollectArgs, config.tree).settings(config)
+    if run.rollouts is None or run.tasks is None:
+        raise InputDataError("the plan does not say how many rollouts the run has")
+    place = [one.name for one in run.shards].index(shard)
+    return replace(
+        asked,
+        given=GivenRows(run.input_digest, run.rollouts, run.tasks),
+        shard=Share(place, len(run.shards)),
+        resume_from_cache=True,
+        overwrite=False,
+        on_stale="error",
+        # Each is made of the whole run, once it is merged.
+        disable_aggregation=True,
+        min_coverage=0.0,
+        drain_file=drain_file,
+    )
+
+
+def known_plan(path: Path) -> Run:
+    """The plan in a file. Raises InputDataError when it cannot be read."""
+    try:
+        return with_stamped(read_plan(path))
+    except (OSError, ValueError) as error:
+        raise InputDataError(f"{path} is no plan that can be read: {error}") from error
+
+
+def overrides_of(run: Run) -> list[str]:
+    """The configuration of a run's servers and collections, as overrides."""
+    paths = ",".join("'" + path.replace("'", "\\'") + "'" for path in run.collect.config_paths)
+    return [
+        f"+config_paths=[{paths}]",
+        *run.collect.serve_overrides,
+        *run.collect.collect_overrides,
+    ]
+
+
+def policy_settings(
+    run: Run, job: JobFiles | None, environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Where the model is and with which key it is asked; nothing of it is written anywhere.
+
+    `job`: None for what only reads answers, and asks no model.
+    """
+    policy = run.policy
+    told: dict[str, Any] = {"policy_model_name": policy.model} if policy.model else {}
+    if policy.server is not None:
+        if job is None:
+            return {**told, "policy_base_url": "http://127.0.0.1:9/v1", "policy_api_key": "none"}
+        host, port, nonce = endpoint(job, policy.server, environment)
+        return {**told, "policy_base_url": f"http://{host}:{port}/v1", "policy_api_key": nonce}
+    if policy.base_url is not None:
+        told["policy_base_url"] = policy.base_url
+    if policy.api_key_env is not None:
+        key = environment.get(policy.api_key_env, "")
+        if not key and job is not None:
+            raise InputDataError(
+                f"the variable {policy.api_key_env}, which holds the API key, is empty in the job",
+                hint="export it where the run is submitted from",
+            )
+        told["policy_api_key"] = key or "none"
+    elif policy.base_url is not None and "policy_api_key" not in names_in_files(overrides_of(run)):
+        told["policy_api_key"] = "none"  # an endpoint that asks for none
+    return told
+
+
+def endpoint(job: JobFiles, component: str, environment: Mapping[str, str]) -> tuple[str, int, str]:
+    """Host, port and nonce of a service of this very start of this job.
+
+    Raises RunFailed for an endpoint that another start or another job has published.
+    """
+    path = job.endpoint(component)
+    try:
+        told = orjson.loads(path.read_bytes())
+        host, port, nonce = str(told["host"]), int(told["port"]), str(told["nonce"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFailed(f"{component} has published no endpoint in {path} ({error!r})") from error
+    if nonce != environment.get(NONCE):
+        raise RunFailed(
+            f"the endpoint of {component} in {path} is not of this start of the job",
+            hint="look into the supervisor's log: the service may have ended meanwhile",
+        )
+    return host, port, nonce
+
+
+def _tell_of_sandbox(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> None:
+    """Where the job has a sandbox, the environments of this process find it as they always do."""
+    name = environment.get(JOB_NAME)
+    if job is None or name is None:
+        return
+    for component in run.job(name).components:
+        if component.role is Role.SANDBOX:
+            host, port, nonce = endpoint(job, component.name, environment)
+            os.environ.update(
+                {HOST_VARIABLE: host, PORT_VARIABLE: str(port), TOKEN_VARIABLE: nonce}
+            )

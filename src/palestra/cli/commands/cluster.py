@@ -1,0 +1,153 @@
+"""`palestra cluster rollouts`: its flags, one for each option of `palestra.cluster.rollouts`."""
+
+# ruff: noqa: ARG001 - the command reads all of its flags from the context
+
+from typing import Annotated
+
+import typer
+
+from palestra.cli.commands.cluster_runs import add_to
+from palestra.cli.console import guarded
+from palestra.cli.options import Overrides
+
+cluster = typer.Typer(help="Rollouts over many jobs of a cluster.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.add_typer(cluster, name="cluster")
+    add_to(cluster)
+
+
+Text = str | None
+
+
+@cluster.command()
+def rollouts(
+    context: typer.Context,
+    # What is run.
+    config_paths: Annotated[
+        list[str],
+        typer.Option("--config-paths", "-c", help="Config files, with commas or repeated."),
+    ],
+    input_file: Annotated[str, typer.Option(help="One task a line, JSON.")],
+    output_dir: Annotated[str, typer.Option(help="A folder for all files of the run.")],
+    agent_name: Annotated[Text, typer.Option(help="For rows without agent_ref.")] = None,
+    num_repeats: Annotated[int, typer.Option(help="Rollouts of a task, for each seed.")] = 1,
+    limit: Annotated[int | None, typer.Option(help="The first so many tasks of each job.")] = None,
+    num_samples_in_parallel: Annotated[
+        int | None, typer.Option(help="Rollouts in flight, in each job.")
+    ] = None,
+    # How it is cut.
+    num_random_seeds: Annotated[int | None, typer.Option(help="So many seeds.")] = None,
+    starting_seed: Annotated[int | None, typer.Option(help="The first of them; default 0.")] = None,
+    random_seeds: Annotated[Text, typer.Option(help="Or a list 0,2,5, or a range 3..9.")] = None,
+    num_chunks: Annotated[
+        int | None, typer.Option(help="Parts of the tasks: a job for each, and each seed.")
+    ] = None,
+    chunk_ids: Annotated[Text, typer.Option(help="Only these, from 0: 0,2 or 3..9.")] = None,
+    # The model.
+    model: Annotated[Text, typer.Option(help="A path inside a mount, or a hub's name.")] = None,
+    policy_model_name: Annotated[
+        Text, typer.Option(help="Its name in requests; default --model.")
+    ] = None,
+    server_address: Annotated[
+        Text, typer.Option(help="A server that runs already: http://host:port/v1.")
+    ] = None,
+    policy_api_key_env: Annotated[
+        Text, typer.Option(help="The environment variable that holds its key.")
+    ] = None,
+    server_type: Annotated[
+        Text, typer.Option(help="Start one per job: vllm, sglang, llama_cpp or generic.")
+    ] = None,
+    server_gpus: Annotated[int, typer.Option(help="GPUs of each of its nodes.")] = 0,
+    server_cpu: Annotated[bool, typer.Option("--server-cpu", help="It needs no GPU.")] = False,
+    server_nodes: Annotated[int, typer.Option(help="Nodes that it spans.")] = 1,
+    server_args: Annotated[str, typer.Option(help="More of its own arguments, quoted.")] = "",
+    server_entrypoint: Annotated[
+        Text, typer.Option(help="Its command, instead of the type's; may say {host} and {port}.")
+    ] = None,
+    server_container: Annotated[
+        Text, typer.Option(help="Its image, instead of the type's.")
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Let it run code that comes with the model.")
+    ] = False,
+    # Where it runs.
+    cluster: Annotated[
+        Text, typer.Option(help="Name or file of a cluster config; default: this machine.")
+    ] = None,
+    config_dir: Annotated[Text, typer.Option(help="Where cluster configs are looked for.")] = None,
+    partition: Annotated[Text, typer.Option(help="Slurm's.")] = None,
+    account: Annotated[Text, typer.Option(help="Slurm's.")] = None,
+    qos: Annotated[Text, typer.Option(help="Slurm's.")] = None,
+    time: Annotated[Text, typer.Option(help="Time limit of a job, as Slurm writes it.")] = None,
+    time_min: Annotated[Text, typer.Option(help="A shorter one that would do.")] = None,
+    exclusive: Annotated[
+        bool | None, typer.Option("--exclusive/--no-exclusive", help="Whole nodes.")
+    ] = None,
+    sbatch: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE for sbatch; repeatable.")
+    ] = None,
+    array_cap: Annotated[int | None, typer.Option(help="Jobs at once, at most.")] = None,
+    mounts: Annotated[
+        list[str] | None, typer.Option(help="src:dst[:ro],… besides the cluster's.")
+    ] = None,
+    check_mounted_paths: Annotated[
+        bool,
+        typer.Option("--check-mounted-paths", help="Every path is under a mount, and exists."),
+    ] = False,
+    gym_container: Annotated[Text, typer.Option(help="Palestra's image.")] = None,
+    gym_path: Annotated[Text, typer.Option(help="Install this checkout, once per node.")] = None,
+    package: Annotated[
+        Text, typer.Option(help="The code here, for the jobs: git, dir, installed or none.")
+    ] = None,
+    with_sandbox: Annotated[
+        bool, typer.Option("--with-sandbox", help="A sandbox in each job, for model-written code.")
+    ] = False,
+    keep_mounts_for_sandbox: Annotated[
+        bool, typer.Option("--keep-mounts-for-sandbox", help="It sees the mounts; default none.")
+    ] = False,
+    installation_command: Annotated[
+        str, typer.Option(help="Bash, once per node, before the main step.")
+    ] = "",
+    preprocess_cmd: Annotated[str, typer.Option(help="Bash before the main step.")] = "",
+    postprocess_cmd: Annotated[str, typer.Option(help="Bash after it went well.")] = "",
+    # The run.
+    expname: Annotated[str, typer.Option(help="The run's name.")] = "rollouts",
+    log_dir: Annotated[Text, typer.Option(help="Default OUTPUT_DIR/logs.")] = None,
+    run_after: Annotated[
+        list[str] | None, typer.Option(help="A run or a job's id that must end well first.")
+    ] = None,
+    allow_missing_dep: Annotated[
+        bool, typer.Option("--allow-missing-dep", help="Start if it is not known.")
+    ] = False,
+    dependent_jobs: Annotated[
+        int, typer.Option(help="So many more jobs after each, to go on past a time limit.")
+    ] = 0,
+    rerun_done: Annotated[
+        bool, typer.Option("--rerun-done", help="Collect again what is done.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write everything, submit nothing.")
+    ] = False,
+    serve_override: Annotated[
+        list[str] | None, typer.Option(help="A Hydra override of the servers; repeatable.")
+    ] = None,
+    collect_override: Annotated[
+        list[str] | None, typer.Option(help="A Hydra override of the collection; repeatable.")
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Collect rollouts over seeds and chunks, a job each; then merge and profile them."""
+    del config_paths, overrides  # read with all others, from the context
+
+    def command() -> int:
+        from palestra.cli.clustering.submitting import submit
+
+        return submit(context.params)
+
+    guarded(command)
+
+
+__all__ = ["register", "rollouts"]

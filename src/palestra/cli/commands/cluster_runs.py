@@ -1,0 +1,96 @@
+"""`palestra cluster`: what follows a run that was submitted, and the main steps of its jobs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from palestra.cli.console import guarded
+
+Plan = Annotated[Path, typer.Argument(help="The plan.json of a submission.")]
+RunFolder = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's output folder, or its name.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
+def add_to(group: typer.Typer) -> None:
+    """Add the commands to `palestra cluster`."""
+    group.command()(status)
+    group.command()(logs)
+    group.command("retry-failed")(retry_failed)
+    group.command()(cancel)
+    group.command(hidden=True)(drive)
+    group.command("prepare-inputs", hidden=True)(prepare_inputs)
+    group.command("merge-shards", hidden=True)(merge_shards)
+    group.command("profile-merged", hidden=True)(profile_merged)
+
+
+def status(run: RunFolder, as_json: AsJson = False) -> None:
+    """What has become of each job and shard of a run; exit 0 only once all is done."""
+    from palestra.cli.clustering.following import status as show
+
+    guarded(lambda: show(run, as_json=as_json))
+
+
+def logs(
+    run: RunFolder,
+    shard: Annotated[
+        str | None, typer.Option("--of", help="A shard's or a job's name; default: what failed.")
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Of each file's end.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """The ends of a run's logs: of what has failed, or of one shard or job."""
+    from palestra.cli.clustering.following import logs as show
+
+    guarded(lambda: show(run, shard, lines=lines, as_json=as_json))
+
+
+def retry_failed(run: RunFolder, as_json: AsJson = False) -> None:
+    """Submit again what is neither done nor running, and what comes after it."""
+    from palestra.cli.clustering.following import retry_failed as retry
+
+    guarded(lambda: retry(run, as_json=as_json))
+
+
+def cancel(run: RunFolder, as_json: AsJson = False) -> None:
+    """Cancel every job of a run that has not ended. What is collected stays."""
+    from palestra.cli.clustering.following import cancel as cancel_run
+
+    guarded(lambda: cancel_run(run, as_json=as_json))
+
+
+def drive(
+    plan: Plan, shard: Annotated[str, typer.Argument(help="The name of one of its shards.")]
+) -> None:
+    """Collect one shard, inside its job."""
+    from palestra.cli.clustering.driving import drive as collect_shard
+
+    guarded(lambda: collect_shard(plan, shard))
+
+
+def prepare_inputs(plan: Plan) -> None:
+    """Check the configuration and stamp the rows of a run, inside its first job."""
+    from palestra.cli.clustering.stamping import prepare_run
+
+    guarded(lambda: prepare_run(plan))
+
+
+def merge_shards(
+    plan: Plan,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Merge what is there of shards not done.")
+    ] = False,
+) -> None:
+    """Merge the shards of a run."""
+    from palestra.cli.clustering.gathering import merge_run
+
+    guarded(lambda: merge_run(plan, allow_partial=allow_partial))
+
+
+def profile_merged(plan: Plan) -> None:
+    """Profile the merged rollouts of a run."""
+    from palestra.cli.clustering.gathering import profile_run
+
+    guarded(lambda: profile_run(plan))

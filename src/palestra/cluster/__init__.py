@@ -1,0 +1,45 @@
+"""Rollouts over many jobs of a cluster: plan, render, submit; what runs inside a job; the ledger.
+
+    options.py      what a user asks for, checked
+    configs.py      cluster config files: executor, containers, mounts, partitions
+    planner.py      options and a cluster -> a `Run`: pure, no Slurm
+    plan.py         the `Run` itself, frozen and serialisable: the contract with what runs in a job
+    layout.py       the name of every file in a run's output folder
+    render.py       a `Run` -> batch scripts
+    executors/      batch scripts -> jobs: submit, status, cancel, logs
+    supervisor/     what runs on a batch node
+    ledger.py       what was submitted, and how it ended
+    units.py, following.py, resubmit.py
+                    what has become of a run, and what is submitted again
+    completeness.py what a merge may begin with, and what a partial one lacks
+
+The batch script starts one supervisor, of the standard library only, which reads `plan.json`.
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.cluster.submit import Submission, rollouts
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Overrides as a command line has them after its flags."""
+
+    args: tuple[str, ...]
+
+
+def wrap_arguments(text: str) -> Arguments:
+    """`+key=value ++other.key=value …` for `nemo_gym_rollouts(ctx=…)`, quoted as in a shell."""
+    return Arguments(tuple(shlex.split(text)))
+
+
+def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submission:
+    """`rollouts`, as its users of today call it: overrides come wrapped in `ctx`."""
+    extra: Sequence[str] = ctx.args if ctx is not None else ()
+    return rollouts(extra=extra, **options)
+
+
+__all__ = ["Arguments", "Submission", "nemo_gym_rollouts", "rollouts", "wrap_arguments"]

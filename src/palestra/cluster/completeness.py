@@ -1,0 +1,91 @@
+"""How much of a run its shards hold: what a merge may begin with, and what a partial one lacks."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+
+from palestra.cluster.layout import RunFiles
+from palestra.cluster.plan import Run
+from palestra.cluster.supervisor.shard import NotDone, count, is_done
+from palestra.errors import InputDataError
+from palestra.rollouts import MergeIncomplete
+from palestra.schema import FAILURE_TERMINAL, TASK_INDEX, RolloutKey, key_of, read_jsonl
+
+MOST_NAMED = 10
+
+
+def check_shards(run: Run, files: RunFiles, *, allow_partial: bool) -> list[str]:
+    """The names of the shards to merge: all of them, or with `allow_partial` those begun.
+
+    Raises MergeIncomplete naming the shards that are not done, InputDataError when there is none.
+    """
+    names = [shard.name for shard in run.shards]
+    open_shards = [name for name in names if not is_done(files.shard(name))]
+    if open_shards and not allow_partial:
+        lines = [f"{name}: {_how_far(files, name)}" for name in open_shards[:MOST_NAMED]]
+        more = len(open_shards) - MOST_NAMED
+        raise MergeIncomplete(
+            f"{len(open_shards)} of {len(names)} shards are not done\n  "
+            + "\n  ".join([*lines, *([f"and {more} more"] if more > 0 else [])]),
+            hint="`palestra cluster retry-failed` runs them again; `palestra cluster merge-shards "
+            "PLAN --allow-partial` merges what is there",
+        )
+    begun = [name for name in names if files.shard(name).manifest.exists()]
+    if not begun:
+        raise InputDataError(f"no shard in {files.output_dir} has begun")
+    return begun
+
+
+def _how_far(files: RunFiles, name: str) -> str:
+    if not files.shard(name).manifest.exists():
+        return "has not begun"
+    try:
+        return count(files.shard(name)).said()
+    except (NotDone, OSError, ValueError, KeyError) as error:
+        return str(error)
+
+
+def write_completeness(run: Run, files: RunFiles, *, allow_partial: bool) -> Sequence[str]:
+    """Say of each task how many of its rollouts were asked for and how many have ended.
+
+    Written beside the merged rollouts only for a merge that is partial; what is to be said.
+    """
+    if not allow_partial:
+        files.completeness.unlink(missing_ok=True)
+        return ()
+    asked = Counter(
+        key.task
+        for shard in run.shards
+        for key in _keys(files.given_inputs(shard.name), only_terminal=False)
+    )
+    scored = set(_keys(files.merged.output, only_terminal=False))
+    ended = scored.union(_keys(files.merged.failures, only_terminal=True))
+    held = Counter(key.task for key in ended)
+    short = [task for task in sorted(asked) if held[task] < asked[task]]
+    if not short:
+        files.completeness.unlink(missing_ok=True)
+        return ()
+    lines = (
+        orjson.dumps({TASK_INDEX: task, "requested": asked[task], "ended": held[task]}) + b"\n"
+        for task in sorted(asked)
+    )
+    beside = files.completeness.with_suffix(".tmp")
+    with beside.open("wb") as file:
+        file.writelines(lines)
+    beside.replace(files.completeness)
+    named = ", ".join(f"{task}: {held[task]} of {asked[task]}" for task in short[:MOST_NAMED])
+    more = f" and {len(short) - MOST_NAMED} more" if len(short) > MOST_NAMED else ""
+    return (
+        f"{len(short)} of {len(asked)} tasks lack rollouts: {named}{more}",
+        f"how many each task has is in {files.completeness}",
+    )
+
+
+def _keys(path: Path, *, only_terminal: bool) -> Iterator[RolloutKey]:
+    with suppress(FileNotFoundError):
+        for line in read_jsonl(path):
+            if not only_terminal or line.row.get(FAILURE_TERMINAL):
+                yield key_of(line.row)

@@ -1,0 +1,221 @@
+"""Cluster config files: what is the same for every run on one cluster.
+
+`examples/example.yaml` in this package has every setting with a comment.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from palestra.cluster.mounts import parse_mounts
+from palestra.cluster.plan import Action, OnExit
+from palestra.cluster.secrets import env_problems
+from palestra.config import did_you_mean
+from palestra.errors import ConfigError
+from palestra.rollouts.arguments import args_from
+
+VARIABLE: Final = "PALESTRA_CLUSTER_CONFIGS"
+HERE: Final = "cluster_configs"
+SHIPPED: Final = Path(__file__).parent / "examples"
+SERVICES: Final = ("server", "sandbox")
+_TIME: Final = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}")
+_RESTART: Final = re.compile(r"restart\((\d+)\)")
+
+
+def slurm_time(value: Any) -> Any:
+    """A time as Slurm writes it. Raises ValueError for others, and for what YAML made a number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(  # noqa: TRY004 - pydantic takes a ValueError for a problem
+            "write a time in quotes, '4:00:00': YAML reads it as a number otherwise"
+        )
+    if isinstance(value, str) and not _TIME.fullmatch(value):
+        raise ValueError("a time is MINUTES, M:S, H:M:S, D-H, D-H:M or D-H:M:S")
+    return value
+
+
+def one_line(value: str) -> str:
+    """Text that can stand in a directive. Raises ValueError for line breaks and the like."""
+    if not value or not value.isprintable():
+        raise ValueError("must be text of one line")
+    return value
+
+
+def exit_policy(text: Any) -> Any:
+    """`fatal`, `ignore`, `restart(3)`. Raises ValueError for anything else."""
+    if isinstance(text, OnExit):
+        return text
+    if matched := _RESTART.fullmatch(str(text)):
+        return OnExit(Action.RESTART, int(matched[1]))
+    if text in (Action.FATAL, Action.IGNORE):
+        return OnExit(Action(text))
+    raise ValueError("should be fatal, ignore or restart(N)")
+
+
+def _parts(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = ("server", "sandbox", "driver")
+    for name in values:
+        if name not in known:
+            raise ValueError(f"there is no part {name!r}: {', '.join(known)}")
+    return values
+
+
+Time = Annotated[str, BeforeValidator(slurm_time)]
+Line = Annotated[str, AfterValidator(one_line)]
+Policy = Annotated[OnExit, BeforeValidator(exit_policy)]
+
+
+class ProbeSettings(BaseModel):
+    """How a job waits for its services. Seconds, all above 0."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    deadline_s: PositiveFloat = 1800.0
+    attempt_timeout_s: PositiveFloat = 10.0
+    interval_s: PositiveFloat = 5.0
+
+
+class ClusterConfig(BaseModel):
+    """One cluster. Every field has its sentence in `examples/example.yaml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    executor: Literal["slurm", "local", "none"] = "none"
+    runtime: Literal["pyxis", "apptainer", "podman", "none"] = "none"
+    containers: dict[str, Line] = Field(default_factory=dict)
+    mounts: tuple[str, ...] = ()
+    account: Line | None = None
+    partition: Line | None = None
+    partitions: Annotated[dict[str, Line], AfterValidator(_parts)] = Field(default_factory=dict)
+    qos: Line | None = None
+    time: Time | None = None
+    time_min: Time | None = None
+    exclusive: bool | None = None
+    sbatch: dict[str, Line] = Field(default_factory=dict)
+    srun_options: tuple[Line, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    inherit_env: tuple[str, ...] = ()
+    python: Line | None = None
+    gym_python: Line | None = None
+    cpus: Annotated[dict[str, PositiveInt], AfterValidator(_parts)] = Field(default_factory=dict)
+    mem_mib: Annotated[dict[str, PositiveInt], AfterValidator(_parts)] = Field(default_factory=dict)
+    gpu_directive: Literal["gres", "gpus-per-node"] = "gres"
+    port_range: tuple[PositiveInt, PositiveInt] | None = None
+    max_array_size: PositiveInt | None = None
+    array_cap: PositiveInt | None = None
+    signal_s: PositiveInt = 120
+    requeue: bool = True
+    probe: ProbeSettings = ProbeSettings()
+    on_exit: dict[Literal["server", "sandbox"], Policy] = Field(default_factory=dict)
+    command_timeout_s: PositiveFloat = 60.0
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "ClusterConfig":
+        problems = env_problems(self.env, "env")
+        first, last = self.port_range or (1024, 1024)
+        if not 1024 <= first <= last <= 65535:
+            problems.append("port_range: two ports from 1024 to 65535, the lower one first")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def container(self, kind: str, wanted_by: str) -> str | None:
+        """The image of `kind`; None where nothing runs in containers.
+
+        Raises ConfigError with the names there are, for one that is none of them.
+        """
+        if self.runtime == "none":
+            return None
+        if kind not in self.containers:
+            known = ", ".join(sorted(self.containers)) or "none"
+            raise ConfigError(
+                f"the cluster has no container {kind!r}, which {wanted_by} needs (containers: "
+                f"{known}){did_you_mean(kind, self.containers)}"
+            )
+        return self.containers[kind]
+
+
+def find_cluster(
+    given: str | Mapping[str, Any] | None,
+    config_dir: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    here: Path | None = None,
+) -> tuple[str, ClusterConfig]:
+    """The name and the settings of a cluster: by name, by path of a file, or as a mapping.
+
+    Looked for in `config_dir`, the folders of PALESTRA_CLUSTER_CONFIGS, `./cluster_configs` and
+    this package. Raises ConfigError with every place looked in and every name found there.
+    """
+    if given is None:
+        if config_dir:
+            raise ConfigError("--config-dir says where --cluster is looked for: give both")
+        return "none", ClusterConfig()
+    if isinstance(given, Mapping):
+        return str(given.get("name") or "given"), _checked(
+            {key: value for key, value in given.items() if key != "name"}, "the cluster given"
+        )
+    path = _file_of(given, _folders(config_dir, environ or os.environ, here or Path.cwd()))
+    return path.stem, _checked(_read(path), str(path))
+
+
+def _folders(config_dir: str | None, environ: Mapping[str, str], here: Path) -> list[Path]:
+    named = [Path(part) for part in environ.get(VARIABLE, "").split(os.pathsep) if part]
+    if config_dir and not Path(config_dir).is_dir():
+        raise ConfigError(f"--config-dir {config_dir} is no folder")
+    return [*([Path(config_dir)] if config_dir else []), *named, here / HERE, SHIPPED]
+
+
+def _file_of(name: str, folders: list[Path]) -> Path:
+    if name.endswith((".yaml", ".yml")) and Path(name).is_file():
+        return Path(name)
+    for folder in folders:
+        for suffix in (".yaml", ".yml"):
+            if (path := folder / f"{name}{suffix}").is_file():
+                return path
+    known = sorted({path.stem for folder in folders for path in folder.glob("*.y*ml")})
+    looked = ", ".join(str(folder) for folder in folders)
+    raise ConfigError(
+        f"there is no cluster {name!r} (found: {', '.join(known)}){did_you_mean(name, known)}",
+        hint=f"a cluster is NAME.yaml in one of {looked}",
+    )
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cluster config {path} cannot be read: {error}") from error
+    if not isinstance(tree, Mapping):
+        raise ConfigError(f"cluster config {path} is no mapping of settings")
+    return tree
+
+
+def _checked(tree: Mapping[str, Any], where: str) -> ClusterConfig:
+    unknown = [str(key) for key in tree if key not in ClusterConfig.model_fields]
+    if unknown:
+        near = did_you_mean(unknown[0], ClusterConfig.model_fields)
+        known = ", ".join(ClusterConfig.model_fields)
+        raise ConfigError(
+            f"{where}: {', '.join(unknown)} is no setting of a cluster{near}",
+            hint=f"settings: {known}",
+        )
+    try:
+        config = args_from(ClusterConfig, tree, hint="every setting is explained in example.yaml")
+        parse_mounts(config.mounts)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.message}", hint=error.hint) from None
+    return config

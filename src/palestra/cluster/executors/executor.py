@@ -1,0 +1,79 @@
+"""What every executor can do, and the words in which it says how a job is."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from palestra.cluster.plan import Job, Run
+from palestra.errors import Layer, RunFailed
+
+
+class ClusterUnreachable(RunFailed):
+    """The cluster gave no answer, so nothing is known: never the same as `not done`."""
+
+    layer = Layer.INFRA
+
+
+class State(StrEnum):
+    """How one job, or one task of an array, is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """The cluster answers and has forgotten it: its result file says more."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it will not change any more."""
+        return self not in {State.QUEUED, State.RUNNING}
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """`reason`: in the cluster's own words, such as NODE_FAIL or (Priority). `restarts`: requeues."""
+
+    state: State
+    reason: str = ""
+    exit_code: str = ""
+    restarts: int = 0
+
+
+class Executor(Protocol):
+    """Where jobs run. Each call has a deadline, and raises ClusterUnreachable past it.
+
+    A job's id is what `submit` said; of an array, task i is `unit_ids(job, id)[i]`.
+    """
+
+    def submit(self, run: Run, submitted: Callable[[Job, str], None], /) -> None:
+        """Submit every job of a run whose folder is written; tell each id as soon as it exists."""
+
+    def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
+        """How the jobs are, by the ids of their units: one question for all."""
+
+    def cancel(self, ids: Iterable[str], /) -> None:
+        """End jobs or units. Those that have ended already are fine."""
+
+    def logs(self, run: Run, unit: str = "", /) -> tuple[Path, ...]:
+        """The log files of a shard or a job, of all when `unit` is empty; oldest first."""
+
+
+def unit_ids(job: Job, job_id: str) -> tuple[str, ...]:
+    """The ids of what runs in a job: its tasks', or its own."""
+    return tuple(f"{job_id}_{i}" for i in range(len(job.shards))) if job.array else (job_id,)
+
+
+def log_files(log_dir: Path, unit: str = "") -> tuple[Path, ...]:
+    """The logs in `log_dir` of one unit, oldest first.
+
+    `rollouts-rs1` is not the beginning of `rollouts-rs1-chunk0` here, nor of `rollouts-rs11`.
+    """
+    if not log_dir.is_dir():
+        return ()
+    prefix = f"{unit}_" if unit else ""
+    found = [path for path in log_dir.glob("*.log") if path.name.startswith(prefix)]
+    return tuple(sorted(found, key=lambda path: (path.stat().st_mtime, path.name)))

@@ -1,0 +1,181 @@
+"""Slurm, through its own commands.
+
+The queue answers for what waits and runs; for what has ended, sacct where there is accounting,
+else the controller's memory (`scontrol show job`), which lasts for MinJobAge.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from palestra.cluster.executors.commands import Answer, Commands, run_command
+from palestra.cluster.executors.executor import ClusterUnreachable, JobState, State, log_files
+from palestra.cluster.layout import RunFiles
+from palestra.cluster.plan import Job, Run
+from palestra.cluster.render import dependency
+from palestra.errors import RunFailed
+
+_STATES: Final = {
+    "PENDING": State.QUEUED,
+    "REQUEUED": State.QUEUED,
+    "REQUEUE_HOLD": State.QUEUED,
+    "SPECIAL_EXIT": State.QUEUED,
+    "CONFIGURING": State.RUNNING,
+    "RUNNING": State.RUNNING,
+    "COMPLETING": State.RUNNING,
+    "RESIZING": State.RUNNING,
+    "SIGNALING": State.RUNNING,
+    "STAGE_OUT": State.RUNNING,
+    "STOPPED": State.RUNNING,
+    "SUSPENDED": State.RUNNING,
+    "COMPLETED": State.DONE,
+    "CANCELLED": State.CANCELLED,
+    "REVOKED": State.CANCELLED,
+}
+"""Every other state (FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, …) is one of failure."""
+_INVALID: Final = "Invalid job id"
+_NO_ACCOUNTING: Final = "accounting storage is disabled"
+_NUMBERED: Final = re.compile(r"\d+")
+_SPAN: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+
+
+class SlurmExecutor:
+    """Submits with sbatch. `commands` runs them, each within `timeout_s`."""
+
+    def __init__(self, *, timeout_s: float = 60.0, commands: Commands = run_command) -> None:
+        self._timeout_s = timeout_s
+        self._commands = commands
+
+    def max_array_size(self) -> int | None:
+        """The site's MaxArraySize: tasks of one array. None when the controller does not say."""
+        answer = self._asked("scontrol", "show", "config")
+        found = re.search(r"^MaxArraySize\s*=\s*(\d+)", answer.out, re.MULTILINE)
+        return int(found[1]) if found else None
+
+    def submit(self, run: Run, submitted: Callable[[Job, str], None], /) -> None:
+        files = RunFiles(Path(run.output_dir)).submission(run.submission)
+        Path(run.log_dir).mkdir(parents=True, exist_ok=True)
+        ids: dict[str, str] = {}
+        for job in run.jobs:
+            depends = dependency(job.after, ids)
+            words = [f"--dependency={depends}"] if depends else []
+            answer = self._asked("sbatch", "--parsable", *words, str(files.script(job.name)))
+            # With several clusters: 123;name.
+            job_id = answer.out.strip().partition(";")[0]
+            if not _NUMBERED.fullmatch(job_id):
+                raise RunFailed(f"sbatch gave no job id for {job.name}: {answer.out.strip()!r}")
+            ids[job.name] = job_id
+            submitted(job, job_id)
+
+    def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
+        wanted = tuple(dict.fromkeys(ids))
+        if not wanted:
+            return {}
+        roots = sorted({unit.partition("_")[0] for unit in wanted})
+        found = self._ended(roots)
+        # What the queue says is newer than what accounting has heard.
+        found.update(self._queued(roots))
+        arrays = {unit.partition("_")[0] for unit in found if "_" in unit}
+        missing = [unit for unit in wanted if unit not in found and unit not in arrays]
+        return {**found, **dict.fromkeys(missing, JobState(State.UNKNOWN))}
+
+    def cancel(self, ids: Iterable[str], /) -> None:
+        if listed := list(ids):
+            self._asked("scancel", *listed, fine=_INVALID)
+
+    def logs(self, run: Run, unit: str = "", /) -> tuple[Path, ...]:
+        return log_files(Path(run.log_dir), unit)
+
+    def _queued(self, roots: Sequence[str]) -> dict[str, JobState]:
+        jobs = f"--jobs={','.join(roots)}"
+        answer = self._asked("squeue", "-h", "-r", "-o", "%i|%T|%r", jobs, fine=_INVALID)
+        lines = (line.split("|", 2) for line in answer.out.splitlines() if line.count("|") >= 2)
+        return {
+            _unit(unit): JobState(state_of(state), reason="" if reason == "None" else reason)
+            for unit, state, reason in lines
+        }
+
+    def _ended(self, roots: Sequence[str]) -> dict[str, JobState]:
+        columns = ("-o", "JobID,State,ExitCode")
+        answer = self._commands(
+            ["sacct", "-X", "-n", "-P", *columns, "-j", ",".join(roots)], self._timeout_s
+        )
+        if answer.code and _NO_ACCOUNTING not in answer.err:
+            raise _unreachable("sacct", answer)
+        if answer.code:
+            return self._remembered(roots)
+        lines = (line.split("|") for line in answer.out.splitlines() if line.count("|") == 2)
+        return {
+            _unit(unit): _ended_as(state, exit_code)
+            for unit, state, exit_code in lines
+            if "[" not in unit  # tasks that wait, of which the queue knows
+        }
+
+    def _remembered(self, roots: Sequence[str]) -> dict[str, JobState]:
+        """What the controller still knows of jobs that have ended."""
+        found: dict[str, JobState] = {}
+        for root in roots:
+            answer = self._asked("scontrol", "-o", "show", "job", root, fine=_INVALID)
+            for line in answer.out.splitlines():
+                found.update(_shown(line))
+        return found
+
+    def _asked(self, *argv: str, fine: str = "") -> Answer:
+        """The answer of a command that went well, or failed for the reason that is `fine`."""
+        answer = self._commands(argv, self._timeout_s)
+        if answer.code and not (fine and fine in answer.err):
+            raise _unreachable(argv[0], answer)
+        return answer
+
+
+def _unreachable(command: str, answer: Answer) -> RunFailed:
+    said = answer.err.strip().splitlines() or [f"exit code {answer.code}"]
+    message = f"{command}: {said[0]}"
+    if re.search(r"nable to contact|onnection|timed out|protocol|uthentication", answer.err):
+        return ClusterUnreachable(message, hint="nothing is known of the jobs: ask again later")
+    return RunFailed(message, hint=" ".join(said[1:]))
+
+
+def state_of(text: str) -> State:
+    """One of Slurm's states, such as `CANCELLED by 0`."""
+    return _STATES.get(text.split(maxsplit=1)[0].rstrip("+") if text.split() else "", State.FAILED)
+
+
+def _ended_as(state: str, exit_code: str, restarts: str = "0") -> JobState:
+    known = state_of(state)
+    return JobState(
+        known,
+        reason="" if known is State.DONE else state,
+        exit_code=exit_code,
+        restarts=int(restarts) if restarts.isdecimal() else 0,
+    )
+
+
+def _unit(shown: str) -> str:
+    """A unit's id; of a heterogeneous job (`19+1`) its leader's."""
+    return shown.partition("+")[0]
+
+
+def _shown(line: str) -> Iterator[tuple[str, JobState]]:
+    """The units in one line of `scontrol -o show job`; its last fields may hold anything."""
+    fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+    if "JobId" not in fields:
+        return
+    if fields.get("HetJobOffset", "0") != "0":
+        return
+    state = _ended_as(
+        fields.get("JobState", ""), fields.get("ExitCode", ""), fields.get("Restarts", "0")
+    )
+    array, tasks = fields.get("ArrayJobId"), fields.get("ArrayTaskId")
+    if array is None or tasks is None:
+        yield fields["JobId"], state
+        return
+    for task in _tasks(tasks):
+        yield f"{array}_{task}", state
+
+
+def _tasks(spec: str) -> Iterator[int]:
+    """`3-5,8,10-20:5%2` -> 3, 4, 5, 8, 10, 15, 20."""
+    for first, last, step in _SPAN.findall(spec.partition("%")[0]):
+        yield from range(int(first), int(last or first) + 1, int(step or 1))

@@ -1,0 +1,216 @@
+"""What a user asks for: the options of `palestra cluster rollouts`, checked against each other.
+
+The names are the flags', with underscores; from Python they are keyword arguments. An option is
+used or refused, never ignored.
+"""
+
+import shlex
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from palestra.cluster.configs import Line, Time
+from palestra.cluster.secrets import argument_problems, override_problems, variable_problem
+from palestra.cluster.seeds import chunks_of, seeds_of
+from palestra.config import did_you_mean, raise_problems
+from palestra.errors import ConfigError
+from palestra.rollouts.arguments import args_from
+
+MOST_NAME: Final = 100
+
+
+def _listed(value: Any) -> Any:
+    """One text as a list of one; lists as they are."""
+    return (value,) if isinstance(value, str) else value
+
+
+def _config_list(value: Any) -> Any:
+    """Config files, as a list or as one text with commas, as in the field."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.strip("[]").split(",") if part.strip())
+    return value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Numbers = str | int | tuple[int, ...] | None
+
+
+class RolloutOptions(BaseModel):
+    """The options; what each means is in its flag's help and in docs/cluster.md."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cluster: str | dict[str, Any] | None = None
+    config_dir: str | None = None
+    config_paths: Annotated[tuple[str, ...], BeforeValidator(_config_list)] = Field(min_length=1)
+    input_file: Line
+    output_dir: Line
+    agent_name: str | None = None
+    num_random_seeds: int | None = None
+    starting_seed: int | None = None
+    random_seeds: Numbers = None
+    num_repeats: int = Field(default=1, ge=1)
+    limit: int | None = Field(default=None, ge=1)
+    num_samples_in_parallel: int | None = Field(default=None, ge=1)
+    num_chunks: int | None = None
+    chunk_ids: Numbers = None
+    model: str | None = None
+    policy_model_name: str | None = None
+    server_type: str | None = None
+    server_gpus: int = Field(default=0, ge=0)
+    server_cpu: bool = False
+    server_nodes: int = Field(default=1, ge=1)
+    server_args: str = ""
+    server_entrypoint: str | None = None
+    server_container: Line | None = None
+    server_address: str | None = None
+    policy_api_key_env: str | None = None
+    gym_path: str | None = None
+    gym_container: Line | None = None
+    with_sandbox: bool = False
+    keep_mounts_for_sandbox: bool = False
+    partition: Line | None = None
+    account: Line | None = None
+    qos: Line | None = None
+    time: Time | None = None
+    time_min: Time | None = None
+    exclusive: bool | None = None
+    sbatch: Texts = ()
+    mounts: Texts = ()
+    check_mounted_paths: bool = False
+    expname: str = "rollouts"
+    log_dir: str | None = None
+    run_after: Texts = ()
+    allow_missing_dep: bool = False
+    dependent_jobs: int = Field(default=0, ge=0)
+    array_cap: int | None = Field(default=None, ge=1)
+    rerun_done: bool = False
+    dry_run: bool = False
+    package: Literal["git", "dir", "installed", "none"] | None = None
+    installation_command: str = ""
+    preprocess_cmd: str = ""
+    postprocess_cmd: str = ""
+    serve_override: Texts = ()
+    collect_override: Texts = ()
+    trust_remote_code: bool = False
+
+    @property
+    def self_hosted(self) -> bool:
+        """Whether each job starts a model server of its own."""
+        return self.server_gpus > 0 or self.server_cpu
+
+    @property
+    def seeds(self) -> tuple[int, ...] | None:
+        """The seeds asked for; None when none were."""
+        return seeds_of(self.num_random_seeds, self.starting_seed, _numbers(self.random_seeds))
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """The chunks to run; None when the tasks are not cut."""
+        return chunks_of(self.num_chunks, _numbers(self.chunk_ids))
+
+    @property
+    def policy_name(self) -> str:
+        """The model's name in requests."""
+        return self.policy_model_name or self.model or ""
+
+    @property
+    def sbatch_settings(self) -> dict[str, str]:
+        """`KEY=VALUE` and `KEY` as a mapping, without dashes."""
+        pairs = (text.lstrip("-").partition("=") for text in self.sbatch)
+        return {key: value for key, _, value in pairs}
+
+
+def _numbers(given: Numbers) -> str | tuple[int, ...] | None:
+    return str(given) if isinstance(given, int) else given
+
+
+def checked_options(**given: Any) -> RolloutOptions:
+    """The options, each right in itself and all of them together. Raises ConfigError."""
+    unknown = [name for name in given if name not in RolloutOptions.model_fields]
+    if unknown:
+        near = did_you_mean(unknown[0], RolloutOptions.model_fields)
+        raise ConfigError(f"{', '.join(unknown)}: no such option{near}")
+    options = args_from(RolloutOptions, given, hint="`palestra cluster rollouts --help` lists all")
+    raise_problems(
+        [
+            *_server_problems(options),
+            *_name_problems(options),
+            *override_problems(options.serve_override, "--serve-override"),
+            *override_problems(options.collect_override, "--collect-override"),
+            *argument_problems(_words(options.server_args, "--server-args"), "--server-args"),
+        ]
+    )
+    _ = options.seeds, options.chunks
+    return options
+
+
+def _words(text: str, option: str) -> Sequence[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def _server_problems(options: RolloutOptions) -> list[str]:
+    """Self-hosted or pre-hosted: the options of one never stand beside those of the other."""
+    given = {
+        "--server-type": options.server_type is not None,
+        "--server-gpus": options.server_gpus > 0,
+        "--server-cpu": options.server_cpu,
+        "--server-nodes": options.server_nodes != 1,
+        "--server-args": bool(options.server_args),
+        "--server-entrypoint": options.server_entrypoint is not None,
+        "--server-container": options.server_container is not None,
+        "--trust-remote-code": options.trust_remote_code,
+    }
+    own = [name for name, there in given.items() if there]
+    if options.server_address is not None:
+        problems = (
+            [f"{', '.join(own)} beside --server-address: a server that runs already is not started"]
+            if own
+            else []
+        )
+        if not options.server_address.startswith(("http://", "https://")):
+            problems.append("--server-address is a URL such as http://host:8000/v1")
+        if not options.policy_name:
+            problems.append("--server-address needs --model (or --policy-model-name) to ask for")
+        return problems + _key_problems(options)
+    if not options.self_hosted:
+        if own:
+            return [f"{', '.join(own)} without --server-gpus N (or --server-cpu): nothing starts"]
+        return _key_problems(options)
+    problems = []
+    if options.server_gpus and options.server_cpu:
+        problems.append("--server-gpus and --server-cpu: give one of them")
+    if not options.model:
+        problems.append("a self-hosted server needs --model")
+    if not options.server_type:
+        problems.append("a self-hosted server needs --server-type")
+    if options.policy_api_key_env:
+        problems.append("--policy-api-key-env: a self-hosted server's key is made for each job")
+    return problems
+
+
+def _key_problems(options: RolloutOptions) -> list[str]:
+    if options.policy_api_key_env is None:
+        return []
+    problem = variable_problem(options.policy_api_key_env, "--policy-api-key-env")
+    return [problem] if problem else []
+
+
+def _name_problems(options: RolloutOptions) -> list[str]:
+    problems = []
+    name = options.expname
+    if not (name.replace("-", "").replace("_", "").replace(".", "").isalnum() and name.isascii()):
+        problems.append(f"--expname {name!r}: letters, digits, '-', '_' and '.'")
+    elif len(name) > MOST_NAME or name.isdecimal():
+        problems.append(f"--expname: at most {MOST_NAME} characters, and no mere number")
+    if options.allow_missing_dep and not options.run_after:
+        problems.append("--allow-missing-dep without --run-after")
+    if options.keep_mounts_for_sandbox and not options.with_sandbox:
+        problems.append("--keep-mounts-for-sandbox without --with-sandbox")
+    if options.gym_path and options.package in {"git", "dir"}:
+        problems.append(f"--gym-path and --package {options.package}: give one of them")
+    return problems

@@ -1,0 +1,128 @@
+"""The overrides of each stage, checked at submission against the settings they are for."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.cluster.options import RolloutOptions
+from palestra.cluster.plan import Collect
+from palestra.config import (
+    InstanceConfig,
+    ResolvedConfig,
+    apply_overrides,
+    did_you_mean,
+    load_config,
+    parse_overrides,
+    raise_problems,
+    settings_from,
+)
+from palestra.errors import ConfigError
+from palestra.rollouts import CollectSettings
+from palestra.rollouts.arguments import CollectArgs, args_from
+from palestra.serving.loading import load_server_class
+
+_DECIDED: Final = {
+    "input_jsonl_fpath": "--input-file",
+    "output_jsonl_fpath": "--output-dir",
+    "agent_name": "--agent-name",
+    "limit": "--limit",
+    "num_repeats": "--num-repeats",
+    "num_samples_in_parallel": "--num-samples-in-parallel",
+    "shard": "--num-chunks",
+    "split": "--input-file",
+    "resume_from_cache": "nothing: jobs always go on from what is there",
+    "overwrite": "--rerun-done",
+    "on_stale": "--rerun-done",
+    "progress": "nothing: logs are plain",
+}
+"""Settings of a collection that options decide."""
+
+
+def split_extra(extra: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Overrides that name no stage, by the stage whose settings they are: serve, collect."""
+    parsed = parse_overrides(extra)
+    collect = {o.key for o in parsed if o.steps[0] in CollectArgs.model_fields}
+    of = [(text, o.key in collect) for text, o in zip(extra, parsed, strict=True)]
+    return tuple(t for t, own in of if not own), tuple(t for t, own in of if own)
+
+
+def collect_settings(
+    asked: RolloutOptions | Collect, overrides: Sequence[str], input_file: Path, *, seeded: bool
+) -> CollectSettings:
+    """The settings of the whole collection. Raises ConfigError for overrides that are none."""
+    parsed = parse_overrides(overrides)
+    problems = []
+    for name in dict.fromkeys(override.steps[0] for override in parsed):
+        if name in _DECIDED:
+            problems.append(f"--collect-override {name}: there is {_DECIDED[name]} for it")
+        elif name not in CollectArgs.model_fields:
+            near = did_you_mean(name, CollectArgs.model_fields)
+            problems.append(
+                f"--collect-override {name} is no setting of a collection{near}; "
+                "settings of servers go to --serve-override"
+            )
+    raise_problems(problems)
+    tree: dict[Any, Any] = {
+        "input_jsonl_fpath": str(input_file),
+        "output_jsonl_fpath": "rollouts.jsonl",
+        "agent_name": asked.agent_name,
+        "num_repeats": asked.num_repeats,
+        "num_samples_in_parallel": asked.num_samples_in_parallel,
+    }
+    given = apply_overrides({}, parsed)
+    if seeded:
+        given["num_repeats_add_seed"] = True
+    args = args_from(CollectArgs, {**tree, **given}, hint="these come from --collect-override")
+    return args.settings(load_config(use_env_yaml=False))
+
+
+def served_config(
+    options: RolloutOptions, config_paths: Sequence[Path], overrides: Sequence[str]
+) -> ResolvedConfig:
+    """The servers' configuration as a job will have it, except for where the model is.
+
+    Raises ConfigError for unknown overrides and for settings that a server has not.
+    """
+    config = load_config(
+        overrides=overrides,
+        config_paths=[str(path) for path in config_paths],
+        extra=_policy(options),
+        refuse_unknown=True,
+    )
+    problems: list[str] = []
+    for instance in config.instances.values():
+        try:
+            _check_settings(instance)
+        except ConfigError as error:
+            problems.append(error.message)
+    raise_problems(problems)
+    return config
+
+
+def _policy(options: RolloutOptions) -> Mapping[str, Any]:
+    """What a job knows of the model, with something in place of what only the job knows."""
+    known: dict[str, Any] = {}
+    if options.self_hosted or options.server_address:
+        known["policy_base_url"] = options.server_address or "http://server.invalid/v1"
+        known["policy_api_key"] = "unknown"
+    if options.policy_api_key_env:
+        known["policy_api_key"] = "unknown"
+    if options.policy_name:
+        known["policy_model_name"] = options.policy_name
+    return known
+
+
+def _check_settings(instance: InstanceConfig) -> None:
+    if instance.folder is None:
+        return
+    try:
+        server = load_server_class(instance.folder / instance.entrypoint)
+    except (ConfigError, ImportError):
+        return  # what it needs is not installed here, but in the job
+    facts = {
+        name: getattr(instance, name)
+        for name in ("name", "host", "port", "entrypoint", "num_workers", "domain", "description")
+    }
+    extra = {name: value for name, value in facts.items() if value is not None}
+    model: Any = server.model_fields["config"].annotation
+    settings_from(model, instance, extra=extra)

@@ -1,0 +1,110 @@
+"""Where the paths of the options are: here, on the cluster, inside containers.
+
+Without containers a path is what it is. With them, an absolute path is one inside the container,
+under a mount; what lies under none is mounted where it is, unless `--check-mounted-paths` says that
+everything must be under a mount and exist.
+"""
+
+import os.path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from palestra.cluster.mounts import same_place, to_cluster, to_container
+from palestra.cluster.plan import Mount
+from palestra.config import PACKAGE_ROOT
+from palestra.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One path. `outside`: on the cluster's file system; `inside`: as components see it.
+
+    `mounts`: what it needs besides the mounts there are.
+    """
+
+    outside: Path
+    inside: str
+    mounts: tuple[Mount, ...] = ()
+
+    @property
+    def here(self) -> bool:
+        """Whether it can be looked at from this machine."""
+        return self.outside.exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """How paths of the options are to be read. `packaged`: code of the working directory travels."""
+
+    mounts: tuple[Mount, ...]
+    containers: bool
+    strict: bool
+    packaged: bool
+    cwd: Path
+
+    def check_mounts(self) -> None:
+        """With `strict`: every mount's source exists here."""
+        gone = [mount.source for mount in self.mounts if not Path(mount.source).exists()]
+        if self.strict and gone:
+            raise ConfigError(f"mounts from what does not exist here: {', '.join(gone)}")
+
+    def folder(self, given: str, option: str) -> Placed:
+        """A folder that is written to: the same path outside and inside, once it is mounted."""
+        placed = self.path(given, option, must_exist=False)
+        return Placed(placed.outside, str(placed.outside), (same_place(str(placed.outside)),))
+
+    def path(self, given: str, option: str, *, must_exist: bool = True) -> Placed:
+        """A path of the options. Raises ConfigError for one that cannot be there."""
+        absolute = Path(given).is_absolute()
+        if self.containers and absolute and (outside := to_cluster(self.mounts, given)):
+            placed = Placed(Path(outside), given)
+        elif self.containers and absolute and self.strict:
+            raise ConfigError(
+                f"{option} {given} is under no mount",
+                hint=f"mounts: {', '.join(m.target for m in self.mounts) or 'none'}",
+            )
+        else:
+            placed = self._as_it_is(Path(os.path.normpath(self.cwd / given)))
+        unreachable = self.containers and absolute and not self.strict
+        if must_exist and not placed.here and not unreachable:
+            raise ConfigError(f"{option} {given}: {placed.outside} does not exist")
+        return placed
+
+    def _as_it_is(self, path: Path) -> Placed:
+        if not self.containers:
+            return Placed(path, str(path))
+        if inside := to_container(self.mounts, str(path)):
+            return Placed(path, inside)
+        folder = path if path.is_dir() else path.parent
+        return Placed(path, str(path), (same_place(str(folder)),))
+
+    def input(self, given: str) -> Placed:
+        """The input file: in the working directory, else in the installed package."""
+        if Path(given).is_absolute() or (self.cwd / given).exists():
+            return self.path(given, "--input-file")
+        if (PACKAGE_ROOT / given).exists():
+            return Placed(PACKAGE_ROOT / given, given)
+        raise ConfigError(
+            f"--input-file {given} does not exist",
+            hint=f"looked for in {self.cwd} and in the installed package",
+        )
+
+    def config(self, given: str) -> Placed:
+        """A config file. What the package ships keeps its name: the job's package has it too."""
+        if Path(given).is_absolute():
+            return self.path(given, "--config-paths")
+        if (self.cwd / given).exists():
+            found = self.path(given, "--config-paths")
+            return Placed(found.outside, given) if self.packaged else found
+        if (PACKAGE_ROOT / given).exists():
+            return Placed(PACKAGE_ROOT / given, given)
+        raise ConfigError(
+            f"--config-paths {given} does not exist",
+            hint=f"looked for in {self.cwd} and in the installed package",
+        )
+
+
+def mounts_of(placed: Sequence[Placed]) -> tuple[Mount, ...]:
+    """What all of them need, each once."""
+    return tuple(dict.fromkeys(mount for one in placed for mount in one.mounts))

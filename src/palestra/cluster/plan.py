@@ -1,0 +1,338 @@
+"""The plan of a run: what every job does, decided before anything is submitted.
+
+Frozen values that go to JSON and back (`to_json`, `from_json`), so that a plan is tested without
+a cluster, and read inside a job by a supervisor that has only the standard library: there a
+`Run` is the mapping that `plan.json` holds, with these field names.
+
+    Run        one submission of one run: its shards and its jobs
+    Shard      one job's share of the rollouts: a seed and a chunk of the tasks
+    Job        one submission to the queue; an array when it has several shards
+    Component  one program of a job: server, sandbox, driver, merge, profile
+
+Texts in `argv` and `env` may hold these tokens, replaced inside the job where a component starts,
+since nobody knows their values earlier (only these exact tokens: other braces stay):
+
+    {port}         a free port of that node, of `port_range` when there is one
+    {host}         the address to listen on, so that the job's other nodes reach it
+    {nonce}        a random text of this job's start: a server asks it of its callers as API key
+    {server_seed}  the shard's seed for a self-hosted server
+    {node_rank}    from 0, for a component on several nodes; {head_host} is the address of rank 0
+    {plan}         the path of plan.json, as the component sees it
+    {job}          the job's name in the plan
+    {shard}        the shard's name
+"""
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+FORMAT: Final = 1
+
+TOKENS: Final = (
+    "{port}",
+    "{host}",
+    "{nonce}",
+    "{server_seed}",
+    "{node_rank}",
+    "{head_host}",
+    "{plan}",
+    "{job}",
+    "{shard}",
+)
+
+
+class Role(StrEnum):
+    """What a component is for; `plan.json` holds the value."""
+
+    SERVER = "server"
+    """The self-hosted model server. Publishes an endpoint."""
+    SANDBOX = "sandbox"
+    """Runs model-written code. Publishes an endpoint; gets no secrets and, unless asked, no mounts."""
+    PREPARE = "prepare"
+    """Checks the configuration and stamps the rows, where the submitting machine could not read
+    the input. Alone in its job, which comes before all others."""
+    DRIVER = "driver"
+    """Collects the rollouts of one shard. Its exit, and the done file, decide the job."""
+    MERGE = "merge"
+    """Merges the shards. Alone in its job, and decides it."""
+    PROFILE = "profile"
+    """Profiles the merged rollouts. Alone in its job, and decides it."""
+
+
+MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFILE})
+"""The main step of a job: each job has exactly one."""
+
+
+class Action(StrEnum):
+    """What the supervisor does when a component that is no main step exits, even with 0."""
+
+    FATAL = "fatal"
+    """The job fails, and says which component, how it ended and what it printed last."""
+    RESTART = "restart"
+    """It is started again, `restarts` times; after that it is fatal."""
+    IGNORE = "ignore"
+    """The job goes on, and the log says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnExit:
+    """The policy of one component. `restarts`: how often, with RESTART."""
+
+    action: Action = Action.FATAL
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How to tell that a service is ready, and later that it still is. All times in seconds.
+
+    GET `path` of the published endpoint, with the nonce as bearer token.
+    """
+
+    path: str
+    expect_status: int = 200
+    expect_model: str = ""
+    """The name that must be in the list that `path` answers with; empty: any answer does."""
+    deadline_s: float = 1800.0
+    """In all, from the component's start."""
+    attempt_timeout_s: float = 10.0
+    interval_s: float = 5.0
+    """Between attempts, and between looks once the service is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder of the cluster's file system inside a container. `flags`: as written, such as ro."""
+
+    source: str
+    target: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Bash commands of a main step, each run as `bash -c` in its container and workdir."""
+
+    install: str = ""
+    """Once per node of the job, under a lock of that node; then `before`, in each main step."""
+    before: str = ""
+    after: str = ""
+    """After the main step went well; its failure is the job's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One program of a job. `nodes`, `tasks` (in all), `cpus` and `gpus` (per task, per node)."""
+
+    name: str
+    role: Role
+    argv: tuple[str, ...]
+    worker_argv: tuple[str, ...] = ()
+    """What the nodes of rank 1 and above run instead, when there are several; empty: the same."""
+    container: str | None = None
+    nodes: int = 1
+    tasks: int = 1
+    cpus: int = 1
+    gpus: int = 0
+    mem_mib: int | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    """Literal values: never a `$` or a backtick."""
+    inherit: tuple[str, ...] = ()
+    """Variables passed on from the job's own environment that not every component may see."""
+    mounts: tuple[Mount, ...] = ()
+    workdir: str | None = None
+    on_exit: OnExit = OnExit()
+    probe: Probe | None = None
+    """Services have one; the main step starts when all are ready."""
+    port_range: tuple[int, int] | None = None
+    """First and last port to choose from; None: any free one."""
+    group: int = 0
+    """Which of the job's allocations it runs in: `--het-group` when there are several."""
+    setup: Setup = Setup()
+
+    @property
+    def is_main(self) -> bool:
+        """Whether its exit decides the job."""
+        return self.role in MAIN_ROLES
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What one group of a job asks the queue for: the maximum over its components."""
+
+    nodes: int = 1
+    tasks_per_node: int = 1
+    cpus_per_task: int = 1
+    gpus_per_node: int = 0
+    mem_mib: int | None = None
+    """Per node; None: the site's default."""
+    partition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """A dependency of a job, on another job of the plan (`job`) or on a known id (`job_id`)."""
+
+    kind: str = "afterok"
+    job: str = ""
+    job_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One submission to the queue.
+
+    With `shards`, task i of the array (or the only task) runs shard i; without, it is the merge
+    or the profile of the whole run.
+    """
+
+    name: str
+    components: tuple[Component, ...]
+    allocations: tuple[Allocation, ...]
+    """One, or several for a heterogeneous job: `Component.group` is an index into them."""
+    shards: tuple[str, ...] = ()
+    array: bool = False
+    array_cap: int | None = None
+    """At most so many tasks of the array at once."""
+    after: tuple[After, ...] = ()
+    time_limit: str | None = None
+    """As Slurm writes it."""
+    signal_s: int = 120
+    """How long before the time limit the supervisor gets SIGUSR1: it stops admission, drains."""
+    requeue: bool = True
+
+    @property
+    def main(self) -> Component:
+        """The component whose exit decides the job."""
+        return next(component for component in self.components if component.is_main)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One job's share of the rollouts: of one seed, the tasks of one chunk.
+
+    Its files are named after `name` (see `layout`): `rollouts[-rs{seed}][-chunk{k}]`.
+    """
+
+    name: str
+    seed: int
+    chunk: int = 0
+    chunks: int = 1
+    server_seed: int = 0
+    """For a self-hosted server: derived from the seed and the chunk."""
+    tasks: int | None = None
+    """How many tasks are its share; None: not known until the job can read the input."""
+    first_task: int | None = None
+    last_task: int | None = None
+    """Global task indices, both included. The share is contiguous in the order of the indices."""
+    rows: int | None = None
+    """Rollouts expected; None as `tasks`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The model that is asked. Self-hosted when `server` names a component, else at `base_url`.
+
+    Self-hosted, the base URL is `http://HOST:PORT/v1` of the published endpoint and the API key
+    is its nonce.
+    """
+
+    model: str
+    server: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    """The variable that holds the key; its value is in no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """What the driver of every shard does.
+
+    Overrides are Hydra's. `serve_overrides` go to the servers' configuration, `collect_overrides`
+    to the settings of the collection; each was checked when the run was submitted.
+    """
+
+    config_paths: tuple[str, ...]
+    input_file: str
+    agent_name: str | None = None
+    num_repeats: int = 1
+    limit: int | None = None
+    """Tasks of each shard, at most: its rows are cut accordingly."""
+    num_samples_in_parallel: int | None = None
+    serve_overrides: tuple[str, ...] = ()
+    collect_overrides: tuple[str, ...] = ()
+    seeded: bool = False
+    """Whether every request carries a sampling seed."""
+    materialized: bool = True
+    """Whether the rows were stamped at submission; if not, the input was out of reach there, and
+    the job `prepare` stamps them, before any model is loaded (`RunFiles.stamped`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One submission of one run. Paths are those of the cluster, outside containers."""
+
+    name: str
+    """The experiment's name: unique among a user's runs."""
+    output_dir: str
+    """Mounted at this same path in the containers of main steps, as `log_dir` is."""
+    log_dir: str
+    submission: str
+    """The folder of this submission below `cluster/`: 0001, 0002, …"""
+    executor: str
+    """slurm, local or none."""
+    runtime: str
+    """pyxis, apptainer, podman or none."""
+    python: str
+    """The Python that runs the supervisor on the batch node."""
+    collect: Collect
+    policy: Policy
+    shards: tuple[Shard, ...]
+    """All of the run, also those that no job of this submission runs: a shard's place in it is
+    its number among them."""
+    jobs: tuple[Job, ...]
+    """In an order in which each comes after those it depends on."""
+    cluster: str = "none"
+    secrets: tuple[str, ...] = ()
+    """Variables that no component sees unless it inherits them."""
+    identity: dict[str, str] = field(default_factory=dict)
+    """What makes this the same run as an earlier submission into the same folder: digests of the
+    input and of the servers' configuration, seeds, chunks, repeats. No credentials, no endpoints."""
+    input_digest: str = ""
+    """Of all input rows, as `Materialized.input_digest` has it."""
+    tasks: int | None = None
+    """Of the whole run; None, as `rollouts`, when the input was out of reach at submission."""
+    rollouts: int | None = None
+    rerun_done: bool = False
+    code_version: str = ""
+    srun_options: tuple[str, ...] = ()
+    """Added to every srun, such as a site's --mpi=none."""
+    format: int = FORMAT
+
+    def job(self, name: str) -> Job:
+        """The job of that name. Raises KeyError."""
+        return {job.name: job for job in self.jobs}[name]
+
+    def shard(self, name: str) -> Shard:
+        """The shard of that name. Raises KeyError."""
+        return {shard.name: shard for shard in self.shards}[name]
+
+
+def to_json(run: Run) -> bytes:
+    """The plan as `plan.json` holds it: the same bytes for the same plan."""
+    return orjson.dumps(asdict(run), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+
+
+def from_json(text: bytes) -> Run:
+    """The plan that `to_json` wrote. Raises ValueError for anything else."""
+    from pydantic import TypeAdapter  # slow to import, and only readers need it
+
+    return TypeAdapter(Run).validate_json(text)
+
+
+def read_plan(path: Path) -> Run:
+    """The plan in a file. Raises OSError, and ValueError for what is no plan."""
+    return from_json(path.read_bytes())

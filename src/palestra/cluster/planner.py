@@ -1,0 +1,197 @@
+"""From options and a cluster to a plan: pure, the same answer for the same question.
+
+What has to be read from the world first (paths, rows, versions, what else runs) comes in as
+`Facts`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from palestra.cluster.components import SERVER, Facts, Parts, allocations
+from palestra.cluster.configs import ClusterConfig
+from palestra.cluster.options import RolloutOptions
+from palestra.cluster.plan import (
+    After,
+    Collect,
+    Component,
+    Job,
+    Policy,
+    Role,
+    Run,
+)
+from palestra.cluster.secrets import env_problems
+from palestra.cluster.times import seconds_of
+from palestra.config import raise_problems
+
+
+def plan_run(
+    options: RolloutOptions, cluster: ClusterConfig, cluster_name: str, facts: Facts
+) -> Run:
+    """The whole plan. Raises ConfigError for what cannot be planned."""
+    parts = Parts(options, cluster, facts)
+    components = parts.collecting()
+    preparing = _preparing_jobs(facts, parts)
+    if preparing:
+        facts = replace(facts, after=(After("afterok", job=preparing[0].name),))
+    collecting = _collecting_jobs(options, cluster, facts, components)
+    jobs = (
+        *preparing,
+        *collecting,
+        *(_closing_jobs(parts, collecting) if facts.complete else ()),
+    )
+    run = Run(
+        name=options.expname,
+        output_dir=facts.output_dir,
+        log_dir=facts.log_dir,
+        submission=facts.submission,
+        executor=cluster.executor,
+        runtime=cluster.runtime,
+        python=facts.python,
+        collect=_collect(options, facts),
+        policy=_policy(options),
+        shards=facts.shards,
+        jobs=tuple(_with_time(job, options, cluster) for job in jobs),
+        cluster=cluster_name,
+        secrets=parts.secrets,
+        identity=facts.identity,
+        input_digest=facts.input_digest,
+        tasks=facts.tasks,
+        rollouts=facts.rollouts,
+        rerun_done=options.rerun_done,
+        code_version=facts.code_version,
+        srun_options=cluster.srun_options,
+    )
+    raise_problems(
+        [
+            problem
+            for job in run.jobs
+            for component in job.components
+            for problem in env_problems(component.env, f"{job.name}/{component.name}")
+        ]
+    )
+    return run
+
+
+def replan(
+    run: Run, shards: Iterable[str], *, submission: str, complete: bool, after: Sequence[After] = ()
+) -> Run:
+    """The same run submitted again, for some of its shards only.
+
+    `complete`: whether all shards are done once these are; otherwise merge and profile are left
+    out. Raises KeyError for a shard that the run has not.
+    """
+    wanted = tuple(run.shard(name).name for name in shards)
+    kept: list[Job] = []
+    for job in run.jobs:
+        if not job.shards:
+            if complete:
+                kept.append(job)
+        elif own := tuple(name for name in job.shards if name in wanted):
+            roots = tuple(after) if not any(a.job for a in job.after) else job.after
+            kept.append(replace(job, shards=own, array=job.array and len(own) > 1, after=roots))
+    names = {job.name for job in kept}
+    jobs = tuple(
+        replace(job, after=tuple(a for a in job.after if not a.job or a.job in names))
+        for job in kept
+    )
+    return replace(run, submission=submission, jobs=jobs)
+
+
+def _preparing_jobs(facts: Facts, parts: Parts) -> tuple[Job, ...]:
+    """A job that reads the input, where nobody could when it was submitted."""
+    if facts.materialized:
+        return ()
+    component = parts.closing(Role.PREPARE, "prepare-inputs")
+    asked = allocations((component,), parts.partitions((component,)))
+    return (Job(Role.PREPARE.value, (component,), asked, after=facts.after),)
+
+
+def _collecting_jobs(
+    options: RolloutOptions, cluster: ClusterConfig, facts: Facts, components: tuple[Component, ...]
+) -> tuple[Job, ...]:
+    """One array, or as many as the site's largest array asks for; each followed by its repeats."""
+    parts = Parts(options, cluster, facts)
+    asked = allocations(components, parts.partitions(components))
+    # Slurm has no arrays of heterogeneous jobs.
+    size = 1 if len(asked) > 1 else facts.max_array_size
+    wanted = facts.wanted
+    pieces = [wanted[at : at + size] for at in range(0, len(wanted), size)]
+    cap = options.array_cap or cluster.array_cap
+    jobs: list[Job] = []
+    for number, piece in enumerate(pieces):
+        name = "collect" if len(pieces) == 1 else f"collect-{number + 1}"
+        # Several arrays together keep the cap only one after another.
+        after = facts.after
+        if cap and number >= (cap if size == 1 else 1):
+            earlier = number - (cap if size == 1 else 1)
+            after = (*after, After("afterany", job=_last_of(jobs, pieces, earlier)))
+        for repeat in range(options.dependent_jobs + 1):
+            jobs.append(
+                Job(
+                    name=name if repeat == 0 else f"{name}-again-{repeat}",
+                    components=components,
+                    allocations=asked,
+                    shards=piece,
+                    array=len(piece) > 1,
+                    array_cap=cap if len(piece) > 1 else None,
+                    after=after,
+                )
+            )
+            after = (After("afterany", job=jobs[-1].name),)
+    return tuple(jobs)
+
+
+def _last_of(jobs: Sequence[Job], pieces: Sequence[Sequence[str]], number: int) -> str:
+    """The last job that runs one piece of the shards."""
+    return [job.name for job in jobs if job.shards == pieces[number]][-1]
+
+
+def _closing_jobs(parts: Parts, collecting: Sequence[Job]) -> tuple[Job, ...]:
+    """Merge once every shard is done, then profile what was merged."""
+    last = {job.shards: job.name for job in collecting}
+    after = tuple(After("afterok", job=name) for name in last.values())
+    jobs = []
+    for role, command in ((Role.MERGE, "merge-shards"), (Role.PROFILE, "profile-merged")):
+        component = parts.closing(role, command)
+        asked = allocations((component,), parts.partitions((component,)))
+        jobs.append(Job(role.value, (component,), asked, after=after))
+        after = (After("afterok", job=role.value),)
+    return tuple(jobs)
+
+
+def _with_time(job: Job, options: RolloutOptions, cluster: ClusterConfig) -> Job:
+    limit = options.time or cluster.time
+    signal_s = cluster.signal_s
+    if limit is not None:
+        # A warning at the very beginning of a short job would let nothing start.
+        signal_s = min(signal_s, max(1, int(seconds_of(limit)) // 4))
+    return replace(
+        job,
+        time_limit=limit,
+        signal_s=signal_s,
+        requeue=cluster.requeue,
+    )
+
+
+def _policy(options: RolloutOptions) -> Policy:
+    return Policy(
+        model=options.policy_name,
+        server=SERVER if options.self_hosted else None,
+        base_url=options.server_address,
+        api_key_env=options.policy_api_key_env,
+    )
+
+
+def _collect(options: RolloutOptions, facts: Facts) -> Collect:
+    return Collect(
+        config_paths=facts.config_paths,
+        input_file=facts.input_file,
+        agent_name=options.agent_name,
+        num_repeats=options.num_repeats,
+        limit=options.limit,
+        num_samples_in_parallel=options.num_samples_in_parallel,
+        seeded=options.seeds is not None,
+        serve_overrides=facts.serve_overrides,
+        collect_overrides=facts.collect_overrides,
+        materialized=facts.materialized,
+    )

@@ -1,0 +1,172 @@
+"""From a plan to batch scripts: directives, and one line that starts the supervisor.
+
+Everything is quoted. What stands in a directive is not read by a shell but by sbatch, whose quotes
+are double ones.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from palestra.cluster.configs import ClusterConfig
+from palestra.cluster.layout import RunFiles
+from palestra.cluster.options import RolloutOptions
+from palestra.cluster.plan import After, Allocation, Job, Run
+from palestra.errors import ConfigError
+
+_PLAIN: Final = re.compile(r"[\w./:,=@%+*~\[\]-]+")
+_KEY: Final = re.compile(r"[a-z][a-z0-9-]*")
+OWNED: Final = frozenset(
+    {
+        "job-name",
+        "output",
+        "error",
+        "open-mode",
+        "array",
+        "dependency",
+        "kill-on-invalid-dep",
+        "nodes",
+        "ntasks-per-node",
+        "ntasks",
+        "cpus-per-task",
+        "gres",
+        "gpus-per-node",
+        "mem",
+        "partition",
+        "account",
+        "qos",
+        "time",
+        "time-min",
+        "exclusive",
+        "signal",
+        "requeue",
+        "no-requeue",
+        "wrap",
+        "parsable",
+        "wait",
+        "hetjob",
+    }
+)
+"""Directives that stand for an option or a decision of the plan."""
+
+
+def script(run: Run, job: Job, options: RolloutOptions, cluster: ClusterConfig) -> str:
+    """The batch script of one job. Raises ConfigError for directives that cannot be written."""
+    files = RunFiles(Path(run.output_dir)).submission(run.submission)
+    lines = ["#!/bin/bash", *_directives(run, job, options, cluster), ""]
+    command = (run.python, str(files.supervisor), str(files.plan), job.name)
+    return "\n".join([*lines, f"exec {shlex.join(command)}", ""])
+
+
+def submit_script(run: Run) -> str:
+    """Submits every job by hand, with its dependencies."""
+    files = RunFiles(Path(run.output_dir)).submission(run.submission)
+    lines = ["#!/bin/bash", "set -euo pipefail", ""]
+    for number, job in enumerate(run.jobs):
+        depends = _dependency_by_hand(run, job)
+        words = ["sbatch", "--parsable", *depends, shlex.quote(str(files.script(job.name)))]
+        lines.append(f"job_{number}=$({' '.join(words)})")
+        # With several clusters, sbatch appends which one.
+        lines.append(f'job_{number}="${{job_{number}%%;*}}"')
+        lines.append(f'echo {shlex.quote(job.name)}" $job_{number}"')
+    return "\n".join([*lines, ""])
+
+
+def _dependency_by_hand(run: Run, job: Job) -> list[str]:
+    number = {other.name: at for at, other in enumerate(run.jobs)}
+    parts = [
+        f"{a.kind}:${{job_{number[a.job]}}}" if a.job else f"{a.kind}:{shlex.quote(a.job_id)}"
+        for a in job.after
+    ]
+    return [f'--dependency="{",".join(parts)}"'] if parts else []
+
+
+def dependency(after: Sequence[After], ids: Mapping[str, str]) -> str:
+    """The value of --dependency, once the plan's jobs have ids; empty without any."""
+    return ",".join(f"{a.kind}:{ids[a.job] if a.job else a.job_id}" for a in after)
+
+
+def _directives(
+    run: Run, job: Job, options: RolloutOptions, cluster: ClusterConfig
+) -> Iterator[str]:
+    for key, value in _whole_job(run, job, options, cluster).items():
+        yield directive(key, value)
+    for group, allocation in enumerate(job.allocations):
+        if group:
+            yield "#SBATCH hetjob"
+        for key, value in _allocation(allocation, options, cluster).items():
+            yield directive(key, value)
+
+
+def _whole_job(
+    run: Run, job: Job, options: RolloutOptions, cluster: ClusterConfig
+) -> dict[str, str]:
+    number = "%A_%a" if job.array else "%j"
+    found = {
+        "job-name": f"{run.name}-{job.name}",
+        "output": f"{run.log_dir.replace('%', '%%')}/{job.name}_batch_{number}.log",
+        # A requeued job goes on in the same file.
+        "open-mode": "append",
+        "kill-on-invalid-dep": "yes",
+        "signal": f"B:USR1@{job.signal_s}",
+        ("requeue" if job.requeue else "no-requeue"): "",
+    }
+    if job.array:
+        cap = f"%{job.array_cap}" if job.array_cap else ""
+        found["array"] = f"0-{len(job.shards) - 1}{cap}"
+    if job.time_limit:
+        found["time"] = job.time_limit
+    if shortest := options.time_min or cluster.time_min:
+        found["time-min"] = shortest
+    return found
+
+
+def _allocation(
+    allocation: Allocation, options: RolloutOptions, cluster: ClusterConfig
+) -> dict[str, str]:
+    exclusive = cluster.exclusive if options.exclusive is None else options.exclusive
+    found = {
+        "partition": allocation.partition or "",
+        "account": options.account or cluster.account or "",
+        "qos": options.qos or cluster.qos or "",
+        "nodes": str(allocation.nodes),
+        "ntasks-per-node": str(allocation.tasks_per_node),
+        "cpus-per-task": str(allocation.cpus_per_task),
+        "mem": f"{allocation.mem_mib}M" if allocation.mem_mib else "",
+    }
+    gpus = allocation.gpus_per_node
+    if gpus and cluster.gpu_directive == "gres":
+        found["gres"] = f"gpu:{gpus}"
+    elif gpus:
+        found["gpus-per-node"] = str(gpus)
+    found = {key: value for key, value in found.items() if value}
+    if exclusive:
+        found["exclusive"] = ""
+    return {**found, **_own(cluster.sbatch, "sbatch"), **_own(options.sbatch_settings, "--sbatch")}
+
+
+def _own(given: Mapping[str, str], where: str) -> Mapping[str, str]:
+    for key in given:
+        if not _KEY.fullmatch(key):
+            raise ConfigError(f"{where}: {key!r} is no option of sbatch", hint="KEY=VALUE")
+        if key in OWNED:
+            raise ConfigError(
+                f"{where}: {key} is decided by the plan",
+                hint="there are options of their own for what may be chosen: --partition, "
+                "--account, --qos, --time, --time-min, --exclusive, --array-cap",
+            )
+    return given
+
+
+def directive(key: str, value: str) -> str:
+    """One line for sbatch. Raises ConfigError for a value that a line cannot hold."""
+    if not value:
+        return f"#SBATCH --{key}"
+    if not value.isprintable():
+        raise ConfigError(f"--{key}: {value!r} does not fit on a line")
+    if _PLAIN.fullmatch(value):
+        return f"#SBATCH --{key}={value}"
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'#SBATCH --{key}="{escaped}"'

@@ -1,0 +1,102 @@
+"""Secrets stay in the environment: they are never written, and what is written is looked at.
+
+A component gets a secret by inheriting its variable; its value stands in no script, plan, argument
+or ledger.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from palestra.config import Override, is_secret_name, parse_overrides
+from palestra.errors import ConfigError
+
+SHELL: Final = ("$", "`")
+_INTERPOLATION: Final = re.compile(r"^\$\{\s*oc\.env\s*:")
+_FLAG: Final = re.compile(r"^--?([A-Za-z][\w.\-]*)")
+SHORTEST: Final = 6
+"""Shorter values of secret variables turn up in ordinary words, so they are not looked for."""
+SHORTEST_OTHER: Final = 12
+"""The same, of variables that nobody has named as secrets and whose names only look like it."""
+PLACEHOLDERS: Final = frozenset({"", "none", "null", "dummy", "empty", "{nonce}", "???"})
+
+
+def env_problems(env: Mapping[str, str], where: str) -> list[str]:
+    """What is wrong with literal variables: shell expressions, secrets, odd names."""
+    return [
+        *(
+            f"{where}: {name} holds {sign!r}: an expression of the shell is never evaluated here"
+            for name, value in env.items()
+            for sign in SHELL
+            if sign in value
+        ),
+        *(
+            f"{where}: {name} looks like a secret; name it under inherit_env and export it"
+            for name, value in env.items()
+            if is_secret_name(name) and value.lower() not in PLACEHOLDERS
+        ),
+        *(
+            f"{where}: {name!r} is no name of a variable"
+            for name in env
+            if not re.fullmatch(r"[A-Za-z_]\w*", name)
+        ),
+    ]
+
+
+def override_problems(overrides: Iterable[str], where: str) -> list[str]:
+    """Overrides that would write a secret down: their names, never their values."""
+    return [
+        f"{where}: {override.key} is a secret and would stand in the plan; give "
+        "--policy-api-key-env, env.yaml, or ${oc.env:VARIABLE}"
+        for override in parse_overrides(overrides)
+        if _tells_secret(override)
+    ]
+
+
+def _tells_secret(override: Override) -> bool:
+    value = override.value
+    return (
+        is_secret_name(override.steps[-1])
+        and isinstance(value, str)
+        and value.lower() not in PLACEHOLDERS
+        and not _INTERPOLATION.match(value)
+    )
+
+
+def argument_problems(arguments: Sequence[str], where: str) -> list[str]:
+    """Flags of a command line whose names say that a secret follows."""
+    flags = [match[1] for text in arguments if (match := _FLAG.match(text))]
+    return [
+        f"{where}: --{flag} would stand in the process list; a self-hosted server's key is made "
+        "for each job"
+        for flag in flags
+        if is_secret_name(flag)
+    ]
+
+
+def variable_problem(name: str, where: str) -> str:
+    """Why `name` cannot be the name of a variable; empty when it can. Never shows it."""
+    if re.fullmatch(r"[A-Za-z_]\w*", name):
+        return ""
+    return f"{where} takes the name of an environment variable, and was given something else"
+
+
+def check_absent(
+    texts: Mapping[str, str], names: Iterable[str], environ: Mapping[str, str]
+) -> None:
+    """Raise ConfigError when a text holds the value of one of the secret variables.
+
+    The last look before anything is written: however a value came in, it does not get out.
+    """
+    named = frozenset(names)
+    for name in sorted({*named, *filter(is_secret_name, environ)}):
+        value = environ.get(name, "")
+        if len(value) < (SHORTEST if name in named else SHORTEST_OTHER):
+            continue
+        for where, text in texts.items():
+            if value in text:
+                raise ConfigError(
+                    f"the value of {name} would stand in {where}",
+                    hint="secrets are passed by the names of their variables: "
+                    "--policy-api-key-env, or inherit_env of the cluster config",
+                )

@@ -1,0 +1,134 @@
+"""The command lines of self-hosted model servers, by type.
+
+A server's key is the nonce of its job: whoever reaches another job's server by mistake is refused.
+"""
+
+import itertools
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from palestra.cluster.options import RolloutOptions
+from palestra.config import did_you_mean
+from palestra.errors import ConfigError
+
+KEY_VARIABLE: Final = "PALESTRA_SERVER_KEY"
+RENDEZVOUS_PORT: Final = "29500"
+"""Where the nodes of one sglang server meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCommand:
+    """What a server's component runs. `worker_argv`: on nodes of rank 1 and above."""
+
+    argv: tuple[str, ...]
+    worker_argv: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def server_command(options: RolloutOptions, *, python: str) -> ServerCommand:
+    """The command of `options.server_type`. Raises ConfigError with the types there are."""
+    kind = options.server_type or ""
+    if kind not in TYPES:
+        raise ConfigError(
+            f"--server-type {kind!r} is unknown (known: {', '.join(sorted(TYPES))})"
+            f"{did_you_mean(kind, TYPES)}"
+        )
+    return TYPES[kind](options, shlex.split(options.server_args), python)
+
+
+def _vllm(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:
+    del python
+    start = shlex.split(options.server_entrypoint or "vllm serve")
+    argv = [*start, str(options.model), "--served-model-name", options.policy_name]
+    argv += ["--host", "{host}", "--port", "{port}", "--seed", "{server_seed}"]
+    copies = _number(more, "--data-parallel-size", "-dp")
+    if options.server_gpus and not _has(more, "--tensor-parallel-size", "-tp"):
+        argv += ["--tensor-parallel-size", str(_per_copy(options.server_gpus, copies))]
+    if options.trust_remote_code:
+        argv += ["--trust-remote-code"]
+    env = {"VLLM_API_KEY": "{nonce}", "VLLM_NO_USAGE_STATS": "1"}
+    if options.server_nodes == 1:
+        return ServerCommand((*argv, *more), env=env)
+    if not _has(more, "--pipeline-parallel-size", "-pp"):
+        argv += ["--pipeline-parallel-size", str(options.server_nodes)]
+    argv += ["--nnodes", str(options.server_nodes), "--node-rank", "{node_rank}"]
+    argv += ["--master-addr", "{head_host}", *more]
+    return ServerCommand(tuple(argv), (*argv, "--headless"), env)
+
+
+def _per_copy(gpus: int, copies: int) -> int:
+    if gpus % copies:
+        raise ConfigError(f"{gpus} GPUs cannot be shared by {copies} copies of the model")
+    return gpus // copies
+
+
+def _sglang(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:
+    del python
+    start = shlex.split(options.server_entrypoint or "python3 -m sglang.launch_server")
+    argv = [*start, "--model-path", str(options.model), "--served-model-name", options.policy_name]
+    argv += ["--host", "{host}", "--port", "{port}", "--random-seed", "{server_seed}"]
+    argv += ["--api-key", "{nonce}"]
+    if options.server_gpus and not _has(more, "--tp-size", "--tensor-parallel-size", "--tp"):
+        argv += ["--tp-size", str(options.server_gpus * options.server_nodes)]
+    if options.trust_remote_code:
+        argv += ["--trust-remote-code"]
+    if options.server_nodes > 1:
+        argv += ["--nnodes", str(options.server_nodes), "--node-rank", "{node_rank}"]
+        argv += ["--dist-init-addr", f"{{head_host}}:{RENDEZVOUS_PORT}"]
+    return ServerCommand((*argv, *more))
+
+
+def _llama_cpp(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:
+    if options.trust_remote_code:
+        raise ConfigError("--trust-remote-code: a llama_cpp model brings no code")
+    if options.server_nodes > 1:
+        raise ConfigError("--server-nodes: llama_cpp runs on one node")
+    default = f"{shlex.quote(python)} -m palestra serve-model llama-cpp"
+    start = shlex.split(options.server_entrypoint or default)
+    # The embedded model is known by name wherever palestra is installed.
+    model = [] if options.model == "local" else [str(options.model)]
+    argv = [*start, *model, "--name", options.policy_name, "--host", "{host}", "--port", "{port}"]
+    argv += ["--api-key-env", KEY_VARIABLE, *more]
+    return ServerCommand(tuple(argv), env={KEY_VARIABLE: "{nonce}"})
+
+
+def _generic(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:
+    del python
+    if not options.server_entrypoint:
+        raise ConfigError("--server-type generic needs --server-entrypoint, with {port} in it")
+    if options.trust_remote_code:
+        raise ConfigError("--trust-remote-code: say it to a generic server in its own words")
+    argv = (*shlex.split(options.server_entrypoint), *more)
+    if not any("{port}" in word for word in argv):
+        raise ConfigError(
+            "--server-entrypoint of a generic server has no {port}",
+            hint="for example 'my_server --host {host} --port {port}'; its key is in "
+            f"${KEY_VARIABLE}",
+        )
+    return ServerCommand(argv, env={KEY_VARIABLE: "{nonce}"})
+
+
+TYPES: Final[dict[str, Callable[[RolloutOptions, Sequence[str], str], ServerCommand]]] = {
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "llama_cpp": _llama_cpp,
+    "generic": _generic,
+}
+
+
+def _has(words: Sequence[str], *flags: str) -> bool:
+    return any(word.partition("=")[0].replace("_", "-") in flags for word in words)
+
+
+def _number(words: Sequence[str], *flags: str) -> int:
+    """The value of a flag that says how many; 1 without it."""
+    for word, after in itertools.pairwise((*words, "")):
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") in flags:
+            text = value if equals else after
+            if not text.isdecimal() or not int(text):
+                raise ConfigError(f"--server-args: {name} takes a number from 1 on")
+            return int(text)
+    return 1

@@ -1,0 +1,171 @@
+"""Global indices, stamped into every shard's rows before anything is submitted.
+
+The input is materialized once, checked whole; each shard's rows are cut from that, with the
+rollout indices of its seed. Streamed: memory grows with tasks, not with rollouts.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from palestra.cluster.layout import RunFiles
+from palestra.cluster.plan import Run, Shard
+from palestra.cluster.seeds import request_seed, share_of
+from palestra.errors import InputDataError
+from palestra.rollouts import CollectSettings, StaleRun, materialize
+from palestra.rollouts.expansion import with_seed
+from palestra.rollouts.journal import write_whole
+from palestra.rollouts.materialize import whole_or_absent
+from palestra.schema import CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
+
+AT_ONCE: Final = 64
+"""Files written in one pass over the input: far below any limit on open files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """What was written. `tasks` and `rollouts` are those of the whole run, all its seeds."""
+
+    shards: tuple[Shard, ...]
+    input_digest: str
+    tasks: int
+    rollouts: int
+    notices: tuple[str, ...] = ()
+
+
+def stamp(
+    settings: CollectSettings,
+    shards: Sequence[Shard],
+    files: RunFiles,
+    *,
+    agents: Collection[str],
+    seeded: bool,
+    limit: int | None = None,
+    check: Callable[[Stamped], None] = lambda _: None,
+) -> Stamped:
+    """Write the rows of `shards`, and count them all. `limit`: tasks of each shard, at most.
+
+    `agents`: the instances that exist. `seeded`: put a seed into every request. `check` sees what
+    is about to be written, and may refuse it. Raises InputDataError with every bad row, and for
+    more chunks than tasks.
+    """
+    with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
+        made = materialize(settings, Path(folder) / "rows.jsonl", agents=agents)
+        tasks = sorted(made.repeats)
+        own = {chunk: _share(shards, chunk, tasks, limit) for chunk in {s.chunk for s in shards}}
+        counted = tuple(_counted(shard, own[shard.chunk], made.repeats) for shard in shards)
+        stamped = Stamped(
+            counted,
+            made.input_digest,
+            sum(map(len, own.values())),
+            sum(shard.rows or 0 for shard in counted),
+            made.notices,
+        )
+        check(stamped)
+        cut = _Cut(made.path, made.repeats, own, seeded=seeded)
+        for group in _groups(counted):
+            cut.write(group, files)
+    return stamped
+
+
+def _share(
+    shards: Sequence[Shard], chunk: int, tasks: Sequence[int], limit: int | None
+) -> Sequence[int]:
+    """The tasks of one chunk. Raises InputDataError when there are too few for every chunk."""
+    chunks = shards[0].chunks
+    if len(tasks) < chunks:
+        raise InputDataError(
+            f"{len(tasks)} tasks cannot be cut into {chunks} chunks",
+            hint=f"--num-chunks {len(tasks)} is the most",
+        )
+    return share_of(chunk, chunks, tasks)[:limit]
+
+
+def _counted(shard: Shard, own: Sequence[int], repeats: Mapping[int, int]) -> Shard:
+    return replace(
+        shard,
+        tasks=len(own),
+        first_task=own[0],
+        last_task=own[-1],
+        rows=sum(repeats[task] for task in own),
+    )
+
+
+def _groups(shards: Sequence[Shard]) -> Iterator[Sequence[Shard]]:
+    rest = iter(shards)
+    while group := tuple(islice(rest, AT_ONCE)):
+        yield group
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """One materialized input, from which shards are cut."""
+
+    rows: Path
+    repeats: Mapping[int, int]
+    tasks: Mapping[int, Sequence[int]]
+    """Of each chunk."""
+    seeded: bool
+
+    def write(self, shards: Sequence[Shard], files: RunFiles) -> None:
+        chunk_of = {task: chunk for chunk, own in self.tasks.items() for task in own}
+        with contextlib.ExitStack() as stack:
+            outputs = {
+                (shard.chunk, shard.seed): stack.enter_context(
+                    whole_or_absent(files.given_inputs(shard.name))
+                )[0]
+                for shard in shards
+            }
+            for line in read_jsonl(self.rows):
+                chunk = chunk_of.get(line.row[TASK_INDEX])
+                for (of_chunk, seed), output in outputs.items():
+                    if of_chunk == chunk:
+                        output.write(orjson.dumps(self._stamped(line.row, seed)) + b"\n")
+
+    def _stamped(self, row: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        task, repeat = row[TASK_INDEX], row[ROLLOUT_INDEX]
+        made = {**row, ROLLOUT_INDEX: seed * self.repeats[task] + repeat}
+        if self.seeded:
+            made[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], request_seed(seed, task, repeat))
+        return made
+
+
+def remember_stamped(stamped: Stamped, files: RunFiles) -> None:
+    """Leave what was found for the jobs that come after. Raises StaleRun when it was another."""
+    if files.stamped.exists():
+        earlier = orjson.loads(files.stamped.read_bytes())
+        if earlier["input_digest"] != stamped.input_digest:
+            raise StaleRun(
+                f"the run in {files.output_dir} was made from other input rows",
+                hint="give back what was changed, or choose another --output-dir",
+            )
+    write_whole(files.stamped, asdict(stamped))
+
+
+def with_stamped(run: Run) -> Run:
+    """The run with what its job `prepare` has found, where that was left to it.
+
+    Raises InputDataError before that job has ended.
+    """
+    if run.collect.materialized:
+        return run
+    path = RunFiles(Path(run.output_dir)).stamped
+    try:
+        held = orjson.loads(path.read_bytes())
+        return replace(
+            run,
+            shards=tuple(Shard(**shard) for shard in held["shards"]),
+            input_digest=held["input_digest"],
+            tasks=held["tasks"],
+            rollouts=held["rollouts"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputDataError(
+            f"{path} cannot be read: {error}", hint="the job `prepare` writes it: see its log"
+        ) from error

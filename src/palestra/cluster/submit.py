@@ -1,0 +1,300 @@
+"""One submission from its options to its jobs: the only part of planning that does anything.
+
+Everything is checked first; then the rows are stamped, the folder is written, the jobs are handed
+to the executor, and each id goes into the ledger as soon as it exists.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import palestra
+from palestra.cluster.bundle import supervisor_zip
+from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
+from palestra.cluster.configs import find_cluster
+from palestra.cluster.executors import Executor, executor_for
+from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.cluster.handing import hand_over
+from palestra.cluster.identity import check_same_run, identity_of
+from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
+from palestra.cluster.ledger import submitted
+from palestra.cluster.mounts import merged, parse_mounts
+from palestra.cluster.options import RolloutOptions, checked_options
+from palestra.cluster.overrides import collect_settings, served_config, split_extra
+from palestra.cluster.packaging import How, code_version, snapshot, uncommitted
+from palestra.cluster.places import Placed, Places, mounts_of
+from palestra.cluster.plan import After, Run, read_plan, to_json
+from palestra.cluster.planner import plan_run
+from palestra.cluster.render import script, submit_script
+from palestra.cluster.secrets import check_absent
+from palestra.cluster.seeds import shards_of
+from palestra.cluster.stamping import stamp
+from palestra.cluster.supervisor.shard import is_done
+from palestra.cluster.waiting import waits_for
+from palestra.config import ResolvedConfig, ServerType
+from palestra.errors import ConfigError
+from palestra.rollouts import CollectSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What came of it. `job_ids`: by the names of the plan's jobs; empty after a dry run."""
+
+    run: Run
+    folder: Path
+    job_ids: Mapping[str, str]
+    notices: tuple[str, ...] = ()
+
+
+def rollouts(
+    *, extra: Sequence[str] = (), tell: Callable[[str], None] = lambda _: None, **options: Any
+) -> Submission:
+    """Collect rollouts over the jobs of a cluster; the options are those of the command.
+
+    `extra`: Hydra overrides that name no stage, each for the stage that has such a setting.
+    `tell` hears what is worth knowing, as it happens. Raises ConfigError for what cannot be,
+    before anything is written; StaleRun when the output folder holds another run;
+    ClusterUnreachable when nothing could be asked.
+    """
+    serve, collect = split_extra(extra)
+    for name, more in (("serve_override", serve), ("collect_override", collect)):
+        given = options.get(name) or ()
+        options[name] = (*((given,) if isinstance(given, str) else given), *more)
+    return _Submitter(checked_options(**options), tell).submit()
+
+
+class _Submitter:
+    """The steps of one submission, in order."""
+
+    def __init__(self, options: RolloutOptions, tell: Callable[[str], None]) -> None:
+        self._options = options
+        self._tell = tell
+        self._notices: list[str] = []
+        self._name, self._cluster = find_cluster(options.cluster, options.config_dir)
+        if options.cluster is None:
+            self._say("no --cluster was given: everything runs on this machine (executor none)")
+        self._executor: Executor = executor_for(
+            self._cluster.executor, timeout_s=self._cluster.command_timeout_s
+        )
+        self._cwd = Path.cwd()
+        self._how: How = options.package or (
+            "installed" if self._cluster.runtime == "none" else "none"
+        )
+        self._places = Places(
+            mounts=merged(parse_mounts(self._cluster.mounts), parse_mounts(options.mounts)),
+            containers=self._cluster.runtime != "none",
+            strict=options.check_mounted_paths,
+            packaged=self._how in {"git", "dir"},
+            cwd=self._cwd,
+        )
+        self._places.check_mounts()
+        self._output = self._places.folder(options.output_dir, "--output-dir")
+        self._files = RunFiles(self._output.outside)
+        self._input = self._places.input(options.input_file)
+        self._configs = [self._places.config(path) for path in options.config_paths]
+        self._far = [placed for placed in (self._input, *self._configs) if not placed.here]
+
+    def submit(self) -> Submission:
+        options = self._options
+        waits = waits_for(
+            options.run_after,
+            self._executor,
+            self._cluster.executor,
+            missing_fine=options.allow_missing_dep,
+            offline=options.dry_run,
+        )
+        for notice in waits.notices:
+            self._say(notice)
+        config = self._served()
+        settings = collect_settings(
+            options,
+            options.collect_override,
+            self._input.outside,
+            seeded=options.seeds is not None,
+        )
+        facts = self._facts(waits.after)
+        # Whatever cannot be planned or written is said before the input is read.
+        self._rendered(plan_run(options, self._cluster, self._name, facts))
+        self._refuse_running()
+        facts = self._stamped(facts, settings, config)
+        run = plan_run(options, self._cluster, self._name, facts)
+        folder = self._write(run)
+        self._say_what_waits(run)
+        if options.dry_run:
+            self._say(f"dry run: nothing was submitted; {folder.submit_script} submits it")
+            return Submission(run, folder.folder, {}, tuple(self._notices))
+        ids = hand_over(run, self._executor, timeout_s=self._cluster.command_timeout_s)
+        return Submission(run, folder.folder, ids, tuple(self._notices))
+
+    def _say(self, text: str) -> None:
+        self._notices.append(text)
+        self._tell(text)
+
+    def _served(self) -> ResolvedConfig | None:
+        """The servers' configuration; None when a part of it can only be read in the job."""
+        if any(not config.here for config in self._configs):
+            return None
+        paths = [config.outside for config in self._configs]
+        return served_config(self._options, paths, self._options.serve_override)
+
+    def _facts(self, after: tuple[After, ...]) -> Facts:
+        options = self._options
+        log_dir = self._log_dir()
+        number = self._next_submission()
+        shards = shards_of(options.seeds, options.num_chunks)
+        chunks = options.chunks or (0,)
+        chosen = [shard.name for shard in shards if shard.chunk in chunks]
+        done = {shard.name for shard in shards if is_done(self._files.shard(shard.name))}
+        wanted = [name for name in chosen if options.rerun_done or name not in done]
+        if len(wanted) < len(chosen):
+            self._say(f"{len(chosen) - len(wanted)} of {len(chosen)} shards are done already")
+        folder = self._files.submission(number)
+        return Facts(
+            output_dir=self._output.inside,
+            log_dir=log_dir.inside,
+            submission=number,
+            python=self._cluster.python or sys.executable,
+            config_paths=tuple(config.inside for config in self._configs),
+            input_file=self._input.inside,
+            shards=shards,
+            wanted=tuple(wanted),
+            serve_overrides=options.serve_override,
+            collect_overrides=options.collect_override,
+            workdir=self._workdir(folder),
+            code=str(folder.code) if self._places.packaged else None,
+            mounts=mounts_of(
+                [
+                    log_dir,
+                    *self._configs,
+                    *self._model(),
+                    *([self._input] if self._far else []),
+                ]
+            ),
+            after=after,
+            complete={shard.name for shard in shards} <= done | set(wanted),
+            max_array_size=self._largest_array(),
+            materialized=not self._far,
+            code_version=code_version(self._cwd, self._how, palestra.__version__),
+        )
+
+    def _log_dir(self) -> Placed:
+        given = self._options.log_dir or str(logs(self._output.outside))
+        return self._places.folder(given, "--log-dir")
+
+    def _model(self) -> Iterator[Placed]:
+        """A model that is a path is somewhere; a name of a hub is nowhere."""
+        model = self._options.model or ""
+        if self._options.self_hosted and model.startswith("/"):
+            yield self._places.path(model, "--model")
+
+    def _workdir(self, folder: SubmissionFiles) -> str | None:
+        if self._places.packaged:
+            return str(folder.code)
+        return None if self._places.containers else str(self._cwd)
+
+    def _largest_array(self) -> int:
+        known = self._cluster.max_array_size
+        if (
+            known is None
+            and isinstance(self._executor, SlurmExecutor)
+            and not self._options.dry_run
+        ):
+            known = self._executor.max_array_size()
+        return known or SLURM_ARRAY_SIZE
+
+    def _next_submission(self) -> str:
+        numbers = [int(p.name) for p in self._files.cluster.glob("[0-9]*") if p.name.isdecimal()]
+        return f"{max(numbers, default=0) + 1:04d}"
+
+    def _refuse_running(self) -> None:
+        """Two submissions never write the same files at once."""
+        if self._options.dry_run:
+            return
+        events = submitted(self._files.ledger)
+        going: list[str] = []
+        for number in sorted({event.submission for event in events}):
+            kind = read_plan(self._files.submission(number).plan).executor
+            asked = executor_for(kind, timeout_s=self._cluster.command_timeout_s)
+            ids = [event.job_id for event in events if event.submission == number]
+            going += [u for u, told in asked.status(ids).items() if not told.state.over]
+        if going:
+            raise ConfigError(
+                f"{len(going)} jobs of an earlier submission into {self._files.output_dir} have not "
+                f"ended ({', '.join(going[:3])})",
+                hint="wait for them, or `palestra cluster cancel` them, or choose another "
+                "--output-dir",
+            )
+
+    def _stamped(
+        self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None
+    ) -> Facts:
+        """The facts with what is known once the input was read, and its rows stamped."""
+        if self._far:
+            self._say(
+                f"{', '.join(placed.inside for placed in self._far)} cannot be read here: the job "
+                "`prepare` checks everything and stamps the rows, before any model is loaded"
+            )
+            check_same_run(self._files, identity_of(self._options, settings, None))
+            return replace(facts, identity=identity_of(self._options, settings, None))
+        instances = config.instances.values() if config is not None else ()
+        agents = [i.name for i in instances if i.type == ServerType.AGENT]
+        found = stamp(
+            settings,
+            facts.shards,
+            self._files,
+            agents=agents,
+            seeded=self._options.seeds is not None,
+            limit=self._options.limit,
+            check=lambda stamped: check_same_run(
+                self._files, identity_of(self._options, settings, stamped)
+            ),
+        )
+        for notice in found.notices:
+            self._say(notice)
+        return replace(
+            facts,
+            shards=found.shards,
+            input_digest=found.input_digest,
+            tasks=found.tasks,
+            rollouts=found.rollouts,
+            identity=identity_of(self._options, settings, found),
+        )
+
+    def _rendered(self, run: Run) -> dict[Path, str]:
+        """Every text of the submission's folder, looked through for secrets."""
+        folder = self._files.submission(run.submission)
+        texts = {
+            folder.script(job.name): script(run, job, self._options, self._cluster)
+            for job in run.jobs
+        }
+        texts[folder.submit_script] = submit_script(run)
+        texts[folder.plan] = to_json(run).decode()
+        shown = {path.name: text for path, text in texts.items()}
+        check_absent(shown, run.secrets, os.environ)
+        return texts
+
+    def _write(self, run: Run) -> SubmissionFiles:
+        """Write the submission's folder; the plan last, since it is what others look for."""
+        folder = self._files.submission(run.submission)
+        texts = self._rendered(run)
+        folder.folder.mkdir(parents=True)  # of two that come at once, one fails here
+        if self._how == "git" and (changed := uncommitted(self._cwd)):
+            self._say(f"--package git leaves out what is not committed: {', '.join(changed[:5])}")
+        snapshot(self._how, self._cwd, folder.code, but=[self._files.output_dir])
+        folder.supervisor.write_bytes(supervisor_zip())
+        Path(run.log_dir).mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            path.write_text(text)
+            if path.suffix == ".sh":
+                path.chmod(0o755)
+        return folder
+
+    def _say_what_waits(self, run: Run) -> None:
+        if not any(not job.shards for job in run.jobs):
+            self._say(
+                "not all shards are part of this submission or done: merge and profile follow "
+                "once they are"
+            )

@@ -1,0 +1,75 @@
+"""`python supervisor.pyz PLAN JOB [--task N]`: run one job; exit 0 only if it went well.
+
+It also runs as `--mind` and as `--port` for itself: see `processes` and `context`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from palestra.cluster.supervisor import processes, slurm
+from palestra.cluster.supervisor.context import PORT, Context, nodes_of
+from palestra.cluster.supervisor.ports import PortLocks, address_here
+from palestra.cluster.supervisor.requeue import left_in, requeue_if_worthwhile
+from palestra.cluster.supervisor.spec import BadPlan, read_spec
+from palestra.cluster.supervisor.supervise import Signals, Supervision
+
+BAD_PLAN = 2
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """The exit code of the job, or of one of the small tasks. `given`: else the command line."""
+    arguments = sys.argv[1:] if given is None else list(given)
+    if arguments[:1] == [processes.MIND]:
+        return processes.mind(arguments[1:])
+    if arguments[:1] == [PORT]:
+        low, high = int(arguments[1]), int(arguments[2])
+        port = PortLocks().choose((low, high) if high else None)
+        print(port, address_here())  # noqa: T201  # its answer
+        return 0
+    asked = _parsed(arguments)
+    try:
+        job = read_spec(asked.plan, asked.job, asked.task)
+        context = Context(job, dict(os.environ), PortLocks(), nodes=nodes_of(job, os.environ))
+    except (BadPlan, slurm.SlurmUnreachable, KeyError) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201  # its log
+        return BAD_PLAN
+    return _run(context)
+
+
+def _run(context: Context) -> int:
+    signals = Signals()
+
+    def drain(_number: int, _frame: FrameType | None) -> None:
+        signals.drain = True
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        signals.stop = number
+
+    signal.signal(signal.SIGUSR1, drain)
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    shard = context.job.shard
+    before = left_in(context.run.shard(shard.name)) if shard else None
+    if before is None and shard:
+        before = shard.rows
+    ended = Supervision(context, signals).run()
+    return requeue_if_worthwhile(context, ended, before)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="supervisor.pyz", description="Run one job of a plan.")
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("job")
+    parser.add_argument("--task", type=int, default=int(os.environ.get("SLURM_ARRAY_TASK_ID", "0")))
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""What every part of one job's supervision has in common: the job, where it runs, its files."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from palestra.cluster.layout import JobFiles, RunFiles, log_name
+from palestra.cluster.supervisor import processes, slurm, steps
+from palestra.cluster.supervisor.files import append_line
+from palestra.cluster.supervisor.ports import NoFreePort, PortLocks, address_here
+from palestra.cluster.supervisor.spec import ComponentSpec, JobSpec
+
+PORT = "--port"
+PORT_S = 60.0
+
+
+@dataclass
+class Context:
+    """One start of one job. `env` is the job's own environment."""
+
+    job: JobSpec
+    env: Mapping[str, str]
+    ports: PortLocks
+    nonce: str = field(default_factory=lambda: secrets.token_hex(16))
+    nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Of each allocation; empty without Slurm."""
+    lease: tuple[Path, int] | None = None
+    """The lease that this start writes under, and its number."""
+
+    @property
+    def slurm_id(self) -> str:
+        """The number by which Slurm knows this job; empty without Slurm."""
+        return self.env.get("SLURM_JOB_ID", "") if self.job.executor == steps.SLURM else ""
+
+    @property
+    def job_id(self) -> str:
+        """What users call this job."""
+        env = self.env
+        if self.slurm_id and env.get("SLURM_ARRAY_JOB_ID"):
+            return f"{env['SLURM_ARRAY_JOB_ID']}_{env.get('SLURM_ARRAY_TASK_ID', '0')}"
+        return self.slurm_id or env.get("PALESTRA_JOB_ID") or str(os.getpid())
+
+    @property
+    def restart(self) -> int:
+        """How often Slurm has started this job before."""
+        return int(self.env.get("SLURM_RESTART_COUNT") or 0) if self.slurm_id else 0
+
+    @property
+    def run(self) -> RunFiles:
+        return RunFiles(self.job.output_dir)
+
+    @property
+    def files(self) -> JobFiles:
+        return self.run.submission(self.job.submission).job(self.job.name, self.job.task)
+
+    @property
+    def drain_file(self) -> Path:
+        """Asks the main step to start nothing more."""
+        return self.files.folder / "drain"
+
+    @property
+    def single_node(self) -> bool:
+        """Whether everything runs on this node."""
+        return len({node for nodes in self.nodes.values() for node in nodes}) <= 1
+
+    def say(self, text: str) -> None:
+        """A line of the supervisor's own log."""
+        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)  # noqa: T201  # its log
+
+    def record(self, event: str, **told: object) -> None:
+        """A line of the run's ledger; that it cannot be written must not end the job."""
+        job = self.job
+        record = {
+            "event": event,
+            "time": time.time(),
+            "submission": job.submission,
+            "job": job.name,
+            "task": job.task,
+            "shard": job.shard.name if job.shard else None,
+            "job_id": self.job_id,
+            "restart": self.restart,
+            **told,
+        }
+        try:
+            append_line(self.run.ledger, record)
+        except OSError as error:
+            self.say(f"cannot write to the ledger: {error}")
+
+    def environment(self, component: ComponentSpec, place: steps.Place) -> dict[str, str]:
+        """Of one of its components."""
+        ours = {
+            "PALESTRA_JOB_ID": self.job_id,
+            "PALESTRA_RESTART": str(self.restart),
+            "PALESTRA_JOB_NAME": self.job.name,
+            "PALESTRA_JOB_DIR": str(self.files.folder),
+            "PALESTRA_NONCE": self.nonce,
+        }
+        if component.is_main:
+            ours["PALESTRA_DRAIN_FILE"] = str(self.drain_file)
+            if self.lease is not None:
+                path, number = self.lease
+                ours.update(PALESTRA_LEASE=str(path), PALESTRA_LEASE_NUMBER=str(number))
+        # Logs are files: wide, and without colours.
+        shown = {"COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+        return {**shown, **steps.env_of(self.job, component, place, self.env), **ours}
+
+    def start(
+        self, component: ComponentSpec, place: steps.Place, started: int
+    ) -> tuple[subprocess.Popen[bytes], Path]:
+        """Start a component; its process, and its log. `started`: how often it was before."""
+        env = self.environment(component, place)
+        named = [*component.env, *component.inherit, *(n for n in env if n.startswith("PALESTRA_"))]
+        argv = steps.argv_of(self.job, component, place, named)
+        if self.job.executor != steps.SLURM:
+            inside = component.container and self.job.runtime != "none"
+            argv = processes.minded(argv, None if inside else component.workdir)
+        log, path = processes.open_log(
+            self.job.log_dir, self._log_names(component.name, self.restart + started)
+        )
+        with log:
+            return self._started(argv, log, env), path
+
+    def _started(
+        self, argv: list[str], log: IO[bytes], env: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        return processes.start(argv, log, env)
+
+    def _log_names(self, component: str, first: int) -> Iterator[str]:
+        number = first
+        while True:
+            yield log_name(self.job_id, self.job.unit, component, number)
+            number += 1
+
+    def nodes_for(self, component: ComponentSpec) -> tuple[str, ...]:
+        """Where it runs: the first nodes of its allocation; empty without Slurm."""
+        return self.nodes.get(component.group, ())[: component.nodes]
+
+    def port_on(self, node: str, component: ComponentSpec) -> tuple[int, str]:
+        """A free port of a node, and the node's address. Raises NoFreePort.
+
+        `node`: empty for this one.
+        """
+        if node in {"", self.env.get("SLURMD_NODENAME", "")}:
+            here = "127.0.0.1" if self.single_node else address_here()
+            return self.ports.choose(component.port_range), here
+        low, high = component.port_range or (0, 0)
+        command = ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}"]
+        if self.job.groups > 1:
+            command.append(f"--het-group={component.group}")
+        command += [self.job.python, sys.argv[0], PORT, str(low), str(high)]
+        try:
+            done = subprocess.run(  # noqa: S603  # our own command
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PORT_S, check=True
+            )
+            port, address = done.stdout.split()
+            return int(port), address.decode()
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            raise NoFreePort(f"cannot find a free port on {node}: {error}") from error
+
+    def tokens(self, rank: int, head: str, port: int) -> dict[str, str]:
+        """What tokens stand for in a component's texts, on the node of that rank."""
+        shard = self.job.shard
+        return {
+            "{port}": str(port),
+            "{host}": "127.0.0.1" if self.single_node else "0.0.0.0",  # noqa: S104  # other nodes call
+            "{nonce}": self.nonce,
+            "{server_seed}": str(shard.server_seed if shard else 0),
+            "{node_rank}": str(rank),
+            "{head_host}": head,
+            "{plan}": str(self.job.plan),
+            "{job}": self.job.name,
+            "{shard}": shard.name if shard else "",
+        }
+
+
+def nodes_of(job: JobSpec, env: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
+    """The nodes of each allocation. Raises slurm.SlurmUnreachable."""
+    if job.executor != steps.SLURM:
+        return {}
+    if job.groups == 1:
+        return {0: slurm.hostnames(env["SLURM_JOB_NODELIST"])}
+    return {
+        group: slurm.hostnames(env[f"SLURM_JOB_NODELIST_HET_GROUP_{group}"])
+        for group in range(job.groups)
+    }

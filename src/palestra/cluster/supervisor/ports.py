@@ -1,0 +1,123 @@
+"""Free ports of this node, and who answers on one.
+
+A port is free when it can be bound; between choosing it and the server's binding it, no other
+supervisor of this user takes it: each holds a lock on the ports that it gave away. What is left
+is found out afterwards: a server that asks for our nonce is ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import socket
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+TRIES = 200
+
+
+class NoFreePort(Exception):
+    """Every port of the range is taken."""
+
+
+class PortLocks:
+    """Ports of this node that one supervisor has given to its services."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or Path(tempfile.gettempdir()) / f"palestra-ports-{os.getuid()}"
+        self._held: dict[int, IO[bytes]] = {}
+
+    def choose(self, within: tuple[int, int] | None) -> int:
+        """A free port, of `within` (both ends included) if given. Raises NoFreePort."""
+        for port in _candidates(within):
+            if port not in self._held and self._lock(port):
+                found = _bindable(port)
+                if found:
+                    return found
+                self._held.pop(port).close()
+        where = f"{within[0]} to {within[1]}" if within else "any"
+        raise NoFreePort(f"no free port ({where}) on {socket.gethostname()}")
+
+    def close(self) -> None:
+        """Let others have them."""
+        for file in self._held.values():
+            file.close()
+        self._held.clear()
+
+    def _lock(self, port: int) -> bool:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        file = (self._folder / str(port)).open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        self._held[port] = file
+        return True
+
+
+def _candidates(within: tuple[int, int] | None) -> Iterable[int]:
+    if within is not None:
+        ports = list(range(within[0], within[1] + 1))
+        random.shuffle(ports)
+        yield from ports
+        return
+    for _ in range(TRIES):
+        with contextlib.closing(socket.socket()) as sock:
+            sock.bind(("", 0))
+            port = int(sock.getsockname()[1])
+        yield port
+
+
+def _bindable(port: int) -> int:
+    with contextlib.closing(socket.socket()) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("", port))
+        except OSError:
+            return 0
+        return port
+
+
+def address_here() -> str:
+    """An address of this node that others reach; its name, when it has none."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(("192.0.2.1", 9))  # chooses a route and sends nothing
+        return str(sock.getsockname()[0])
+    return socket.gethostname()
+
+
+def strangers_on(port: int, mark: str) -> list[int]:
+    """Processes of this node that listen on `port` and were not started with `mark`.
+
+    `mark`: a text of the environment that ours have (NAME=value). What cannot be looked into is
+    left out: an empty list means that nobody strange is known.
+    """
+    links = {f"socket:[{inode}]" for inode in _inodes(port)}
+    if not links:
+        return []
+    strange = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            held = {os.readlink(link) for link in (process / "fd").iterdir()}  # noqa: PTH115  # Python 3.8
+            if held & links:
+                own = mark.encode() in (process / "environ").read_bytes().split(b"\0")
+                if own:
+                    return []
+                strange.append(int(process.name))
+    return strange
+
+
+def _inodes(port: int) -> set[str]:
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+                columns = line.split()
+                if columns[3] == "0A" and int(columns[1].rpartition(":")[2], 16) == port:
+                    found.add(columns[9])
+    return found

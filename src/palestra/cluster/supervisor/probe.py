@@ -1,0 +1,159 @@
+"""Whether a server is ready: asked until it is, it is known to be wrong, or time is up."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from palestra.cluster.supervisor.spec import ProbeSpec
+
+SAY_EVERY_S = 60.0
+"""Progress is told once in so long, whatever the interval between attempts."""
+BODY_BYTES = 1 << 20
+
+
+class Verdict(Enum):
+    """How waiting ended; the value is the exit code of the job that it ended."""
+
+    READY = 0
+    TIMEOUT = 11
+    DIED = 12
+    WRONG_MODEL = 13
+    AUTH_REFUSED = 14
+    STOPPED = 15
+
+
+class BadProbe(ValueError):
+    """A probe that could not work."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One attempt: `verdict` is None while waiting may help; `text` says what came."""
+
+    verdict: Verdict | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Waited:
+    """How waiting ended, after how long."""
+
+    verdict: Verdict
+    text: str
+    elapsed_s: float
+
+    @property
+    def ready(self) -> bool:
+        return self.verdict is Verdict.READY
+
+
+def check(spec: ProbeSpec) -> None:
+    """Raise BadProbe unless its times can be waited for."""
+    for name in ("interval_s", "attempt_timeout_s", "deadline_s"):
+        value = getattr(spec, name)
+        if (
+            not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e9
+        ):  # Python 3.8
+            raise BadProbe(f"probe.{name} must be a number of seconds above 0, not {value!r}")
+    if not spec.path.startswith("/"):
+        raise BadProbe(f"probe.path must begin with /, not {spec.path!r}")
+
+
+def ask(base_url: str, spec: ProbeSpec, key: str) -> Answer:
+    """One attempt, which takes `attempt_timeout_s` at most."""
+    request = urllib.request.Request(base_url + spec.path)  # noqa: S310  # http, as we built it
+    if key:
+        request.add_header("Authorization", f"Bearer {key}")
+    deadline = time.monotonic() + spec.attempt_timeout_s
+    # Not through a proxy of the site: the server is a node of this job.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=spec.attempt_timeout_s) as reply:
+            status, body = reply.status, _body(reply, deadline)
+    except urllib.error.HTTPError as error:
+        status, body = error.code, b""
+        error.close()
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        return Answer(None, f"no answer ({reason})")
+    if status in {401, 403} and spec.expect_status not in {401, 403}:
+        return Answer(Verdict.AUTH_REFUSED, f"it answers {status}: it does not take our key")
+    if status != spec.expect_status:
+        return Answer(None, f"it answers {status}, not {spec.expect_status}")
+    return _model(body, spec)
+
+
+def _body(reply: Any, deadline: float) -> bytes:
+    """The body, unless it drips in more slowly than an attempt may take."""
+    body = b""
+    while len(body) < BODY_BYTES:
+        if time.monotonic() > deadline:
+            raise TimeoutError("its answer did not end in time")
+        block = reply.read1(1 << 16)
+        if not block:
+            break
+        body += block
+    return body
+
+
+def _model(body: bytes, spec: ProbeSpec) -> Answer:
+    if not spec.expect_model:
+        return Answer(Verdict.READY, "it answers")
+    try:
+        models = [str(model["id"]) for model in json.loads(body)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return Answer(None, f"{spec.path} gives no list of models")
+    if spec.expect_model in models:
+        return Answer(Verdict.READY, f"it serves {spec.expect_model}")
+    if not models:
+        return Answer(None, "it serves no model yet")
+    return Answer(
+        Verdict.WRONG_MODEL, f"it serves {', '.join(models)}, and not {spec.expect_model}"
+    )
+
+
+def wait_ready(
+    attempt: Callable[[], Answer],
+    spec: ProbeSpec,
+    *,
+    died: Callable[[], str],
+    stop: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] = print,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Waited:
+    """Attempts until one decides; waiting never outlives `deadline_s`.
+
+    `died`: how the watched process has ended, empty while it runs. `stop`: whether nobody waits
+    any more. Between attempts both are looked at often, however long the interval is.
+    """
+    begun = told = clock()
+    last = "not asked yet"
+    while True:
+        ended = died()
+        if ended:
+            return Waited(Verdict.DIED, ended, clock() - begun)
+        if stop():
+            return Waited(Verdict.STOPPED, last, clock() - begun)
+        answer = attempt()
+        last = answer.text
+        if answer.verdict is not None:
+            return Waited(answer.verdict, last, clock() - begun)
+        next_attempt = min(clock() + spec.interval_s, begun + spec.deadline_s)
+        while clock() < next_attempt and not died() and not stop():
+            sleep(min(0.2, max(0.0, next_attempt - clock())))
+        now = clock()
+        if now - begun >= spec.deadline_s and not died():
+            text = f"not ready within {spec.deadline_s:g} s: {last}"
+            return Waited(Verdict.TIMEOUT, text, now - begun)
+        if now - told >= SAY_EVERY_S:
+            told = now
+            say(f"waiting for {now - begun:.0f} s of {spec.deadline_s:g}: {last}")

@@ -1,0 +1,184 @@
+"""Starting, minding and ending processes, so that none is left behind.
+
+A plain process runs under a minder: this same program, which becomes the parent of whatever its
+command leaves, and ends all of it when the command ends, when it is told to, and when the
+supervisor is gone, however that went. A step of Slurm's is minded by Slurm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+TAIL_BYTES = 4096
+TAIL_LINES = 20
+GRACE_S = 8.0
+"""What a process gets between being asked to end and being made to."""
+MIND = "--mind"
+_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
+
+
+def start(argv: Sequence[str], log: IO[bytes], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own. Raises OSError when there is no such program."""
+    return subprocess.Popen(  # noqa: S603  # the plan's command
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=dict(env),
+        start_new_session=True,
+    )
+
+
+def minded(argv: Sequence[str], workdir: str | None) -> list[str]:
+    """The command that runs `argv` under a minder."""
+    return [sys.executable, str(Path(sys.argv[0]).absolute()), MIND, workdir or "", *argv]
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exited with {code}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"
+
+
+def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
+    """Ask the process to end, and make it after `grace_s`; its whole group with it."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace_s)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log, for a message."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-TAIL_LINES:])
+
+
+def open_log(folder: Path, names: Iterator[str]) -> tuple[IO[bytes], Path]:
+    """The first of `names` that is not taken, so that no start writes over another's log."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        path = folder / name
+        with contextlib.suppress(FileExistsError):
+            return path.open("xb"), path
+    raise AssertionError
+
+
+def mind(arguments: Sequence[str]) -> int:
+    """Run a command (after its working directory) and everything it starts; its exit code.
+
+    When told to end, the command is told too and gets `GRACE_S`; what is left then is killed.
+    """
+    workdir, *argv = arguments
+    supervisor = os.getppid()
+    if not _control(_SET_SUBREAPER, 1):
+        _say("this system has no subreapers: what detaches itself may be left behind")
+    _control(_SET_DEATH_SIGNAL, signal.SIGTERM)
+    told: list[int] = []
+
+    def tell(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+
+    signal.signal(signal.SIGTERM, tell)
+    signal.signal(signal.SIGINT, tell)
+    if os.getppid() != supervisor:
+        return 1  # it was gone before we would have been told
+    try:
+        child = subprocess.Popen(  # noqa: S603  # the plan's command
+            argv,
+            cwd=workdir or None,
+            start_new_session=True,
+            # A minder has no threads.
+            preexec_fn=lambda: _control(_SET_DEATH_SIGNAL, signal.SIGKILL),  # noqa: PLW1509
+        )
+    except OSError as error:
+        _say(f"cannot start {argv[0]}: {error}")
+        return 127
+    try:
+        code = _until_ended(child, told)
+    finally:
+        _end_descendants()
+    return code if code >= 0 else 128 - code
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  # into its component's log
+
+
+def _until_ended(child: subprocess.Popen[bytes], told: Sequence[int]) -> int:
+    kill_at = None
+    while True:
+        try:
+            return child.wait(0.1)
+        except subprocess.TimeoutExpired:
+            pass
+        if told and kill_at is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+            kill_at = time.monotonic() + GRACE_S - 1.0
+        if kill_at is not None and time.monotonic() > kill_at:
+            child.kill()
+
+
+def _end_descendants() -> None:
+    """Kill whatever is below us: orphans of the command have become our children."""
+    deadline = time.monotonic() + 5.0
+    while time.monotonic() < deadline:
+        left = _children(os.getpid())
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.02)
+
+
+def _children(pid: int) -> list[int]:
+    """Processes below one, all generations."""
+    parents: dict[int, list[int]] = {}
+    for process in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            told = process.read_text()
+            parent = int(told[told.rindex(")") + 2 :].split()[1])
+            parents.setdefault(parent, []).append(int(process.parent.name))
+    found: list[int] = []
+    look = [pid]
+    while look:
+        below = parents.get(look.pop(), [])
+        found += below
+        look += below
+    return found
+
+
+def _control(option: int, value: int) -> bool:
+    """The system call prctl, of Linux; False where there is none."""
+    try:
+        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False

@@ -1,0 +1,277 @@
+"""A service of a job: started on a port of its own, waited for, watched, started again.
+
+starting -> ready -> (ended) -> failed | starting again | ignored
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from palestra.cluster.supervisor import probe, processes, steps
+from palestra.cluster.supervisor.context import Context
+from palestra.cluster.supervisor.files import write_whole
+from palestra.cluster.supervisor.ports import NoFreePort, strangers_on
+from palestra.cluster.supervisor.probe import Answer, Verdict, Waited
+from palestra.cluster.supervisor.spec import ComponentSpec
+
+MISSES = 5
+"""Looks in a row without an answer after which a service that runs counts as hung."""
+NEW_PORTS = 3
+"""How often a service whose port somebody else took gets another, beside its restarts."""
+
+
+class State(Enum):
+    """Where a service is."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    IGNORED = "ignored"
+    """It is gone, and the plan says to go on without it."""
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a service, or a job, has failed. `code` is an exit code."""
+
+    component: str
+    reason: str
+    code: int
+    log: str = ""
+    """The last lines that it printed."""
+
+
+class Service:
+    """One service of the job; `look` is called again and again."""
+
+    def __init__(self, context: Context, component: ComponentSpec) -> None:
+        self.component = component
+        self.state = State.WAITING
+        self.reason = ""
+        self.restarts = 0
+        self._context = context
+        self._new_ports = 0
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._logs: list[Path] = []
+        self._port = 0
+        self._address = ""
+        self._watch = _Watch()
+        if component.probe is not None:
+            probe.check(component.probe)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing has to be waited for any more."""
+        return self.state in {State.READY, State.IGNORED}
+
+    def start(self) -> None:
+        """Start it on its nodes. Raises NoFreePort, and OSError for a program that is not there."""
+        context, component = self._context, self.component
+        nodes = context.nodes_for(component)
+        if component.has_port:
+            self._port, self._address = context.port_on(nodes[0] if nodes else "", component)
+        head = self._address or (nodes[0] if nodes else "127.0.0.1")
+        many = steps.by_node(component) and bool(nodes)
+        places = [
+            steps.Place(
+                context.tokens(rank, head, self._port), (node,), one_of_many=True, rank=rank
+            )
+            for rank, node in enumerate(nodes if many else ())
+        ] or [steps.Place(context.tokens(0, head, self._port), nodes)]
+        self._processes, self._logs = [], []
+        for place in places:
+            process, log = context.start(component, place, self.restarts + self._new_ports)
+            self._processes.append(process)
+            self._logs.append(log)
+        self.state, self.reason = State.STARTING, "started"
+        if self._port:
+            self._publish()
+        self._watch = _Watch(self)
+        self._watch.start()
+
+    def _publish(self) -> None:
+        write_whole(
+            self._context.files.endpoint(self.component.name),
+            {
+                "component": self.component.name,
+                "host": self._address,
+                "port": self._port,
+                "nonce": self._context.nonce,
+                "pid": os.getpid(),
+                "job_id": self._context.job_id,
+                "restart": self._context.restart,
+            },
+            mode=0o600,  # its nonce is a key
+        )
+
+    def look(self) -> Failure | None:
+        """Follow what has happened to it; a failure when that ends the job."""
+        if self.state not in {State.STARTING, State.READY}:
+            return None
+        ended = self.ended()
+        if ended:
+            return self._lost(Failure(self.component.name, ended, Verdict.DIED.value, self._tail()))
+        waited = self._watch.result
+        if waited is None:
+            return None
+        if waited.ready:
+            if self.state is State.STARTING:
+                self.state, self.reason = State.READY, waited.text
+                self._context.say(
+                    f"{self.component.name} is ready after {waited.elapsed_s:.0f} s: {waited.text}"
+                )
+            return None
+        failure = Failure(self.component.name, waited.text, waited.verdict.value, self._tail())
+        self.stop()
+        return self._lost(failure)
+
+    def _lost(self, failure: Failure) -> Failure | None:
+        """It is gone: start it again, go on without it, or say that the job has failed."""
+        context, component = self._context, self.component
+        self._watch.stop()
+        self._end_all()
+        was, self.state, self.reason = self.state, State.FAILED, failure.reason
+        context.say(f"{component.name}: {failure.reason}")
+        taken = was is State.STARTING and self._port and strangers_on(self._port, self._mark())
+        if taken and self._new_ports < NEW_PORTS:
+            self._new_ports += 1
+            context.say(f"{component.name}: its port was taken by another process, so a new one")
+            return self._again(failure)
+        if component.action == "ignore":
+            self.state = State.IGNORED
+            context.record("ignored", component=component.name, reason=failure.reason)
+            return None
+        if component.action == "restart" and self.restarts < component.restarts:
+            self.restarts += 1
+            context.record("restarted", component=component.name, reason=failure.reason)
+            context.say(f"{component.name}: restart {self.restarts} of {component.restarts}")
+            return self._again(failure)
+        if self.restarts:
+            reason = f"{failure.reason} (after {self.restarts} restarts)"
+            return Failure(component.name, reason, failure.code, failure.log)
+        return failure
+
+    def _again(self, failure: Failure) -> Failure | None:
+        try:
+            self.start()
+        except (NoFreePort, OSError) as error:
+            return Failure(self.component.name, str(error), failure.code)
+        return None
+
+    def stop(self) -> None:
+        """End it, in order."""
+        self._watch.stop()
+        self._end_all()
+        with contextlib.suppress(FileNotFoundError):
+            self._context.files.endpoint(self.component.name).unlink()
+        if self.state is not State.FAILED:
+            self.state = State.STOPPED
+
+    def _end_all(self) -> None:
+        for process in self._processes:
+            processes.end(process)
+
+    def ended(self) -> str:
+        """How one of its processes ended; empty while all run."""
+        for process in self._processes:
+            code = process.poll()
+            if code is not None:
+                when = "early" if self.state is State.READY else "before it was ready"
+                return f"{self.component.name} ended {when}: it {processes.how_it_ended(code)}"
+        return ""
+
+    def ask(self) -> Answer:
+        """Whether it answers, and is ours."""
+        spec = self.component.probe
+        if spec is None:
+            return Answer(Verdict.READY, "it runs; nothing else is asked of it")
+        answer = probe.ask(f"http://{self._address}:{self._port}", spec, self._context.nonce)
+        if answer.verdict is Verdict.READY and self._context.single_node:
+            strangers = strangers_on(self._port, self._mark())
+            if strangers:
+                return Answer(
+                    Verdict.AUTH_REFUSED,
+                    f"port {self._port} is answered by process {strangers[0]}, which is not ours",
+                )
+        return answer
+
+    def _mark(self) -> str:
+        return f"PALESTRA_NONCE={self._context.nonce}"
+
+    def _tail(self) -> str:
+        return next((text for text in map(processes.tail, self._logs) if text), "")
+
+    def told(self) -> dict[str, object]:
+        """For `state.json`."""
+        return {
+            "name": self.component.name,
+            "role": self.component.role,
+            "state": self.state.value,
+            "reason": self.reason,
+            "restarts": self.restarts,
+            "address": f"{self._address}:{self._port}" if self._port else None,
+            "logs": [log.name for log in self._logs],
+        }
+
+
+class _Watch:
+    """Waits for a service to be ready, and goes on looking; on a thread of its own."""
+
+    def __init__(self, service: Service | None = None) -> None:
+        self.result: Waited | None = None
+        """How waiting ended, and later, why the service counts as lost."""
+        self._service = service
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, daemon=True, name="probe").start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        service = self._service
+        if service is None:
+            return
+        spec = service.component.probe
+        if spec is None:
+            self.result = Waited(Verdict.READY, "it runs", 0.0)
+            return
+        waited = probe.wait_ready(
+            service.ask,
+            spec,
+            died=service.ended,
+            stop=self._stopped.is_set,
+            say=lambda text: service._context.say(f"{service.component.name}: {text}"),  # noqa: SLF001  # of one module
+        )
+        if waited.verdict in {Verdict.DIED, Verdict.STOPPED}:
+            return  # whoever looks at the process says so
+        self.result = waited
+        if waited.ready:
+            self._guard(service, spec.interval_s)
+
+    def _guard(self, service: Service, interval_s: float) -> None:
+        misses, since = 0, time.monotonic()
+        while not self._stopped.wait(interval_s):
+            answer = service.ask()
+            if answer.verdict is Verdict.READY:
+                misses, since = 0, time.monotonic()
+                continue
+            misses += 1
+            silent_s = time.monotonic() - since
+            if answer.verdict is not None:
+                self.result = Waited(answer.verdict, answer.text, silent_s)
+                return
+            if misses >= MISSES:
+                text = f"it runs, but has not answered for {silent_s:.0f} s: {answer.text}"
+                self.result = Waited(Verdict.TIMEOUT, text, silent_s)
+                return

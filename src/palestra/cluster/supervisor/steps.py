@@ -1,0 +1,157 @@
+"""From a component to the command that runs it. Pure: nothing is started or looked up here.
+
+executor slurm     srun --overlap …, one step for each component (for each node, when the
+                   component has to know which node it is on)
+local, none        the command itself, under a minder
+runtime            pyxis: flags of srun; apptainer, podman: a command around the command
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from palestra.cluster.supervisor.spec import ComponentSpec, JobSpec, MountSpec
+
+SLURM = "slurm"
+PYXIS, APPTAINER, PODMAN = "pyxis", "apptainer", "podman"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one process of a component runs, and what its tokens stand for there."""
+
+    tokens: Mapping[str, str]
+    nodes: tuple[str, ...] = ()
+    """Empty: Slurm chooses among the job's."""
+    one_of_many: bool = False
+    """Whether other nodes run this component too, by commands of their own."""
+    rank: int = 0
+    """Which of them this is."""
+
+
+def argv_of(
+    job: JobSpec, component: ComponentSpec, place: Place, names: Sequence[str]
+) -> list[str]:
+    """The command. `names`: variables that it is to have inside a container that hides them."""
+    told = component.worker_argv if place.rank and component.worker_argv else component.argv
+    argv = [replaced(text, place.tokens) for text in told]
+    if component.is_main:
+        argv = with_setup(component, argv)
+    argv = _in_container(job, component, argv, names)
+    return [*_srun(job, component, place), *argv] if job.executor == SLURM else argv
+
+
+def env_of(
+    job: JobSpec, component: ComponentSpec, place: Place, base: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment: the job's own without secrets it does not inherit, and its own values."""
+    hidden = set(job.secrets) - set(component.inherit)
+    env = {name: value for name, value in base.items() if name not in hidden}
+    env.update({name: replaced(text, place.tokens) for name, text in component.env.items()})
+    return env
+
+
+def by_node(component: ComponentSpec) -> bool:
+    """Whether each of its nodes needs a command of its own."""
+    texts = (*component.argv, *component.env.values())
+    differ = bool(component.worker_argv) or any("{node_rank}" in text for text in texts)
+    return component.nodes > 1 and differ
+
+
+def replaced(text: str, tokens: Mapping[str, str]) -> str:
+    """`text` with its tokens replaced; other braces stay."""
+    for token, value in tokens.items():
+        text = text.replace(token, value)
+    return text
+
+
+INSTALL = """\
+set -e
+mark=${TMPDIR:-/tmp}/palestra-install-$UID-$PALESTRA_JOB_ID-$PALESTRA_RESTART
+(
+  flock 9
+  if [ ! -e "$mark.done" ]; then
+    bash -c "$1"
+    : > "$mark.done"
+  fi
+) 9> "$mark.lock"
+"""
+"""Once on each node: other main steps of the job there wait for it, and find it done."""
+
+
+def with_setup(component: ComponentSpec, argv: Sequence[str]) -> list[str]:
+    """`argv` with the component's commands before and after it, in the same container."""
+    setup = component.setup
+    if not (setup.install or setup.before or setup.after):
+        return list(argv)
+    script = INSTALL if setup.install else "set -e\n"
+    script += 'if [ -n "$2" ]; then bash -c "$2"; fi\n'
+    script += 'after=$3\nshift 3\n"$@"\nif [ -n "$after" ]; then bash -c "$after"; fi\n'
+    return ["bash", "-c", script, "palestra", setup.install, setup.before, setup.after, *argv]
+
+
+def _srun(job: JobSpec, component: ComponentSpec, place: Place) -> list[str]:
+    parts = component.nodes if place.one_of_many else 1
+    nodes, tasks = component.nodes // parts, max(1, component.tasks // parts)
+    flags = [
+        "srun",
+        "--overlap",
+        "--kill-on-bad-exit=1",
+        f"--job-name={component.name}",
+        f"--nodes={nodes}",
+        f"--ntasks={tasks}",
+        f"--cpus-per-task={component.cpus}",
+        "--export=ALL",
+    ]
+    if place.nodes:
+        flags.append(f"--nodelist={','.join(place.nodes)}")
+    if component.gpus:
+        flags.append(f"--gpus-per-node={component.gpus}")
+    if component.mem_mib is not None:
+        flags.append(f"--mem={component.mem_mib}M")
+    if job.groups > 1:
+        flags.append(f"--het-group={component.group}")
+    if component.workdir and not _inside(job, component):
+        flags.append(f"--chdir={component.workdir}")
+    if job.runtime == PYXIS and component.container:
+        flags += _pyxis(component)
+    return [*flags, *job.srun_options]
+
+
+def _pyxis(component: ComponentSpec) -> list[str]:
+    flags = [f"--container-image={component.container}", "--no-container-mount-home"]
+    if component.mounts:
+        flags.append("--container-mounts=" + ",".join(map(_mount, component.mounts)))
+    if component.workdir:
+        flags.append(f"--container-workdir={component.workdir}")
+    return flags
+
+
+def _inside(job: JobSpec, component: ComponentSpec) -> bool:
+    """Whether it runs in a container, which has the working directory."""
+    return bool(component.container) and job.runtime in {PYXIS, APPTAINER, PODMAN}
+
+
+def _in_container(
+    job: JobSpec, component: ComponentSpec, argv: Sequence[str], names: Sequence[str]
+) -> list[str]:
+    if not component.container or job.runtime not in {APPTAINER, PODMAN}:
+        return list(argv)
+    gpu = component.gpus > 0
+    if job.runtime == APPTAINER:
+        flags = ["apptainer", "exec", "--no-home", *(["--nv"] if gpu else [])]
+        flags += [f"--bind={_mount(mount)}" for mount in component.mounts]
+        flags += [f"--pwd={component.workdir}"] if component.workdir else []
+    else:
+        flags = ["podman", "run", "--rm", "--network=host", "--entrypoint="]
+        flags += ["--device=nvidia.com/gpu=all"] if gpu else []
+        flags += [f"--volume={_mount(mount)}" for mount in component.mounts]
+        flags += [f"--workdir={component.workdir}"] if component.workdir else []
+        # By name alone: the values, secrets among them, stay out of the command line.
+        flags += [f"--env={name}" for name in names]
+    return [*flags, str(component.container), *argv]
+
+
+def _mount(mount: MountSpec) -> str:
+    return ":".join([mount.source, mount.target, *([",".join(mount.flags)] if mount.flags else [])])

@@ -1,0 +1,273 @@
+"""One job from start to finish.
+
+    lease -> services -> all ready -> main step -> done file -> result, ledger -> lease given back
+
+Whatever goes wrong is named, with the component it began with; the main step is always ended
+before the services that it talks to.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from palestra.cluster.layout import ShardFiles
+from palestra.cluster.supervisor import shard, slurm
+from palestra.cluster.supervisor.context import Context
+from palestra.cluster.supervisor.files import write_whole
+from palestra.cluster.supervisor.lease import Holder, Lease, LeaseHeld
+from palestra.cluster.supervisor.main_step import DRAINED, MainStep
+from palestra.cluster.supervisor.ports import NoFreePort
+from palestra.cluster.supervisor.probe import BadProbe
+from palestra.cluster.supervisor.services import Failure, Service, State
+
+LOOK_EVERY_S = 0.2
+TOLD_EVERY_S = 5.0
+LEASE_HELD = 16
+NOT_DONE = 17
+
+
+@dataclass
+class Signals:
+    """What the job has been told. Set by signal handlers."""
+
+    drain: bool = False
+    """The time limit is near."""
+    stop: int = 0
+    """The signal that says to end now."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the job ended. `status`: done, failed, drained, stopped, refused."""
+
+    status: str
+    code: int
+    reason: str = ""
+    component: str = ""
+    log: str = ""
+    counts: shard.Counts | None = None
+
+    @classmethod
+    def by(cls, failure: Failure) -> Ended:
+        return cls("failed", failure.code, failure.reason, failure.component, failure.log)
+
+
+class Supervision:
+    """Everything that one start of a job does."""
+
+    def __init__(self, context: Context, signals: Signals) -> None:
+        self._context = context
+        self._signals = signals
+        self._services: list[Service] = []
+        self._main = MainStep(context)
+        self._told_at = 0.0
+        self._stopped_by_itself = True
+        files = context.run
+        unit = context.job.shard.name if context.job.shard else None
+        self._shard: ShardFiles | None = files.shard(unit) if unit else None
+        self._lease_path = (self._shard or files.merged).lease
+        self._lease = Lease(
+            self._lease_path,
+            Holder.me(context.slurm_id, context.restart),
+            is_gone=slurm.is_gone if context.slurm_id else None,
+            say=context.say,
+        )
+
+    def run(self) -> Ended:
+        """Run the job; every process has ended afterwards."""
+        context = self._context
+        context.files.folder.mkdir(parents=True, exist_ok=True)
+        context.record("started", host=socket.gethostname())
+        try:
+            self._lease.take()
+        except (LeaseHeld, slurm.SlurmUnreachable) as error:
+            return self._finish(Ended("refused", LEASE_HELD, str(error)))
+        context.lease = (self._lease_path, self._lease.number)
+        try:
+            ended = self._already_done() or self._work()
+        finally:
+            self._stop_all()
+        ended = self._settled(ended)
+        self._lease.release(stopped=self._stopped_by_itself)
+        return self._finish(ended)
+
+    def _already_done(self) -> Ended | None:
+        """A shard that is done is not run again, unless that was asked for: then once."""
+        files = self._shard
+        if files is None:
+            return None
+        if self._context.job.rerun_done:
+            self._set_aside_once(files)
+        if not shard.is_done(files):
+            return None
+        self._context.say(f"{files.name} is done already")
+        return Ended("done", 0, "it was done already")
+
+    def _set_aside_once(self, files: ShardFiles) -> None:
+        mark = self._context.files.folder / f"{files.name}.set-aside"
+        if mark.exists():
+            return  # a restart of this job: what is there was collected by it
+        moved = shard.set_aside(self._context.run, files.name, f".bak-{time.time():.0f}")
+        mark.touch()
+        if moved:
+            self._context.say(f"moved aside, to be collected again: {', '.join(moved)}")
+
+    def _work(self) -> Ended:
+        try:
+            self._services = [Service(self._context, c) for c in self._context.job.services]
+            for service in self._services:
+                service.start()
+        except (BadProbe, NoFreePort, OSError) as error:
+            named = next((s for s in self._services if s.state is State.WAITING), None)
+            return Ended("failed", 1, str(error), named.component.name if named else "")
+        return self._until(self._all_ready) or self._run_main()
+
+    def _all_ready(self) -> bool:
+        return all(service.settled for service in self._services)
+
+    def _run_main(self) -> Ended:
+        if self._signals.drain:
+            return Ended("drained", DRAINED, "the time limit is near, and nothing had begun")
+        try:
+            self._main.start()
+        except OSError as error:
+            return Ended("failed", 1, str(error), self._main.component.name)
+        ended = self._until(lambda: not self._main.running)
+        if ended is not None:
+            return ended
+        code, name = self._main.code or 0, self._main.component.name
+        if code == DRAINED:
+            return Ended("drained", DRAINED, "it was asked to start nothing more", name)
+        if code:
+            status = "drained" if self._signals.drain else "failed"
+            reason = f"{name} exited with {code}" if code > 0 else f"{name} was ended by {-code}"
+            return Ended(status, code if 0 < code < 256 else 1, reason, name, self._main.tail())
+        return Ended("done", 0)
+
+    def _until(self, reached: Callable[[], bool]) -> Ended | None:
+        """Watch everything until `reached`; how the job ended, when it ends before."""
+        draining = False
+        while not reached():
+            if self._lease.lost.is_set():
+                return Ended("failed", LEASE_HELD, "another job has taken this shard over")
+            if self._signals.stop:
+                number = self._signals.stop
+                return Ended("stopped", 128 + number, f"stopped by signal {number}")
+            for service in self._services:
+                failure = service.look()
+                # The main step may have ended in the meantime, and services after it.
+                if failure is not None and not (self._main.code is not None and reached()):
+                    return Ended.by(failure)
+            if self._signals.drain and not draining:
+                draining = True
+                if not self._main.running:
+                    return Ended("drained", DRAINED, "the time limit is near, and it was not ready")
+                self._context.say("the time limit is near: no further rollouts are started")
+                self._main.drain(self._context.job.signal_s)
+            self._main.look()
+            self._tell_state()
+            time.sleep(LOOK_EVERY_S)
+        return None
+
+    def _stop_all(self) -> None:
+        """The main step first: what it talks to goes after it."""
+        if self._signals.stop and self._context.slurm_id:
+            self._main.wait(3.0)  # Slurm has told its step, too
+        self._stopped_by_itself = not (self._main.running and self._context.slurm_id)
+        self._main.end()
+        for service in reversed(self._services):
+            service.stop()
+        self._context.ports.close()
+
+    def _settled(self, ended: Ended) -> Ended:
+        """What the shard's rows say about how it went."""
+        files, spec = self._shard, self._context.job.shard
+        if files is None or spec is None or ended.status == "refused":
+            return ended
+        try:
+            counts = shard.count(files)
+            if ended.status != "done":
+                return replace(ended, counts=counts)
+            if not shard.is_done(files):
+                shard.write_done(files, counts, self._done_by())
+        except shard.NotDone as error:
+            if ended.status != "done":
+                return ended
+            name = self._main.component.name
+            reason = f"{name} ended well, but not everything has ended: {error}"
+            return Ended("failed", NOT_DONE, reason, name, self._main.tail())
+        except (OSError, ValueError, KeyError) as error:
+            return Ended("failed", NOT_DONE, f"cannot count the rows of {files.name}: {error!r}")
+        return replace(ended, counts=counts)
+
+    def _done_by(self) -> dict[str, object]:
+        context, spec = self._context, self._context.job.shard
+        return {
+            "shard": spec.name if spec else None,
+            "first_task": spec.first_task if spec else None,
+            "last_task": spec.last_task if spec else None,
+            "code_version": context.job.code_version,
+            "submission": context.job.submission,
+            "job_id": context.job_id,
+            "restart": context.restart,
+            "time": time.time(),
+        }
+
+    def _finish(self, ended: Ended) -> Ended:
+        """Say how it went: in the log, in the result file, in the ledger."""
+        context = self._context
+        self._tell_state(now=True)
+        told = {k: v for k, v in _fields(ended).items() if k not in {"log", "counts"}}
+        if ended.counts is not None:
+            told["counts"] = {**asdict(ended.counts), "left": ended.counts.left}
+        try:
+            write_whole(context.files.result, {**told, "log": ended.log, "time": time.time()})
+        except OSError as error:
+            context.say(f"cannot write {context.files.result}: {error}")
+        context.record("ended", **told)
+        if ended.status in {"failed", "refused"}:
+            for name in context.job.dependants:
+                reason = f"{context.job.unit} {ended.status}: {ended.reason}"
+                context.record("never_starts", dependant=name, reason=reason)
+        for line in ended.log.splitlines():
+            context.say(f"  | {line}")
+        counted = f" ({ended.counts.said()})" if ended.counts else ""
+        context.say(f"{context.job.unit}: {ended.status}{counted} {ended.reason}".rstrip())
+        return ended
+
+    def _tell_state(self, *, now: bool = False) -> None:
+        """Write `state.json`, from time to time."""
+        if not now and time.monotonic() - self._told_at < TOLD_EVERY_S:
+            return
+        self._told_at = time.monotonic()
+        states = [service.state for service in self._services]
+        main = self._main
+        runs = "running" if main.running else "waiting" if main.code is None else "ended"
+        state = {
+            "servers": {
+                "expected": len(states),
+                "ready": states.count(State.READY),
+                "failed": states.count(State.FAILED),
+            },
+            "components": [service.told() for service in self._services],
+            "main": {
+                "name": main.component.name,
+                "state": runs,
+                "code": main.code,
+                "log": main.log.name if main.log else None,
+            },
+            "job_id": self._context.job_id,
+            "restart": self._context.restart,
+            "time": time.time(),
+        }
+        try:
+            write_whole(self._context.files.state, state)
+        except OSError as error:
+            self._context.say(f"cannot write {self._context.files.state}: {error}")
+
+
+def _fields(ended: Ended) -> dict[str, object]:
+    return {name: getattr(ended, name) for name in Ended.__dataclass_fields__}
