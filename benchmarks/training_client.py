@@ -18,7 +18,7 @@ from benchmarks.rollout_overhead.embedded import config, contender
 from benchmarks.rollout_overhead.payloads import row
 from benchmarks.samples import p10, summary, table
 from palestra.serving import EMBEDDED, Fleet, rare_collections
-from palestra.training import ClientSettings, RolloutClient, RolloutRequest
+from palestra.training import ClientSettings, Completed, RolloutClient, RolloutRequest
 
 ROLLOUTS = 192
 WARM_UP = 6
@@ -33,7 +33,8 @@ def gathering(client: RolloutClient) -> Chunk:
     async def gather(count: int) -> float:
         asked = [RolloutRequest(row=rows[task], task_id=task) for task in range(count)]
         async with client.submit(asked) as batch:
-            return sum(outcome.reward async for outcome in batch)  # type: ignore[union-attr]  # completed
+            found = await batch.gather()
+        return sum(outcome.reward for outcome in found if isinstance(outcome, Completed))
 
     return gather
 
