@@ -164,15 +164,15 @@ class ModelServer(Server):
 
     def _capturing(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """`method`, whose answers a trainer may ask for; its signature stays what it is."""
+        capture = self._palestra_capture
 
+        # No coroutine of its own: nearly always nothing is captured.
         @functools.wraps(method)
-        async def answer(*args: Any, **kwargs: Any) -> Any:
+        def answer(*args: Any, **kwargs: Any) -> Any:
             called = method(*args, **kwargs)
-            if not isinstance(called, Awaitable):
+            if not capture.wanted or not isinstance(called, Awaitable):
                 return called
-            if not self._palestra_capture.wanted:
-                return await called
-            return await self._palestra_capture.during(called)
+            return capture.during(called)
 
         return answer
 

@@ -94,6 +94,7 @@ class Upstream:
         self.answers = Answers(server=server, model=model, mask=self.mask)
         self._secret = api_key if len(api_key) >= _SHORTEST_KEY_MASKED else ""
         self._client = client
+        self._debugging = client is not None and client.debug
         self._headers = {"content-type": "application/json"}
         if api_key:
             is_bearer = key_header == "authorization"
@@ -263,10 +264,6 @@ class Upstream:
         """`text` without the key, and without the secrets of the configuration."""
         masked = text.replace(self._secret, "****") if self._secret else text
         return masked if self._client is None else self._client.mask(masked)
-
-    @property
-    def _debugging(self) -> bool:
-        return self._client is not None and self._client.debug
 
     def _log(
         self, method: str, url: str, body: bytes, answer: str, status: int | None = None
