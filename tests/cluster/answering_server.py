@@ -51,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--key", required=True)
+    parser.add_argument("--key", default=os.environ.get("PALESTRA_SERVER_KEY", ""))
     parser.add_argument("--model", default="scripted")
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--die-after", type=int, default=0)

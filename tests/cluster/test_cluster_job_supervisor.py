@@ -124,9 +124,13 @@ def test_a_server_that_stops_answering_is_noticed_during_the_run(tmp_path: Path)
     made = world(tmp_path, model_server(probe=probe), driver(SLEEPS))
     process = made.start()
     until(lambda: any("driver" in name for name in _logs(made)), "the driver did not start")
-    server = next(p for p in alive("answering_server.py") if p in _below(process.pid))
+    # The last is the server, before it comes who minds it.
+    server = max(p for p in alive("answering_server.py") if p in _below(process.pid))
     os.kill(server, signal.SIGSTOP)
-    process.communicate(timeout=60)
+    try:
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 11
     assert "has not answered for" in made.result()["reason"]
 

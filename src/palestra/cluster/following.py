@@ -17,6 +17,7 @@ from palestra.cluster import ledger
 from palestra.cluster.executors import Executor, JobState, State, unit_ids
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Job, Run, read_plan
+from palestra.cluster.registry import known_run
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.supervisor.shard import NotDone, count, is_done
 from palestra.errors import InputDataError
@@ -302,10 +303,16 @@ def _record_those_that_never_start(files: RunFiles, status: RunStatus) -> None:
 
 
 def folder_of(given: str) -> RunFiles:
-    """The run that a user names by its output folder. Raises InputDataError for none."""
+    """The run that a user names by its output folder, or by its name if it is the last of it.
+
+    Raises InputDataError for none.
+    """
     folder = Path(given).absolute()
     if not folder.is_dir():
-        raise InputDataError(
-            f"there is no folder {given}", hint="a run is named by its --output-dir"
-        )
+        known = known_run(given)
+        if known is None:
+            raise InputDataError(
+                f"there is no run {given!r}", hint="a run is named by its --output-dir or --expname"
+            )
+        folder = Path(known.output_dir)
     return RunFiles(folder)

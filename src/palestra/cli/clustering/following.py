@@ -18,7 +18,7 @@ from palestra.cluster.following import (
     status_of,
 )
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import Run
+from palestra.cluster.resubmit import resubmit
 from palestra.cluster.supervisor.processes import tail
 
 UNDERWAY = 3
@@ -157,7 +157,7 @@ def _record_cancelled(files: RunFiles, one: UnitStatus) -> None:
 
 def retry_failed(given: str, *, as_json: bool) -> int:
     """Submit again what is neither done nor active, and the merge and profile after it."""
-    files, found = _looked_at(given)
+    _, found = _looked_at(given)
     stuck = [one for one in found.units if one.standing is Standing.NEVER_STARTS]
     ids = sorted({one.unit.job_id for one in stuck if one.unit.job_id})
     shards = [
@@ -173,18 +173,16 @@ def retry_failed(given: str, *, as_json: bool) -> int:
     if not shards and not followers:
         say(orjson.dumps({"submitted": []}).decode() if as_json else "nothing to submit again")
         return 0
-    executor_for(found.run.executor).cancel(ids)
-    return _submit_again(files, found, shards, as_json=as_json)
-
-
-def _submit_again(files: RunFiles, found: RunStatus, shards: list[str], *, as_json: bool) -> int:
-    from palestra.cluster.submitting import resubmit
-
-    active = [one.unit for one in found.units if one.unit.is_shard and one.standing.active]
-    run: Run = resubmit(found.run, shards, running=active)
+    if ids:
+        executor_for(found.run.executor).cancel(ids)
+    active = [
+        (one.unit.name, one.unit.job_id)
+        for one in found.units
+        if one.unit.is_shard and one.standing.active
+    ]
+    run = resubmit(found.run, shards, active=active)
     if as_json:
         say(orjson.dumps({"submission": run.submission, "submitted": shards}).decode())
     else:
         say(f"submission {run.submission}: {', '.join(shards) or 'merge and profile'}")
-    del files
     return 0
