@@ -51,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--key", required=True)
+    parser.add_argument("--key", default=os.environ.get("PALESTRA_SERVER_KEY", ""))
     parser.add_argument("--model", default="scripted")
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--die-after", type=int, default=0)
@@ -74,6 +74,7 @@ def main() -> None:
             with lock:
                 asked[0] += 1
                 if given.die_after and asked[0] > given.die_after:
+                    print("the server has had enough", flush=True)  # noqa: T201
                     os._exit(given.exit)
             self._reply(200, answer(body))
 
@@ -96,6 +97,7 @@ def main() -> None:
 
     server = ThreadingHTTPServer((given.host, given.port), Handler)
     server.daemon_threads = True
+    print(f"serving {given.model} on {given.port}", flush=True)  # noqa: T201
     server.serve_forever()
 
 

@@ -1,0 +1,188 @@
+"""`palestra cluster status|logs|cancel|retry-failed`: what follows a submission."""
+
+import time
+from typing import Any
+
+import orjson
+
+from palestra.cli.console import notice, say, shown
+from palestra.cli.tables import print_table
+from palestra.cluster import ledger
+from palestra.cluster.executors import executor_for
+from palestra.cluster.following import (
+    RunStatus,
+    Standing,
+    UnitStatus,
+    folder_of,
+    read_run,
+    status_of,
+)
+from palestra.cluster.layout import RunFiles
+from palestra.cluster.resubmit import resubmit
+from palestra.cluster.supervisor.processes import tail
+
+UNDERWAY = 3
+"""Exit code of `status` while something waits or runs, and nothing has failed."""
+
+
+def status(given: str, *, as_json: bool) -> int:
+    """Show a run; 0 when all is done, 1 when something will not be, 3 while it is under way."""
+    _, found = _looked_at(given)
+    if as_json:
+        say(orjson.dumps(_told(found), option=orjson.OPT_INDENT_2).decode())
+    else:
+        _show(found)
+    if found.done:
+        return 0
+    over = [one for one in found.units if not one.standing.active]
+    return UNDERWAY if all(one.standing is Standing.DONE for one in over) else 1
+
+
+def _looked_at(given: str) -> tuple[RunFiles, RunStatus]:
+    files = folder_of(given)
+    run = read_run(files)
+    return files, status_of(files, run, executor_for(run.executor))
+
+
+def _told(found: RunStatus) -> dict[str, Any]:
+    return {
+        "run": found.run.name,
+        "output_dir": found.run.output_dir,
+        "executor": found.run.executor,
+        "done": found.done,
+        "active": found.active,
+        "counts": dict(found.counts()),
+        "rollouts": dict(found.rollouts()),
+        "units": [_unit(one) for one in found.units],
+    }
+
+
+def _unit(one: UnitStatus) -> dict[str, Any]:
+    return {
+        "name": one.unit.name,
+        "kind": "shard" if one.unit.is_shard else "job",
+        "job": one.unit.job,
+        "job_id": one.unit.job_id,
+        "submission": one.unit.submission,
+        "standing": one.standing.value,
+        "reason": one.reason,
+        "restarts": one.restarts,
+        "rollouts": dict(one.rollouts),
+        "servers": dict(one.servers),
+    }
+
+
+def _show(found: RunStatus) -> None:
+    rows = [
+        [
+            one.unit.name,
+            one.standing.value,
+            _progress(one),
+            one.unit.job_id.rpartition(":")[2],
+            one.reason,
+        ]
+        for one in found.units
+    ]
+    print_table(("unit", "standing", "rollouts", "job", "reason"), rows, right="rollouts")
+    counts = ", ".join(f"{name} {number}" for name, number in sorted(found.counts().items()))
+    total = found.rollouts()
+    say(
+        f"{found.run.name}: {counts}; rollouts expected {total['expected']} = scored "
+        f"{total['scored']} + failed {total['failed']}"
+        + (f" + left {total['left']}" if total["left"] else "")
+    )
+
+
+def _progress(one: UnitStatus) -> str:
+    if not one.rollouts:
+        return "-"
+    return f"{one.rollouts['expected'] - one.rollouts['left']}/{one.rollouts['expected']}"
+
+
+def logs(given: str, unit: str | None, *, lines: int, as_json: bool) -> int:
+    """Show the ends of logs, of what has failed unless a unit is named."""
+    files = folder_of(given)
+    run = read_run(files)
+    executor = executor_for(run.executor)
+    if unit is not None:
+        names = [unit]
+    else:
+        found = status_of(files, run, executor)
+        names = [one.unit.name for one in found.units if one.standing is Standing.FAILED]
+        if not names:
+            notice("nothing has failed; name a shard or a job with --of to see its logs")
+    paths = [path for name in names for path in executor.logs(run, name)]
+    if as_json:
+        told = [{"path": str(path), "end": _end(tail(path), lines)} for path in paths]
+        say(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+        return 0
+    for path in paths:
+        say(f"==> {shown(path)}")
+        say(_end(tail(path), lines))
+    if names and not paths:
+        notice(f"no logs of {', '.join(names)} in {run.log_dir}")
+    return 0
+
+
+def _end(text: str, lines: int) -> str:
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def cancel(given: str, *, as_json: bool) -> int:
+    """Cancel what has not ended."""
+    files, found = _looked_at(given)
+    ids = sorted({one.unit.job_id for one in found.units if one.standing.active})
+    executor_for(found.run.executor).cancel(ids)
+    for one in found.units:
+        if one.standing.active:
+            _record_cancelled(files, one)
+    if as_json:
+        say(orjson.dumps({"cancelled": ids}).decode())
+    else:
+        say(f"cancelled {len(ids)} jobs" if ids else "nothing waits or runs")
+    return 0
+
+
+def _record_cancelled(files: RunFiles, one: UnitStatus) -> None:
+    event = {
+        "event": "cancelled",
+        "time": time.time(),
+        "submission": one.unit.submission,
+        "job": one.unit.job,
+        "unit": one.unit.name,
+        "job_id": one.unit.job_id,
+    }
+    ledger.append(files.ledger, event)
+
+
+def retry_failed(given: str, *, as_json: bool) -> int:
+    """Submit again what is neither done nor active, and the merge and profile after it."""
+    _, found = _looked_at(given)
+    stuck = [one for one in found.units if one.standing is Standing.NEVER_STARTS]
+    ids = sorted({one.unit.job_id for one in stuck if one.unit.job_id})
+    shards = [
+        one.unit.name
+        for one in found.units
+        if one.unit.is_shard and one.standing is not Standing.DONE and not one.standing.active
+    ]
+    followers = [
+        one
+        for one in found.units
+        if not one.unit.is_shard and one.standing is not Standing.DONE and not one.standing.active
+    ]
+    if not shards and not followers:
+        say(orjson.dumps({"submitted": []}).decode() if as_json else "nothing to submit again")
+        return 0
+    if ids:
+        executor_for(found.run.executor).cancel(ids)
+    active = [
+        (one.unit.name, one.unit.job_id)
+        for one in found.units
+        if one.unit.is_shard and one.standing.active
+    ]
+    run = resubmit(found.run, shards, active=active)
+    if as_json:
+        say(orjson.dumps({"submission": run.submission, "submitted": shards}).decode())
+    else:
+        say(f"submission {run.submission}: {', '.join(shards) or 'merge and profile'}")
+    return 0

@@ -1,0 +1,318 @@
+"""What has become of a run: its ledger, its files and the executor's word, put together.
+
+A shard is done when its done file says so, whatever a queue remembers; merge and profile are when
+their job ended well. A job that never started because another failed is told from one that was
+cancelled, and the ledger says why.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from palestra.cluster import ledger
+from palestra.cluster.executors import Executor, JobState, State, unit_ids
+from palestra.cluster.layout import JobFiles, RunFiles
+from palestra.cluster.plan import Job, Run, read_plan
+from palestra.cluster.registry import known_run
+from palestra.cluster.supervisor.files import read_object
+from palestra.cluster.supervisor.shard import NotDone, count, is_done
+from palestra.errors import InputDataError
+
+
+class Standing(StrEnum):
+    """Where one shard, or one job without shards, stands."""
+
+    DONE = "done"
+    RUNNING = "running"
+    QUEUED = "queued"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    NEVER_STARTS = "never starts"
+    """What it waits for has failed."""
+    UNKNOWN = "unknown"
+    """The executor has forgotten it, and it has left no word."""
+    NOT_SUBMITTED = "not submitted"
+
+    @property
+    def active(self) -> bool:
+        """Whether it may still change by itself."""
+        return self in {Standing.RUNNING, Standing.QUEUED}
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One shard, or one job without shards, as it was submitted last."""
+
+    name: str
+    job: str
+    submission: str
+    job_id: str
+    files: JobFiles
+    is_shard: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStatus:
+    """A unit and where it stands. `rollouts`: expected, scored, failed, left; of shards begun."""
+
+    unit: Unit
+    standing: Standing
+    reason: str = ""
+    restarts: int = 0
+    rollouts: Mapping[str, int] = field(default_factory=dict)
+    servers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """All of a run."""
+
+    run: Run
+    units: tuple[UnitStatus, ...]
+
+    @property
+    def done(self) -> bool:
+        return all(one.standing is Standing.DONE for one in self.units)
+
+    @property
+    def active(self) -> bool:
+        """Whether something waits or runs."""
+        return any(one.standing.active for one in self.units)
+
+    def counts(self) -> Mapping[str, int]:
+        """How many units stand where."""
+        return Counter(one.standing.value for one in self.units)
+
+    def rollouts(self) -> Mapping[str, int]:
+        """Of all shards together."""
+        total: Counter[str] = Counter({"expected": 0, "scored": 0, "failed": 0, "left": 0})
+        for one in self.units:
+            total.update(one.rollouts)
+        return total
+
+
+def read_run(files: RunFiles) -> Run:
+    """The plan of the last submission. Raises InputDataError when the folder is no run's."""
+    numbers = files.submissions()
+    if not numbers:
+        raise InputDataError(
+            f"{files.output_dir} is not the output folder of a cluster run",
+            hint="give the --output-dir of `palestra cluster rollouts`",
+        )
+    plan = files.submission(numbers[-1]).plan
+    try:
+        return read_plan(plan)
+    except (OSError, ValueError) as error:
+        raise InputDataError(f"{plan} is no plan that can be read: {error}") from error
+
+
+def units_of(files: RunFiles, run: Run) -> list[Unit]:
+    """Every shard, and the jobs that follow them, each as it was submitted last."""
+    plans: dict[str, Run] = {run.submission: run}
+    found: dict[str, Unit] = {}
+    for told in ledger.submitted(files.ledger):
+        if told.submission not in plans:
+            plans[told.submission] = read_plan(files.submission(told.submission).plan)
+        for unit in _units(files, plans[told.submission], told):
+            found[unit.name] = unit
+    for event in _started(files):
+        # Submitted by hand, or by a command that was killed before it could say so.
+        unit = _unit_that_started(files, event)
+        if unit.name not in found or found[unit.name].submission < unit.submission:
+            found[unit.name] = unit
+    ordered = [shard.name for shard in run.shards]
+    followers = [name for name in found if name not in ordered]
+    return [found[name] for name in (*ordered, *followers) if name in found]
+
+
+def _units(files: RunFiles, run: Run, told: ledger.Submitted) -> list[Unit]:
+    job = run.job(told.job)
+    ids = unit_ids(job, told.job_id)
+    names = job.shards or (job.name,)
+    return [
+        Unit(
+            name,
+            job.name,
+            told.submission,
+            ids[number if job.array else 0],
+            files.submission(told.submission).job(job.name, number if job.array else None),
+            bool(job.shards),
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def _unit_that_started(files: RunFiles, event: Mapping[str, Any]) -> Unit:
+    submission, job = str(event["submission"]), str(event["job"])
+    shard: str | None = event.get("shard")
+    return Unit(
+        shard or job,
+        job,
+        submission,
+        str(event["job_id"]),
+        files.submission(submission).job(job, event.get("task")),
+        shard is not None,
+    )
+
+
+def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
+    """Where everything stands, with one question to the executor.
+
+    Raises ClusterUnreachable when it does not answer: nothing is known then.
+    """
+    units = units_of(files, run)
+    open_units = [u for u in units if not (u.is_shard and is_done(files.shard(u.name)))]
+    states = executor.status([unit.job_id for unit in open_units]) if open_units else {}
+    begun = {(e.get("submission"), e.get("shard") or e.get("job")) for e in _started(files)}
+    found = [
+        _status(files, unit, states.get(unit.job_id), begun=(unit.submission, unit.name) in begun)
+        for unit in units
+    ]
+    missing = {shard.name for shard in run.shards} - {unit.name for unit in units}
+    found += [
+        _status(
+            files, Unit(name, "", "", "", JobFiles(files.cluster), is_shard=True), None, begun=False
+        )
+        for name in sorted(missing)
+    ]
+    status = RunStatus(run, tuple(_with_dependants(run, found)))
+    _record_those_that_never_start(files, status)
+    return status
+
+
+def _started(files: RunFiles) -> list[dict[str, Any]]:
+    return [event for event in ledger.events(files.ledger) if event.get("event") == "started"]
+
+
+def _status(files: RunFiles, unit: Unit, told: JobState | None, *, begun: bool) -> UnitStatus:
+    if unit.is_shard and is_done(files.shard(unit.name)):
+        return UnitStatus(unit, Standing.DONE, rollouts=_rollouts(files, unit))
+    result = read_object(unit.files.result) or {}
+    state = told.state if told is not None else State.UNKNOWN
+    reason = str(result.get("reason") or "") or (told.reason if told else "")
+    standing = _STANDING[state] if unit.job else Standing.NOT_SUBMITTED
+    if state is State.UNKNOWN and result:
+        standing = Standing.DONE if result.get("status") == "done" else Standing.FAILED
+    if standing is Standing.DONE and unit.is_shard:
+        standing, reason = Standing.FAILED, "its job ended well, but it has no done file"
+    if standing.active:
+        reason = told.reason if told else ""
+    elif standing in {Standing.CANCELLED, Standing.FAILED} and not begun and not result:
+        standing = Standing.CANCELLED  # by whom is found out from what it depends on
+    state_file = read_object(unit.files.state) or {}
+    return UnitStatus(
+        unit,
+        standing,
+        reason,
+        told.restarts if told else 0,
+        _rollouts(files, unit) if unit.is_shard else {},
+        state_file.get("servers") or {} if standing is Standing.RUNNING else {},
+    )
+
+
+_STANDING = {
+    State.QUEUED: Standing.QUEUED,
+    State.RUNNING: Standing.RUNNING,
+    State.DONE: Standing.DONE,
+    State.FAILED: Standing.FAILED,
+    State.CANCELLED: Standing.CANCELLED,
+    State.UNKNOWN: Standing.UNKNOWN,
+}
+
+
+def _rollouts(files: RunFiles, unit: Unit) -> Mapping[str, int]:
+    shard = files.shard(unit.name)
+    done = read_object(shard.done)
+    if done is not None and is_done(shard):
+        held = {"expected": done["expected"], "scored": done["scored"], "left": 0}
+        return {**held, "failed": done["failed_terminal"]}
+    try:
+        counts = count(shard)
+    except (NotDone, OSError, ValueError, KeyError):
+        return {}
+    return {
+        "expected": counts.expected,
+        "scored": counts.scored,
+        "failed": counts.failed,
+        "left": counts.left,
+    }
+
+
+def _with_dependants(run: Run, found: Sequence[UnitStatus]) -> list[UnitStatus]:
+    """What was ended before it began because of what it waits for, said so."""
+    failed = {
+        one.unit.job: f"{one.unit.name} {one.standing.value}"
+        + (f": {one.reason}" if one.reason else "")
+        for one in reversed(found)
+        if one.standing in {Standing.FAILED, Standing.CANCELLED}
+    }
+    return [_explained(run.jobs, one, failed) for one in found]
+
+
+def _explained(jobs: Sequence[Job], one: UnitStatus, failed: Mapping[str, str]) -> UnitStatus:
+    if one.standing not in {Standing.CANCELLED, Standing.QUEUED}:
+        return one
+    for job in jobs:
+        if job.name != one.unit.job:
+            continue
+        for after in _all_before(jobs, job):
+            if after in failed:
+                return UnitStatus(one.unit, Standing.NEVER_STARTS, f"because {failed[after]}")
+    return one
+
+
+def _all_before(jobs: Sequence[Job], job: Job) -> list[str]:
+    """Jobs that have to go well before that one starts; nearest last."""
+    by_name = {one.name: one for one in jobs}
+    before: list[str] = []
+    look = [job]
+    while look:
+        for after in look.pop().after:
+            if after.kind == "afterok" and after.job in by_name and after.job not in before:
+                before.insert(0, after.job)
+                look.append(by_name[after.job])
+    return before
+
+
+def _record_those_that_never_start(files: RunFiles, status: RunStatus) -> None:
+    """Write into the ledger what no supervisor could: it never ran."""
+    known = {
+        (event.get("submission"), event.get("dependant"))
+        for event in ledger.events(files.ledger)
+        if event.get("event") == "never_starts"
+    }
+    for one in status.units:
+        key = (one.unit.submission, one.unit.name)
+        if one.standing is Standing.NEVER_STARTS and key not in known:
+            ledger.append(
+                files.ledger,
+                {
+                    "event": "never_starts",
+                    "time": time.time(),
+                    "submission": one.unit.submission,
+                    "job": one.unit.job,
+                    "dependant": one.unit.name,
+                    "job_id": one.unit.job_id,
+                    "reason": one.reason,
+                },
+            )
+
+
+def folder_of(given: str) -> RunFiles:
+    """The run that a user names by its output folder, or by its name if it is the last of it.
+
+    Raises InputDataError for none.
+    """
+    folder = Path(given).absolute()
+    if not folder.is_dir():
+        known = known_run(given)
+        if known is None:
+            raise InputDataError(
+                f"there is no run {given!r}", hint="a run is named by its --output-dir or --expname"
+            )
+        folder = Path(known.output_dir)
+    return RunFiles(folder)

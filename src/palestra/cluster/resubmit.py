@@ -1,0 +1,100 @@
+"""Submitting a part of a run again: the same plan and the same scripts, for what is not done.
+
+Shards keep their names, rows and files, so that each goes on from what it has; merge and profile
+follow once nothing is missing.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from palestra.cluster.bundle import supervisor_zip
+from palestra.cluster.executors import executor_for
+from palestra.cluster.layout import RunFiles
+from palestra.cluster.plan import After, Job, Run, read_plan, to_json
+from palestra.cluster.planner import replan
+from palestra.cluster.render import submit_script
+from palestra.cluster.submit import hand_over
+from palestra.cluster.supervisor.shard import is_done
+from palestra.errors import RunFailed
+
+_ARRAY = re.compile(r"^#SBATCH --array=.*$\n?", re.MULTILINE)
+
+
+def resubmit(run: Run, shards: Sequence[str], *, active: Collection[tuple[str, str]] = ()) -> Run:
+    """Submit `shards` again, and the jobs after them when nothing else is missing; what was.
+
+    `active`: name and job id of shards that wait or run; merge and profile wait for them too.
+    """
+    files = RunFiles(Path(run.output_dir))
+    earlier = [read_plan(files.submission(number).plan) for number in files.submissions()]
+    done = {shard.name for shard in run.shards if is_done(files.shard(shard.name))}
+    coming = done | set(shards) | {name for name, _ in active}
+    complete = {shard.name for shard in run.shards} <= coming
+    number = f"{max(map(int, files.submissions())) + 1:04d}"
+    again = _with_closing(
+        replan(_planned_last(earlier, shards), shards, submission=number, complete=False),
+        earlier if complete else [],
+        [job_id for _, job_id in active],
+    )
+    again = replace(again, rerun_done=False)
+    _write(files, again, earlier)
+    hand_over(again, executor_for(run.executor))
+    return again
+
+
+def _planned_last(plans: Sequence[Run], shards: Sequence[str]) -> Run:
+    """The last submission that had jobs for all of `shards`. Raises RunFailed when none had."""
+    for run in reversed(plans):
+        held = {name for job in run.jobs for name in job.shards}
+        if held >= set(shards):
+            return run
+    raise RunFailed(
+        f"no earlier submission had all of {', '.join(shards)}",
+        hint="the command that submitted the run submits what is missing",
+    )
+
+
+def _with_closing(run: Run, plans: Sequence[Run], job_ids: Sequence[str]) -> Run:
+    """`run` with the merge and profile that an earlier submission had, after its own jobs."""
+    closing: tuple[Job, ...] = ()
+    for plan in reversed(plans):
+        closing = closing or tuple(job for job in plan.jobs if not job.shards)
+    names = {job.name for job in closing}
+    waits = tuple(After(job=job.name) for job in run.jobs)
+    waits += tuple(After(job_id=job_id) for job_id in job_ids)
+    kept = [
+        replace(job, after=own)
+        if (own := tuple(a for a in job.after if a.job in names))
+        else replace(job, after=waits)
+        for job in closing
+    ]
+    return replace(run, jobs=(*run.jobs, *kept))
+
+
+def _write(files: RunFiles, run: Run, plans: Sequence[Run]) -> None:
+    """The folder of the new submission: its scripts are the earlier ones', renumbered."""
+    folder = files.submission(run.submission)
+    folder.folder.mkdir(parents=True)  # of two that come at once, one fails here
+    folder.supervisor.write_bytes(supervisor_zip())
+    for job in run.jobs:
+        old = next(plan for plan in reversed(plans) if job.name in {one.name for one in plan.jobs})
+        text = files.submission(old.submission).script(job.name).read_text()
+        script = folder.script(job.name)
+        script.write_text(_renumbered(text, files, old.submission, run.submission, job))
+        script.chmod(0o755)
+    folder.submit_script.write_text(submit_script(run))
+    folder.submit_script.chmod(0o755)
+    folder.plan.write_bytes(to_json(run))
+
+
+def _renumbered(text: str, files: RunFiles, old: str, new: str, job: Job) -> str:
+    before, after = files.submission(old), files.submission(new)
+    for name in ("supervisor", "plan"):
+        text = text.replace(str(getattr(before, name)), str(getattr(after, name)))
+    if not job.array:
+        text = text.replace("_%A_%a.log", "_%j.log")
+    cap = f"%{job.array_cap}" if job.array_cap else ""
+    array = f"#SBATCH --array=0-{len(job.shards) - 1}{cap}\n" if job.array else ""
+    return _ARRAY.sub(array, text)

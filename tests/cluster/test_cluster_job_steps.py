@@ -1,0 +1,126 @@
+"""The commands that run components: what `srun` and containers are told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_runs import World, driver, model_server, service, world
+
+from palestra.cluster.plan import Component, Mount, Role, Setup
+from palestra.cluster.supervisor.spec import BadPlan, JobSpec, read_spec
+from palestra.cluster.supervisor.steps import Place, argv_of, env_of, with_setup
+
+VLLM = Component(
+    "server",
+    Role.SERVER,
+    ("vllm", "serve", "--port", "{port}", "--json", '{"a": 1}'),
+    container="/images/vllm.sqsh",
+    cpus=8,
+    gpus=2,
+    mounts=(Mount("/data", "/data"), Mount("/models", "/m", ("ro",))),
+    workdir="/work",
+    env={"SEED": "{server_seed}"},
+)
+
+
+def spec(tmp_path: Path, *components: Component, **changes: Any) -> JobSpec:
+    made = world(tmp_path, *components, **{"executor": "slurm", **changes})
+    return read_spec(made.submission.plan, "shards", 0)
+
+
+def argv(job: JobSpec, place: Place | None = None) -> list[str]:
+    return argv_of(job, job.components[0], place or Place({"{port}": "4000"}), ["SEED"])
+
+
+def test_a_step_shares_the_job_and_ends_with_its_first_failure(tmp_path: Path) -> None:
+    command = argv(spec(tmp_path, model_server(cpus=3), driver()))
+    assert command[0] == "srun"
+    assert {"--overlap", "--kill-on-bad-exit=1", "--cpus-per-task=3", "--ntasks=1"} <= {*command}
+
+
+def test_pyxis_flags_are_given_to_pyxis_alone(tmp_path: Path) -> None:
+    flags = [f for f in argv(spec(tmp_path, VLLM, driver(), runtime="pyxis")) if "container" in f]
+    assert flags == [
+        "--container-image=/images/vllm.sqsh",
+        "--no-container-mount-home",
+        "--container-mounts=/data:/data,/models:/m:ro",
+        "--container-workdir=/work",
+    ]
+    plain = argv(spec(tmp_path, VLLM, driver(), runtime="none"))
+    assert not any("container" in flag for flag in plain)
+    assert "--gpus-per-node=2" in plain
+
+
+@pytest.mark.parametrize(
+    ("runtime", "first", "mount"),
+    [
+        ("apptainer", ["apptainer", "exec", "--no-home", "--nv"], "--bind=/models:/m:ro"),
+        ("podman", ["podman", "run", "--rm", "--network=host"], "--volume=/models:/m:ro"),
+    ],
+)
+def test_other_runtimes_stand_around_the_command(
+    tmp_path: Path, runtime: str, first: list[str], mount: str
+) -> None:
+    command = argv(spec(tmp_path, VLLM, driver(), runtime=runtime, executor="local"))
+    assert command[:4] == first
+    assert mount in command
+    assert command[-6:] == ["vllm", "serve", "--port", "4000", "--json", '{"a": 1}']
+    assert ("--env=SEED" in command) == (runtime == "podman")
+
+
+def test_each_group_of_a_heterogeneous_job_is_named(tmp_path: Path) -> None:
+    made = world(tmp_path, VLLM, driver(group=1), executor="slurm")
+    two = made.run.jobs[0].allocations * 2
+    jobs = (_with(made, allocations=two), *made.run.jobs[1:])
+    job = read_spec(made.write(jobs=jobs).submission.plan, "shards", 0)
+    assert "--het-group=0" in argv(job)
+    assert "--het-group=1" in argv_of(job, job.main, Place({}), [])
+
+
+def _with(made: World, **changes: Any) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(made.run.jobs[0], **changes)
+
+
+def test_a_node_of_several_runs_what_is_its_own(tmp_path: Path) -> None:
+    many = service(("head", "{node_rank}"), worker_argv=("worker", "{node_rank}"), nodes=2, tasks=2)
+    job = spec(tmp_path, many, driver())
+    place = Place({"{node_rank}": "1"}, ("n2",), one_of_many=True, rank=1)
+    command = argv(job, place)
+    assert {"--nodes=1", "--ntasks=1", "--nodelist=n2"} <= {*command}
+    assert command[-2:] == ["worker", "1"]
+
+
+def test_secrets_reach_only_components_that_inherit_them(tmp_path: Path) -> None:
+    job = spec(
+        tmp_path, model_server(), driver(inherit=("THE_KEY",)), secrets=("THE_KEY", "OTHER_KEY")
+    )
+    base = {"THE_KEY": "canary", "OTHER_KEY": "canary", "PATH": "/bin"}
+    server, main = job.components
+    assert env_of(job, server, Place({}), base) == {"PATH": "/bin"}
+    assert env_of(job, main, Place({}), base) == {"PATH": "/bin", "THE_KEY": "canary"}
+    assert "canary" not in json.dumps(argv(job))
+
+
+def test_commands_before_and_after_stand_around_the_main_step_alone(tmp_path: Path) -> None:
+    job = spec(tmp_path, model_server(), driver(setup=Setup("install it", "before", "after")))
+    assert "bash" not in argv(job)
+    command = with_setup(job.main, ["main", "step"])
+    assert command[:2] == ["bash", "-c"]
+    assert command[4:] == ["install it", "before", "after", "main", "step"]
+
+
+def test_what_is_no_plan_is_said_to_be_none(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    with pytest.raises(BadPlan, match="No such file"):
+        read_spec(path, "shards", 0)
+    path.write_text('{"format": 99}')
+    with pytest.raises(BadPlan, match="format 99"):
+        read_spec(path, "shards", 0)
+
+
+def test_a_plan_names_its_jobs_when_one_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(BadPlan, match=r"no job 'merg' \(jobs: shards, merge, profile\)"):
+        read_spec(world(tmp_path).submission.plan, "merg", 0)
