@@ -223,6 +223,15 @@ def test_shards_that_failed_are_planned_again_with_what_follows_them() -> None:
     assert again.shards == run.shards
 
 
+def test_an_input_that_nobody_could_read_yet_is_prepared_by_a_job_before_all_others() -> None:
+    run = planned(materialized=False, after=(After("afterok", job_id="7"),))
+
+    assert [job.name for job in run.jobs] == ["prepare", "collect", "merge", "profile"]
+    assert run.jobs[0].after == (After("afterok", job_id="7"),)
+    assert run.jobs[1].after == (After("afterok", job="prepare"),)
+    assert [part.role for part in run.jobs[0].components] == [Role.PREPARE]
+
+
 def test_the_programs_code_comes_first_on_the_path() -> None:
     run = planned(code="/out/code", workdir="/out/code")
 

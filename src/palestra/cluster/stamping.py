@@ -7,7 +7,7 @@ rollout indices of its seed. Streamed: memory grows with tasks, not with rollout
 import contextlib
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +15,12 @@ from typing import Any, Final
 import orjson
 
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import Shard
+from palestra.cluster.plan import Run, Shard
 from palestra.cluster.seeds import request_seed, share_of
-from palestra.rollouts import CollectSettings, materialize
+from palestra.errors import InputDataError
+from palestra.rollouts import CollectSettings, StaleRun, materialize
 from palestra.rollouts.expansion import with_seed
+from palestra.rollouts.journal import write_whole
 from palestra.rollouts.materialize import whole_or_absent
 from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
 
@@ -129,3 +131,38 @@ def _agents_named(settings: CollectSettings) -> frozenset[str]:
     names = (ref.get("name") for ref in refs if isinstance(ref, Mapping))
     found = frozenset(name for name in names if isinstance(name, str))
     return found | ({settings.agent_name} if settings.agent_name else set())
+
+
+def remember_stamped(stamped: Stamped, files: RunFiles) -> None:
+    """Leave what was found for the jobs that come after. Raises StaleRun when it was another."""
+    if files.stamped.exists():
+        earlier = orjson.loads(files.stamped.read_bytes())
+        if earlier["input_digest"] != stamped.input_digest:
+            raise StaleRun(
+                f"the run in {files.output_dir} was made from other input rows",
+                hint="give back what was changed, or choose another --output-dir",
+            )
+    write_whole(files.stamped, asdict(stamped))
+
+
+def with_stamped(run: Run) -> Run:
+    """The run with what its job `prepare` has found, where that was left to it.
+
+    Raises InputDataError before that job has ended.
+    """
+    if run.collect.materialized:
+        return run
+    path = RunFiles(Path(run.output_dir)).stamped
+    try:
+        held = orjson.loads(path.read_bytes())
+        return replace(
+            run,
+            shards=tuple(Shard(**shard) for shard in held["shards"]),
+            input_digest=held["input_digest"],
+            tasks=held["tasks"],
+            rollouts=held["rollouts"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputDataError(
+            f"{path} cannot be read: {error}", hint="the job `prepare` writes it: see its log"
+        ) from error
