@@ -17,10 +17,11 @@ from palestra.cluster.executors import ClusterUnreachable, State, log_files, uni
 from palestra.cluster.executors.commands import Answer, run_command
 from palestra.cluster.executors.local import LocalExecutor, cancel_queues, status_of
 from palestra.cluster.executors.none import NoneExecutor
-from palestra.cluster.executors.queue import Queue, QueueState, job_id, seconds_of
+from palestra.cluster.executors.queue import Queue, QueueState, job_id
 from palestra.cluster.executors.slurm import SlurmExecutor, state_of
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import After, Job, Run, to_json
+from palestra.cluster.times import seconds_of
 from palestra.errors import ConfigError, RunFailed
 
 NO_SACCT = Answer(1, err="Slurm accounting storage is disabled\n")

@@ -248,6 +248,11 @@ def test_no_variable_of_any_plan_holds_an_expression_of_the_shell() -> None:
             assert not [value for value in values if "$" in value or "`" in value]
 
 
+@pytest.mark.parametrize(("limit", "before"), [("4:00:00", 120), ("1", 15), ("0:02", 1)])
+def test_a_short_job_is_not_warned_before_it_can_begin(limit: str, before: int) -> None:
+    assert planned(options(time=limit)).jobs[0].signal_s == before
+
+
 def test_ports_come_from_the_configured_range() -> None:
     asked = options(**HOSTED, with_sandbox=True)
     server, sandbox, driver = planned(asked, cluster(port_range=[20000, 20100])).jobs[0].components

@@ -123,7 +123,7 @@ def test_a_line_break_cannot_stand_in_a_directive() -> None:
 def test_every_script_is_right_bash(tmp_path: Path) -> None:
     asked = options(**HOSTED, num_chunks=3, dependent_jobs=1, with_sandbox=True)
     on = cluster(**PYXIS)
-    odd = "/lustre/it's $HOME `x`"
+    odd = "/lustre/it's here & there; (all)"
     run = planned(asked, on, output_dir=odd, after=(After("afterok", job_id="12"),))
     texts = [*scripts(run, asked, on).values(), submit_script(run)]
     paths = [write(tmp_path / f"{at}.sh", text) for at, text in enumerate(texts)]

@@ -30,6 +30,7 @@ from palestra.cluster.plan import (
 from palestra.cluster.problems import refuse
 from palestra.cluster.secrets import env_problems
 from palestra.cluster.servers import server_command
+from palestra.cluster.times import seconds_of
 from palestra.errors import ConfigError
 
 SERVER: Final = "server"
@@ -396,10 +397,15 @@ def _closing_jobs(parts: _Parts, collecting: Sequence[Job]) -> tuple[Job, ...]:
 
 
 def _with_time(job: Job, options: RolloutOptions, cluster: ClusterConfig) -> Job:
+    limit = options.time or cluster.time
+    signal_s = cluster.signal_s
+    if limit is not None:
+        # A warning at the very beginning of a short job would let nothing start.
+        signal_s = min(signal_s, max(1, int(seconds_of(limit)) // 4))
     return replace(
         job,
-        time_limit=options.time or cluster.time,
-        signal_s=cluster.signal_s,
+        time_limit=limit,
+        signal_s=signal_s,
         requeue=cluster.requeue,
     )
 
