@@ -193,6 +193,29 @@ def test_rows_carry_global_indices_and_a_seed_before_anything_is_submitted() -> 
     assert {r["_ng_task_index"] for r in rows["rollouts-rs3-chunk0"]} == {0, 1}
 
 
+def test_a_limit_is_one_of_each_job() -> None:
+    run = read_plan(dry(num_chunks=2, limit=1, num_repeats=3) / "plan.json")
+
+    assert [(s.first_task, s.last_task, s.rows) for s in run.shards] == [(0, 0, 3), (2, 2, 3)]
+    assert (run.tasks, run.rollouts) == (2, 6)
+
+
+def test_more_chunks_than_tasks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match="5 tasks cannot be cut into 6 chunks"):
+        dry(num_chunks=6)
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_input_that_cannot_be_read_here_is_left_to_a_first_job() -> None:
+    on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}
+    folder = dry(cluster=on, input_file="/only/there.jsonl", mounts="/lustre/only:/only")
+
+    run = read_plan(folder / "plan.json")
+    assert [job.name for job in run.jobs] == ["prepare", "collect", "merge", "profile"]
+    assert run.rollouts is None
+
+
 def test_rows_without_an_agent_are_named() -> None:
     with pytest.raises(InputDataError, match="no agent_ref, and no agent_name"):
         dry(agent_name=None)

@@ -103,7 +103,7 @@ def test_a_dependant_of_a_failed_job_never_starts(tmp_path: Path) -> None:
 
 
 def test_parts_of_two_partitions_run_as_one_heterogeneous_job() -> None:
-    submission = submit(on={"partition": "main", "partitions": {"driver": "other"}}, limit=2)
+    submission = submit(on={"partition": "main", "partitions": {"driver": "other"}}, limit=1)
 
     assert set(to_the_end(submission).values()) == {State.DONE}, logs_of(submission)
 

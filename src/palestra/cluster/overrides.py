@@ -66,7 +66,6 @@ def collect_settings(
         "input_jsonl_fpath": str(input_file),
         "output_jsonl_fpath": "rollouts.jsonl",
         "agent_name": asked.agent_name,
-        "limit": asked.limit,
         "num_repeats": asked.num_repeats,
         "num_samples_in_parallel": asked.num_samples_in_parallel,
     }

@@ -260,6 +260,7 @@ class Collect:
     agent_name: str | None = None
     num_repeats: int = 1
     limit: int | None = None
+    """Tasks of each shard, at most: its rows are cut accordingly."""
     num_samples_in_parallel: int | None = None
     serve_overrides: tuple[str, ...] = ()
     collect_overrides: tuple[str, ...] = ()

@@ -46,39 +46,54 @@ def stamp(
     *,
     agents: Collection[str] | None,
     seeded: bool,
-    only: Collection[str] | None = None,
+    limit: int | None = None,
     check: Callable[[Stamped], None] = lambda _: None,
 ) -> Stamped:
-    """Write the rows of `shards` (of those named in `only`), and count them all.
+    """Write the rows of `shards`, and count them all. `limit`: tasks of each shard, at most.
 
     `agents`: the instances that exist; None when nobody knows yet, so that any name will do.
     `seeded`: put a seed into every request. `check` sees what is about to be written, and may
-    refuse it. Raises InputDataError with every bad row.
+    refuse it. Raises InputDataError with every bad row, and for more chunks than tasks.
     """
     with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
         known = _agents_named(settings) if agents is None else agents
         made = materialize(settings, Path(folder) / "rows.jsonl", agents=known)
         tasks = sorted(made.repeats)
-        counted = tuple(_counted(shard, tasks, made.repeats) for shard in shards)
-        seeds = len({shard.seed for shard in shards})
+        own = {chunk: _share(shards, chunk, tasks, limit) for chunk in {s.chunk for s in shards}}
+        counted = tuple(_counted(shard, own[shard.chunk], made.repeats) for shard in shards)
         stamped = Stamped(
-            counted, made.input_digest, len(tasks), made.rollouts * seeds, made.notices
+            counted,
+            made.input_digest,
+            sum(map(len, own.values())),
+            sum(shard.rows or 0 for shard in counted),
+            made.notices,
         )
         check(stamped)
-        chosen = [shard for shard in counted if only is None or shard.name in only]
-        cut = _Cut(made.path, made.repeats, seeded=seeded)
-        for group in _groups(chosen):
-            cut.write(group, tasks, files)
+        cut = _Cut(made.path, made.repeats, own, seeded=seeded)
+        for group in _groups(counted):
+            cut.write(group, files)
     return stamped
 
 
-def _counted(shard: Shard, tasks: Sequence[int], repeats: Mapping[int, int]) -> Shard:
-    own = share_of(shard, tasks)
+def _share(
+    shards: Sequence[Shard], chunk: int, tasks: Sequence[int], limit: int | None
+) -> Sequence[int]:
+    """The tasks of one chunk. Raises InputDataError when there are too few for every chunk."""
+    chunks = shards[0].chunks
+    if len(tasks) < chunks:
+        raise InputDataError(
+            f"{len(tasks)} tasks cannot be cut into {chunks} chunks",
+            hint=f"--num-chunks {len(tasks)} is the most",
+        )
+    return share_of(chunk, chunks, tasks)[:limit]
+
+
+def _counted(shard: Shard, own: Sequence[int], repeats: Mapping[int, int]) -> Shard:
     return replace(
         shard,
         tasks=len(own),
-        first_task=own[0] if own else None,
-        last_task=own[-1] if own else None,
+        first_task=own[0],
+        last_task=own[-1],
         rows=sum(repeats[task] for task in own),
     )
 
@@ -95,10 +110,12 @@ class _Cut:
 
     rows: Path
     repeats: Mapping[int, int]
+    tasks: Mapping[int, Sequence[int]]
+    """Of each chunk."""
     seeded: bool
 
-    def write(self, shards: Sequence[Shard], tasks: Sequence[int], files: RunFiles) -> None:
-        chunk_of = {task: shard.chunk for shard in shards for task in share_of(shard, tasks)}
+    def write(self, shards: Sequence[Shard], files: RunFiles) -> None:
+        chunk_of = {task: chunk for chunk, own in self.tasks.items() for task in own}
         with contextlib.ExitStack() as stack:
             outputs = {
                 (shard.chunk, shard.seed): stack.enter_context(

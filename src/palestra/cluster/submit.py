@@ -246,6 +246,7 @@ class _Submitter:
             self._files,
             agents=agents,
             seeded=self._options.seeds is not None,
+            limit=self._options.limit,
             check=lambda stamped: self._check_same_run(stamped, settings),
         )
         for notice in found.notices:

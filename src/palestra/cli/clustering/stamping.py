@@ -32,6 +32,7 @@ def prepare_run(plan: Path) -> int:
         files,
         agents=[i.name for i in config.instances.values() if i.type == ServerType.AGENT],
         seeded=run.collect.seeded,
+        limit=run.collect.limit,
         check=lambda found: remember_stamped(found, files),
     )
     for text in stamped.notices:
