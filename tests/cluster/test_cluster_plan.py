@@ -242,7 +242,8 @@ def test_the_programs_code_comes_first_on_the_path() -> None:
 def test_no_variable_of_any_plan_holds_an_expression_of_the_shell() -> None:
     for kind in ("vllm", "sglang", "llama_cpp"):
         asked = options(**{**HOSTED, "server_type": kind}, with_sandbox=True)
-        for on in (cluster(), cluster(**PYXIS, env={"A": "1"})):
+        images = {**PYXIS, "containers": dict.fromkeys(("gym", kind), "image")}
+        for on in (cluster(), cluster(**images, env={"A": "1"})):
             run = plan_run(asked, on, "x", facts(asked))
             values = [v for job in run.jobs for p in job.components for v in p.env.values()]
             assert not [value for value in values if "$" in value or "`" in value]
