@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from planning import HOSTED, PYXIS, cluster, facts, options, planned
 
+from palestra.cluster.components import allocations
 from palestra.cluster.plan import After, Component, OnExit, Role, from_json, to_json
-from palestra.cluster.planner import allocations, plan_run, replan
+from palestra.cluster.planner import plan_run, replan
 
 SPLIT = {"partition": "gpu", "partitions": {"driver": "cpu", "sandbox": "cpu"}}
 
