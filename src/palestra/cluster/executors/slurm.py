@@ -103,7 +103,6 @@ class SlurmExecutor:
                 "-X",
                 "-n",
                 "-P",
-                "--array",
                 "-o",
                 "JobID,State,ExitCode",
                 "-j",
