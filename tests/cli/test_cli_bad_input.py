@@ -138,7 +138,6 @@ def test_rows_that_an_environment_does_not_make_are_refused(world: World) -> Non
     "command",
     [
         ["ng_pip_list", "+entrypoint=resources_servers/mcqa"],
-        ["nemo_gym_rollouts"],
         ["palestra", "doctor", "--name", "x"],
     ],
 )

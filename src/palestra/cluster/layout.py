@@ -121,6 +121,11 @@ class RunFiles:
         """A shard's materialized rows as they were stamped at submission: what its driver takes."""
         return self.cluster / "inputs" / f"{shard}.jsonl"
 
+    @property
+    def stamped(self) -> Path:
+        """What the job `prepare` found: counts and digest of the input, of each shard and in all."""
+        return self.cluster / "stamped.json"
+
     def submission(self, number: str) -> SubmissionFiles:
         return SubmissionFiles(self.cluster / number)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from palestra.cluster.options import RolloutOptions
+from palestra.cluster.plan import Collect
 from palestra.cluster.problems import refuse
 from palestra.config import (
     InstanceConfig,
@@ -46,7 +47,7 @@ def split_extra(extra: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def collect_settings(
-    options: RolloutOptions, overrides: Sequence[str], input_file: Path
+    asked: RolloutOptions | Collect, overrides: Sequence[str], input_file: Path, *, seeded: bool
 ) -> CollectSettings:
     """The settings of the whole collection. Raises ConfigError for overrides that are none."""
     parsed = parse_overrides(overrides)
@@ -64,13 +65,12 @@ def collect_settings(
     tree: dict[Any, Any] = {
         "input_jsonl_fpath": str(input_file),
         "output_jsonl_fpath": "rollouts.jsonl",
-        "agent_name": options.agent_name,
-        "limit": options.limit,
-        "num_repeats": options.num_repeats,
-        "num_samples_in_parallel": options.num_samples_in_parallel,
+        "agent_name": asked.agent_name,
+        "num_repeats": asked.num_repeats,
+        "num_samples_in_parallel": asked.num_samples_in_parallel,
     }
     given = apply_overrides({}, parsed)
-    if options.seeds is not None:
+    if seeded:
         given["num_repeats_add_seed"] = True
     args = args_from(CollectArgs, {**tree, **given}, hint="these come from --collect-override")
     return args.settings(load_config(use_env_yaml=False))

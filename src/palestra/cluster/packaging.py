@@ -12,7 +12,17 @@ from palestra.errors import ConfigError
 
 How = Literal["git", "dir", "installed", "none"]
 LEFT_OUT: Final = frozenset(
-    {".git", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox"}
+    {
+        "env.yaml",
+        ".git",
+        ".venv",
+        "venv",
+        "__pycache__",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".tox",
+    }
 )
 MOST_BYTES: Final = 200 * 2**20
 TIMEOUT_S: Final = 60.0

@@ -79,6 +79,17 @@ class Places:
         folder = path if path.is_dir() else path.parent
         return Placed(path, str(path), (same_place(str(folder)),))
 
+    def input(self, given: str) -> Placed:
+        """The input file: in the working directory, else in the installed package."""
+        if Path(given).is_absolute() or (self.cwd / given).exists():
+            return self.path(given, "--input-file")
+        if (PACKAGE_ROOT / given).exists():
+            return Placed(PACKAGE_ROOT / given, given)
+        raise ConfigError(
+            f"--input-file {given} does not exist",
+            hint=f"looked for in {self.cwd} and in the installed package",
+        )
+
     def config(self, given: str) -> Placed:
         """A config file. What the package ships keeps its name: the job's package has it too."""
         if Path(given).is_absolute():

@@ -51,6 +51,9 @@ class Role(StrEnum):
     """The self-hosted model server. Publishes an endpoint."""
     SANDBOX = "sandbox"
     """Runs model-written code. Publishes an endpoint; gets no secrets and, unless asked, no mounts."""
+    PREPARE = "prepare"
+    """Checks the configuration and stamps the rows, where the submitting machine could not read
+    the input. Alone in its job, which comes before all others."""
     DRIVER = "driver"
     """Collects the rollouts of one shard. Its exit, and the done file, decide the job."""
     MERGE = "merge"
@@ -59,7 +62,7 @@ class Role(StrEnum):
     """Profiles the merged rollouts. Alone in its job, and decides it."""
 
 
-MAIN_ROLES: Final = frozenset({Role.DRIVER, Role.MERGE, Role.PROFILE})
+MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFILE})
 """The main step of a job: each job has exactly one."""
 
 
@@ -257,12 +260,15 @@ class Collect:
     agent_name: str | None = None
     num_repeats: int = 1
     limit: int | None = None
+    """Tasks of each shard, at most: its rows are cut accordingly."""
     num_samples_in_parallel: int | None = None
     serve_overrides: tuple[str, ...] = ()
     collect_overrides: tuple[str, ...] = ()
+    seeded: bool = False
+    """Whether every request carries a sampling seed."""
     materialized: bool = True
-    """Whether the shards' materialized inputs were written at submission; if not, the input was
-    out of reach there and the driver writes its own with `seeds.materialize_shard`, first thing."""
+    """Whether the rows were stamped at submission; if not, the input was out of reach there, and
+    the job `prepare` stamps them, before any model is loaded (`RunFiles.stamped`)."""
 
 
 @dataclass(frozen=True, slots=True)

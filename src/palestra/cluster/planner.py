@@ -30,6 +30,7 @@ from palestra.cluster.plan import (
 from palestra.cluster.problems import refuse
 from palestra.cluster.secrets import env_problems
 from palestra.cluster.servers import server_command
+from palestra.cluster.times import seconds_of
 from palestra.errors import ConfigError
 
 SERVER: Final = "server"
@@ -79,8 +80,12 @@ def plan_run(
     """The whole plan. Raises ConfigError for what cannot be planned."""
     parts = _Parts(options, cluster, facts)
     components = parts.collecting()
+    preparing = _preparing_jobs(facts, parts)
+    if preparing:
+        facts = replace(facts, after=(After("afterok", job=preparing[0].name),))
     collecting = _collecting_jobs(options, cluster, facts, components)
     jobs = (
+        *preparing,
         *collecting,
         *(_closing_jobs(parts, collecting) if facts.complete else ()),
     )
@@ -329,6 +334,15 @@ class _Parts:
         return {"PYTHONPATH": f"{code}:{given}".rstrip(":")} if code else {}
 
 
+def _preparing_jobs(facts: Facts, parts: _Parts) -> tuple[Job, ...]:
+    """A job that reads the input, where nobody could when it was submitted."""
+    if facts.materialized:
+        return ()
+    component = parts.closing(Role.PREPARE, "prepare-inputs")
+    asked = allocations((component,), parts.partitions((component,)))
+    return (Job(Role.PREPARE.value, (component,), asked, after=facts.after),)
+
+
 def _collecting_jobs(
     options: RolloutOptions, cluster: ClusterConfig, facts: Facts, components: tuple[Component, ...]
 ) -> tuple[Job, ...]:
@@ -383,10 +397,15 @@ def _closing_jobs(parts: _Parts, collecting: Sequence[Job]) -> tuple[Job, ...]:
 
 
 def _with_time(job: Job, options: RolloutOptions, cluster: ClusterConfig) -> Job:
+    limit = options.time or cluster.time
+    signal_s = cluster.signal_s
+    if limit is not None:
+        # A warning at the very beginning of a short job would let nothing start.
+        signal_s = min(signal_s, max(1, int(seconds_of(limit)) // 4))
     return replace(
         job,
-        time_limit=options.time or cluster.time,
-        signal_s=cluster.signal_s,
+        time_limit=limit,
+        signal_s=signal_s,
         requeue=cluster.requeue,
     )
 
@@ -408,6 +427,7 @@ def _collect(options: RolloutOptions, facts: Facts) -> Collect:
         num_repeats=options.num_repeats,
         limit=options.limit,
         num_samples_in_parallel=options.num_samples_in_parallel,
+        seeded=options.seeds is not None,
         serve_overrides=facts.serve_overrides,
         collect_overrides=facts.collect_overrides,
         materialized=facts.materialized,

@@ -16,6 +16,8 @@ _INTERPOLATION: Final = re.compile(r"^\$\{\s*oc\.env\s*:")
 _FLAG: Final = re.compile(r"^--?([A-Za-z][\w.\-]*)")
 SHORTEST: Final = 6
 """Shorter values of secret variables turn up in ordinary words, so they are not looked for."""
+SHORTEST_OTHER: Final = 12
+"""The same, of variables that nobody has named as secrets and whose names only look like it."""
 PLACEHOLDERS: Final = frozenset({"", "none", "null", "dummy", "empty", "{nonce}", "???"})
 
 
@@ -86,9 +88,10 @@ def check_absent(
 
     The last look before anything is written: however a value came in, it does not get out.
     """
-    for name in sorted({*names, *filter(is_secret_name, environ)}):
+    named = frozenset(names)
+    for name in sorted({*named, *filter(is_secret_name, environ)}):
         value = environ.get(name, "")
-        if len(value) < SHORTEST:
+        if len(value) < (SHORTEST if name in named else SHORTEST_OTHER):
             continue
         for where, text in texts.items():
             if value in text:

@@ -119,9 +119,9 @@ def shards_of(seeds: tuple[int, ...] | None, num_chunks: int | None) -> tuple[Sh
     )
 
 
-def share_of(shard: Shard, tasks: Sequence[int]) -> Sequence[int]:
-    """The tasks of a shard, of all tasks in the order of their indices."""
-    return tasks[Share(shard.chunk, shard.chunks).share(len(tasks))]
+def share_of(chunk: int, chunks: int, tasks: Sequence[int]) -> Sequence[int]:
+    """The tasks of a chunk, of all tasks in the order of their indices."""
+    return tasks[Share(chunk, chunks).share(len(tasks))]
 
 
 def derived_seed(*parts: object) -> int:

@@ -3,6 +3,7 @@
 A server's key is the nonce of its job: whoever reaches another job's server by mistake is refused.
 """
 
+import itertools
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -123,7 +124,7 @@ def _has(words: Sequence[str], *flags: str) -> bool:
 
 def _number(words: Sequence[str], *flags: str) -> int:
     """The value of a flag that says how many; 1 without it."""
-    for word, after in zip(words, (*words[1:], ""), strict=True):
+    for word, after in itertools.pairwise((*words, "")):
         name, equals, value = word.partition("=")
         if name.replace("_", "-") in flags:
             text = value if equals else after

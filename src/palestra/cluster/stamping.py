@@ -7,7 +7,7 @@ rollout indices of its seed. Streamed: memory grows with tasks, not with rollout
 import contextlib
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +15,12 @@ from typing import Any, Final
 import orjson
 
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import Shard
+from palestra.cluster.plan import Run, Shard
 from palestra.cluster.seeds import request_seed, share_of
-from palestra.rollouts import CollectSettings, materialize
+from palestra.errors import InputDataError
+from palestra.rollouts import CollectSettings, StaleRun, materialize
 from palestra.rollouts.expansion import with_seed
+from palestra.rollouts.journal import write_whole
 from palestra.rollouts.materialize import whole_or_absent
 from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
 
@@ -44,39 +46,54 @@ def stamp(
     *,
     agents: Collection[str] | None,
     seeded: bool,
-    only: Collection[str] | None = None,
+    limit: int | None = None,
     check: Callable[[Stamped], None] = lambda _: None,
 ) -> Stamped:
-    """Write the rows of `shards` (of those named in `only`), and count them all.
+    """Write the rows of `shards`, and count them all. `limit`: tasks of each shard, at most.
 
     `agents`: the instances that exist; None when nobody knows yet, so that any name will do.
     `seeded`: put a seed into every request. `check` sees what is about to be written, and may
-    refuse it. Raises InputDataError with every bad row.
+    refuse it. Raises InputDataError with every bad row, and for more chunks than tasks.
     """
     with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
         known = _agents_named(settings) if agents is None else agents
         made = materialize(settings, Path(folder) / "rows.jsonl", agents=known)
         tasks = sorted(made.repeats)
-        counted = tuple(_counted(shard, tasks, made.repeats) for shard in shards)
-        seeds = len({shard.seed for shard in shards})
+        own = {chunk: _share(shards, chunk, tasks, limit) for chunk in {s.chunk for s in shards}}
+        counted = tuple(_counted(shard, own[shard.chunk], made.repeats) for shard in shards)
         stamped = Stamped(
-            counted, made.input_digest, len(tasks), made.rollouts * seeds, made.notices
+            counted,
+            made.input_digest,
+            sum(map(len, own.values())),
+            sum(shard.rows or 0 for shard in counted),
+            made.notices,
         )
         check(stamped)
-        chosen = [shard for shard in counted if only is None or shard.name in only]
-        cut = _Cut(made.path, made.repeats, seeded=seeded)
-        for group in _groups(chosen):
-            cut.write(group, tasks, files)
+        cut = _Cut(made.path, made.repeats, own, seeded=seeded)
+        for group in _groups(counted):
+            cut.write(group, files)
     return stamped
 
 
-def _counted(shard: Shard, tasks: Sequence[int], repeats: Mapping[int, int]) -> Shard:
-    own = share_of(shard, tasks)
+def _share(
+    shards: Sequence[Shard], chunk: int, tasks: Sequence[int], limit: int | None
+) -> Sequence[int]:
+    """The tasks of one chunk. Raises InputDataError when there are too few for every chunk."""
+    chunks = shards[0].chunks
+    if len(tasks) < chunks:
+        raise InputDataError(
+            f"{len(tasks)} tasks cannot be cut into {chunks} chunks",
+            hint=f"--num-chunks {len(tasks)} is the most",
+        )
+    return share_of(chunk, chunks, tasks)[:limit]
+
+
+def _counted(shard: Shard, own: Sequence[int], repeats: Mapping[int, int]) -> Shard:
     return replace(
         shard,
         tasks=len(own),
-        first_task=own[0] if own else None,
-        last_task=own[-1] if own else None,
+        first_task=own[0],
+        last_task=own[-1],
         rows=sum(repeats[task] for task in own),
     )
 
@@ -93,10 +110,12 @@ class _Cut:
 
     rows: Path
     repeats: Mapping[int, int]
+    tasks: Mapping[int, Sequence[int]]
+    """Of each chunk."""
     seeded: bool
 
-    def write(self, shards: Sequence[Shard], tasks: Sequence[int], files: RunFiles) -> None:
-        chunk_of = {task: shard.chunk for shard in shards for task in share_of(shard, tasks)}
+    def write(self, shards: Sequence[Shard], files: RunFiles) -> None:
+        chunk_of = {task: chunk for chunk, own in self.tasks.items() for task in own}
         with contextlib.ExitStack() as stack:
             outputs = {
                 (shard.chunk, shard.seed): stack.enter_context(
@@ -129,3 +148,38 @@ def _agents_named(settings: CollectSettings) -> frozenset[str]:
     names = (ref.get("name") for ref in refs if isinstance(ref, Mapping))
     found = frozenset(name for name in names if isinstance(name, str))
     return found | ({settings.agent_name} if settings.agent_name else set())
+
+
+def remember_stamped(stamped: Stamped, files: RunFiles) -> None:
+    """Leave what was found for the jobs that come after. Raises StaleRun when it was another."""
+    if files.stamped.exists():
+        earlier = orjson.loads(files.stamped.read_bytes())
+        if earlier["input_digest"] != stamped.input_digest:
+            raise StaleRun(
+                f"the run in {files.output_dir} was made from other input rows",
+                hint="give back what was changed, or choose another --output-dir",
+            )
+    write_whole(files.stamped, asdict(stamped))
+
+
+def with_stamped(run: Run) -> Run:
+    """The run with what its job `prepare` has found, where that was left to it.
+
+    Raises InputDataError before that job has ended.
+    """
+    if run.collect.materialized:
+        return run
+    path = RunFiles(Path(run.output_dir)).stamped
+    try:
+        held = orjson.loads(path.read_bytes())
+        return replace(
+            run,
+            shards=tuple(Shard(**shard) for shard in held["shards"]),
+            input_digest=held["input_digest"],
+            tasks=held["tasks"],
+            rollouts=held["rollouts"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputDataError(
+            f"{path} cannot be read: {error}", hint="the job `prepare` writes it: see its log"
+        ) from error

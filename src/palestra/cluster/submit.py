@@ -92,7 +92,7 @@ class _Submitter:
         self._places.check_mounts()
         self._output = self._places.folder(options.output_dir, "--output-dir")
         self._files = RunFiles(self._output.outside)
-        self._input = self._places.path(options.input_file, "--input-file")
+        self._input = self._places.input(options.input_file)
         self._configs = [self._places.config(path) for path in options.config_paths]
 
     def submit(self) -> Submission:
@@ -107,7 +107,12 @@ class _Submitter:
         for notice in waits.notices:
             self._say(notice)
         config = self._served()
-        settings = collect_settings(options, options.collect_override, self._input.outside)
+        settings = collect_settings(
+            options,
+            options.collect_override,
+            self._input.outside,
+            seeded=options.seeds is not None,
+        )
         facts = self._facts(waits.after)
         # Whatever cannot be planned or written is said before the input is read.
         self._rendered(plan_run(options, self._cluster, self._name, facts))
@@ -174,6 +179,7 @@ class _Submitter:
             after=after,
             complete={shard.name for shard in shards} <= done | set(wanted),
             max_array_size=self._largest_array(),
+            materialized=self._input.here,
             code_version=code_version(self._cwd, self._how, palestra.__version__),
         )
 
@@ -225,11 +231,12 @@ class _Submitter:
     ) -> Facts:
         """The facts with what is known once the input was read, and its rows stamped."""
         if not self._input.here:
-            raise ConfigError(
-                f"--input-file {self._options.input_file} cannot be read here",
-                hint="its rows get their indices before anything is submitted: submit where it "
-                "can be read, or name a mount that holds it",
+            self._say(
+                f"{self._input.inside} cannot be read here: the job `prepare` checks it and stamps "
+                "its rows, before any model is loaded"
             )
+            self._check_same_run(None, settings)
+            return replace(facts, identity=self._identity(None, settings))
         agents = None
         if config is not None:
             agents = [i.name for i in config.instances.values() if i.type == ServerType.AGENT]
@@ -239,6 +246,7 @@ class _Submitter:
             self._files,
             agents=agents,
             seeded=self._options.seeds is not None,
+            limit=self._options.limit,
             check=lambda stamped: self._check_same_run(stamped, settings),
         )
         for notice in found.notices:
@@ -252,10 +260,11 @@ class _Submitter:
             identity=self._identity(found, settings),
         )
 
-    def _identity(self, stamped: Stamped, settings: CollectSettings) -> dict[str, str]:
+    def _identity(self, stamped: Stamped | None, settings: CollectSettings) -> dict[str, str]:
         options = self._options
+        rows = {"input rows": stamped.input_digest} if stamped is not None else {}
         return {
-            "input rows": stamped.input_digest,
+            **rows,
             "seeds": ",".join(map(str, options.seeds)) if options.seeds is not None else "none",
             "num_chunks": str(options.num_chunks or "none"),
             "num_repeats": str(options.num_repeats),
@@ -263,13 +272,16 @@ class _Submitter:
             "responses_create_params": repr(dict(settings.responses_create_params)),
         }
 
-    def _check_same_run(self, stamped: Stamped, settings: CollectSettings) -> None:
+    def _check_same_run(self, stamped: Stamped | None, settings: CollectSettings) -> None:
         """Raise StaleRun when the folder holds a run that was made from something else."""
         earlier = self._files.submissions()
         if not earlier:
             return
         old = read_plan(self._files.submission(earlier[-1]).plan).identity
-        changed = differences(old, self._identity(stamped, settings))
+        new = self._identity(stamped, settings)
+        # Of rows that could not be read either time, nothing is known.
+        both = old.keys() & new.keys()
+        changed = differences({k: old[k] for k in both}, {k: new[k] for k in both})
         if changed:
             raise StaleRun(
                 f"the run in {self._files.output_dir} was made from something else:\n  "

@@ -15,6 +15,7 @@ from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.watching import watching
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Role, Run, read_plan
+from palestra.cluster.stamping import with_stamped
 from palestra.config import ResolvedConfig
 from palestra.errors import InputDataError, RunFailed
 from palestra.rollouts import CollectSettings, GivenRows
@@ -88,7 +89,7 @@ def _settings(
 def known_plan(path: Path) -> Run:
     """The plan in a file. Raises InputDataError when it cannot be read."""
     try:
-        return read_plan(path)
+        return with_stamped(read_plan(path))
     except (OSError, ValueError) as error:
         raise InputDataError(f"{path} is no plan that can be read: {error}") from error
 
@@ -111,7 +112,7 @@ def policy_settings(
     `job`: None for what only reads answers, and asks no model.
     """
     policy = run.policy
-    told: dict[str, Any] = {"policy_model_name": policy.model}
+    told: dict[str, Any] = {"policy_model_name": policy.model} if policy.model else {}
     if policy.server is not None:
         if job is None:
             return {**told, "policy_base_url": "http://127.0.0.1:9/v1", "policy_api_key": "none"}

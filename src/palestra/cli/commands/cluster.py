@@ -34,7 +34,7 @@ def rollouts(
     output_dir: Annotated[str, typer.Option(help="A folder for all files of the run.")],
     agent_name: Annotated[Text, typer.Option(help="For rows without agent_ref.")] = None,
     num_repeats: Annotated[int, typer.Option(help="Rollouts of a task, for each seed.")] = 1,
-    limit: Annotated[int | None, typer.Option(help="The first so many rows.")] = None,
+    limit: Annotated[int | None, typer.Option(help="The first so many tasks of each job.")] = None,
     num_samples_in_parallel: Annotated[
         int | None, typer.Option(help="Rollouts in flight, in each job.")
     ] = None,

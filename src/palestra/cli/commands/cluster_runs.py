@@ -21,6 +21,7 @@ def add_to(group: typer.Typer) -> None:
     group.command("retry-failed")(retry_failed)
     group.command()(cancel)
     group.command(hidden=True)(drive)
+    group.command("prepare-inputs", hidden=True)(prepare_inputs)
     group.command("merge-shards", hidden=True)(merge_shards)
     group.command("profile-merged", hidden=True)(profile_merged)
 
@@ -67,6 +68,13 @@ def drive(
     from palestra.cli.clustering.driving import drive as collect_shard
 
     guarded(lambda: collect_shard(plan, shard))
+
+
+def prepare_inputs(plan: Plan) -> None:
+    """Check the configuration and stamp the rows of a run, inside its first job."""
+    from palestra.cli.clustering.stamping import prepare_run
+
+    guarded(lambda: prepare_run(plan))
 
 
 def merge_shards(

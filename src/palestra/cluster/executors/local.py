@@ -2,10 +2,9 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from palestra.cluster.executors.executor import ClusterUnreachable, JobState, State, log_files
@@ -13,6 +12,8 @@ from palestra.cluster.executors.queue import GRACE_S, LOOK_EVERY_S, QueueState, 
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import Job, Run
 from palestra.errors import RunFailed
+
+_QUEUE = "palestra.cluster.executors.queue"
 
 
 class LocalExecutor:
@@ -25,20 +26,13 @@ class LocalExecutor:
         files = RunFiles(Path(run.output_dir)).submission(run.submission)
         log = Path(run.log_dir) / f"queue_{run.submission}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as out:
-            process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "palestra.cluster.executors.queue", str(files.plan)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        pid = _started([sys.executable, "-m", _QUEUE, str(files.plan)], log)
         deadline = time.monotonic() + self._timeout_s
         while QueueState.read(files.folder) is None:
-            if process.poll() is not None:
+            if os.waitpid(pid, os.WNOHANG)[0]:
                 raise RunFailed(f"the queue ended at once; {log} says why")
             if time.monotonic() > deadline:
-                process.kill()
+                os.kill(pid, signal.SIGKILL)
                 raise ClusterUnreachable(f"the queue did not begin; {log} may say why")
             time.sleep(0.05)
         for job in run.jobs:
@@ -52,6 +46,22 @@ class LocalExecutor:
 
     def logs(self, run: Run, unit: str = "", /) -> tuple[Path, ...]:
         return log_files(Path(run.log_dir), unit)
+
+
+def _started(argv: Sequence[str], log: Path) -> int:
+    """The number of a process in a session of its own, which nobody here has to wait for."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
 
 
 def status_of(ids: Iterable[str]) -> dict[str, JobState]:

@@ -23,6 +23,7 @@ import orjson
 from palestra.cluster.executors.executor import JobState, State, unit_ids
 from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
 from palestra.cluster.plan import After, Job, Run, read_plan
+from palestra.cluster.times import seconds_of
 from palestra.rollouts.journal import write_whole
 
 STATE_FILE: Final = "queue.json"
@@ -36,19 +37,6 @@ JOB_ID: Final = "PALESTRA_JOB_ID"
 def job_id(files: SubmissionFiles, job: Job) -> str:
     """The id of a job here: it says where its state stands."""
     return f"{PREFIX}:{files.folder}:{job.name}"
-
-
-def seconds_of(limit: str) -> float:
-    """A time as Slurm writes it: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
-    days, dash, rest = limit.rpartition("-")
-    parts = [int(part) for part in rest.split(":")]
-    if dash:
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-    elif len(parts) == 3:
-        hours, minutes, seconds = parts
-    else:
-        hours, (minutes, seconds) = 0, (*parts, 0)[:2]
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,18 +97,9 @@ class SlurmExecutor:
         }
 
     def _ended(self, roots: Sequence[str]) -> dict[str, JobState]:
+        columns = ("-o", "JobID,State,ExitCode")
         answer = self._commands(
-            [
-                "sacct",
-                "-X",
-                "-n",
-                "-P",
-                "-o",
-                "JobID,State,ExitCode",
-                "-j",
-                ",".join(roots),
-            ],
-            self._timeout_s,
+            ["sacct", "-X", "-n", "-P", *columns, "-j", ",".join(roots)], self._timeout_s
         )
         if answer.code and _NO_ACCOUNTING not in answer.err:
             raise _unreachable("sacct", answer)
@@ -118,7 +109,7 @@ class SlurmExecutor:
         return {
             _unit(unit): _ended_as(state, exit_code)
             for unit, state, exit_code in lines
-            if "[" not in unit
+            if "[" not in unit  # tasks that wait, of which the queue knows
         }
 
     def _remembered(self, roots: Sequence[str]) -> dict[str, JobState]:

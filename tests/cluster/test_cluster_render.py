@@ -1,0 +1,453 @@
+"""From a plan to files: what sbatch and bash read, and what never stands in them."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planning import HOSTED, PYXIS, cluster, options, planned, scripts, write
+
+from palestra.cluster import nemo_gym_rollouts, rollouts, wrap_arguments
+from palestra.cluster.bundle import supervisor_zip
+from palestra.cluster.executors import State, executor_for
+from palestra.cluster.layout import RunFiles
+from palestra.cluster.plan import After, read_plan
+from palestra.cluster.registry import Known, remember
+from palestra.cluster.render import directive, submit_script
+from palestra.cluster.secrets import check_absent
+from palestra.errors import ConfigError, InputDataError
+from palestra.rollouts import StaleRun
+from palestra.schema import read_jsonl
+
+CANARY = "sk-canary-0123456789"
+CONFIGS = (
+    "resources_servers/mcqa/configs/mcqa.yaml",
+    "responses_api_models/vllm_model/configs/vllm_model.yaml",
+)
+TASKS = "resources_servers/mcqa/data/example.jsonl"
+AGENT = "mcqa_simple_agent"
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+def dry(**given: Any) -> Path:
+    """The folder of a submission that was not submitted."""
+    asked: dict[str, Any] = {
+        "config_paths": CONFIGS,
+        "input_file": TASKS,
+        "agent_name": AGENT,
+        "output_dir": "out",
+        "server_address": "http://host.invalid/v1",
+        "model": "m",
+        "dry_run": True,
+    }
+    return rollouts(**{**asked, **given}).folder
+
+
+def lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("#SBATCH")]
+
+
+def test_a_script_is_directives_and_the_supervisor() -> None:
+    asked = options(**HOSTED, num_chunks=4, array_cap=2, qos="high", exclusive=True, time="1:00:00")
+    on = cluster(**PYXIS, account="me", partition="gpu", sbatch={"reservation": "r"})
+    text = scripts(planned(asked, on), asked, on)["collect"]
+
+    assert {
+        "#SBATCH --array=0-3%2",
+        "#SBATCH --kill-on-invalid-dep=yes",
+        "#SBATCH --nodes=1",
+        "#SBATCH --gres=gpu:8",
+        "#SBATCH --qos=high",
+        "#SBATCH --exclusive",
+        "#SBATCH --time=1:00:00",
+        "#SBATCH --account=me",
+        "#SBATCH --partition=gpu",
+        "#SBATCH --reservation=r",
+        "#SBATCH --signal=B:USR1@120",
+    } <= set(lines(text))
+    folder = "/lustre/out/cluster/0001"
+    assert [line for line in text.splitlines() if line and not line.startswith("#")] == [
+        f"exec /usr/bin/python3 {folder}/supervisor.pyz {folder}/plan.json collect"
+    ]
+
+
+def test_a_heterogeneous_job_has_a_part_for_each_group() -> None:
+    asked = options(**HOSTED, with_sandbox=True)
+    on = cluster(partition="gpu", partitions={"driver": "cpu", "sandbox": "cpu"})
+    text = scripts(planned(asked, on), asked, on)["collect"]
+
+    before, after = text.split("#SBATCH hetjob\n")
+    assert "--partition=cpu" in before
+    assert "--gres" not in before
+    assert "--partition=gpu" in after
+    assert "--gres=gpu:8" in after
+
+
+def test_gpus_are_asked_for_as_the_site_has_it() -> None:
+    asked, on = options(**HOSTED), cluster(gpu_directive="gpus-per-node")
+
+    assert "#SBATCH --gpus-per-node=8" in scripts(planned(asked, on), asked, on)["collect"]
+
+
+def test_what_the_plan_decides_is_not_for_sbatch_options() -> None:
+    on = cluster()
+    for text in ("array=0-9", "dependency=afterok:1", "wrap=x", "Bad Key=1"):
+        asked = options(sbatch=text)
+        with pytest.raises(ConfigError):
+            scripts(planned(asked, on), asked, on)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("plain", "plain"),
+        ("a b", '"a b"'),
+        ('say "x"', '"say \\"x\\""'),
+        ("$(rm -rf /)", '"$(rm -rf /)"'),
+    ],
+)
+def test_what_stands_in_a_directive_is_quoted(value: str, written: str) -> None:
+    assert directive("comment", value) == f"#SBATCH --comment={written}"
+
+
+def test_a_line_break_cannot_stand_in_a_directive() -> None:
+    with pytest.raises(ConfigError):
+        directive("comment", "x\n#SBATCH --uid=0")
+
+
+def test_every_script_is_right_bash(tmp_path: Path) -> None:
+    asked = options(**HOSTED, num_chunks=3, dependent_jobs=1, with_sandbox=True)
+    on = cluster(**PYXIS)
+    odd = "/lustre/it's here & there; (all)"
+    run = planned(asked, on, output_dir=odd, after=(After("afterok", job_id="12"),))
+    texts = [*scripts(run, asked, on).values(), submit_script(run)]
+    paths = [write(tmp_path / f"{at}.sh", text) for at, text in enumerate(texts)]
+
+    for path in paths:
+        subprocess.run(["bash", "-n", path], check=True, timeout=30)
+    subprocess.run(["shellcheck", *paths], check=True, timeout=60)
+
+
+def test_a_run_can_be_submitted_by_hand_with_its_dependencies(tmp_path: Path) -> None:
+    folder = dry(num_chunks=2)
+    fake = write(
+        tmp_path / "bin" / "sbatch",
+        f'#!/bin/bash\necho "$@" >> {tmp_path}/asked\nwc -l < {tmp_path}/asked\n',
+    )
+    fake.chmod(0o755)
+
+    done = subprocess.run(
+        [folder / "submit.sh"],
+        env={"PATH": f"{fake.parent}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+
+    assert done.stdout == "collect 1\nmerge 2\nprofile 3\n"
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        f"--parsable {folder}/collect.sh",
+        f"--parsable --dependency=afterok:1 {folder}/merge.sh",
+        f"--parsable --dependency=afterok:2 {folder}/profile.sh",
+    ]
+
+
+def test_a_dry_run_writes_what_jobs_need_and_submits_nothing() -> None:
+    folder = dry(num_random_seeds=2, num_chunks=2)
+    run = read_plan(folder / "plan.json")
+
+    assert {path.name for path in folder.iterdir()} == {
+        "collect.sh",
+        "merge.sh",
+        "plan.json",
+        "profile.sh",
+        "submit.sh",
+        "supervisor.pyz",
+    }
+    assert not RunFiles(Path(run.output_dir)).ledger.exists()
+    assert sum(shard.rows or 0 for shard in run.shards) == run.rollouts == 10
+
+
+def test_rows_carry_global_indices_and_a_seed_before_anything_is_submitted() -> None:
+    folder = dry(num_random_seeds=2, starting_seed=3, num_chunks=2, num_repeats=2)
+    run = read_plan(folder / "plan.json")
+    files = RunFiles(Path(run.output_dir))
+    rows = {
+        shard.name: [line.row for line in read_jsonl(files.given_inputs(shard.name))]
+        for shard in run.shards
+    }
+
+    keys = [(r["_ng_task_index"], r["_ng_rollout_index"]) for own in rows.values() for r in own]
+    seeds = {
+        r["responses_create_params"]["metadata"]["extra_body"] for own in rows.values() for r in own
+    }
+    assert sorted(keys) == [(task, at) for task in range(5) for at in range(6, 10)]
+    assert len(seeds) == 20
+    assert [shard.rows for shard in run.shards] == [len(own) for own in rows.values()]
+    assert {r["_ng_task_index"] for r in rows["rollouts-rs3-chunk0"]} == {0, 1}
+
+
+def test_a_limit_is_one_of_each_job() -> None:
+    run = read_plan(dry(num_chunks=2, limit=1, num_repeats=3) / "plan.json")
+
+    assert [(s.first_task, s.last_task, s.rows) for s in run.shards] == [(0, 0, 3), (2, 2, 3)]
+    assert (run.tasks, run.rollouts) == (2, 6)
+
+
+def test_more_chunks_than_tasks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match="5 tasks cannot be cut into 6 chunks"):
+        dry(num_chunks=6)
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_input_that_cannot_be_read_here_is_left_to_a_first_job() -> None:
+    on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}
+    folder = dry(cluster=on, input_file="/only/there.jsonl", mounts="/lustre/only:/only")
+
+    run = read_plan(folder / "plan.json")
+    assert [job.name for job in run.jobs] == ["prepare", "collect", "merge", "profile"]
+    assert run.rollouts is None
+
+
+def test_rows_without_an_agent_are_named() -> None:
+    with pytest.raises(InputDataError, match="no agent_ref, and no agent_name"):
+        dry(agent_name=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"serve_override": "++mcqa.resources_servers.mcqa.grading=x"}, "grading"),
+        ({"serve_override": "+unheard_of=1"}, "unheard_of"),
+        ({"collect_override": "+max_atempts=1"}, "max_atempts"),
+        ({"collect_override": "+num_repeats=2"}, "--num-repeats"),
+        ({"collect_override": "+max_attempts=0"}, "max_attempts"),
+        ({"config_paths": "nowhere.yaml"}, "nowhere.yaml"),
+        ({"input_file": "nowhere.jsonl"}, "nowhere.jsonl"),
+    ],
+)
+def test_what_is_wrong_with_either_stage_is_said_before_anything_is_written(
+    tmp_path: Path, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        dry(**given)
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_overrides_reach_their_own_stage_alone() -> None:
+    folder = dry(
+        serve_override="++global_aiohttp_connector_limit=7", collect_override="+max_attempts=2"
+    )
+
+    collect = read_plan(folder / "plan.json").collect
+    assert collect.serve_overrides == ("++global_aiohttp_connector_limit=7",)
+    assert collect.collect_overrides == ("+max_attempts=2",)
+
+
+def test_the_field_calls_it_with_overrides_of_both_stages_in_one() -> None:
+    submission = nemo_gym_rollouts(
+        ctx=wrap_arguments("++global_aiohttp_connector_limit=7 +max_attempts=2"),
+        config_paths=list(CONFIGS),
+        input_file=TASKS,
+        agent_name=AGENT,
+        output_dir="out",
+        server_address="http://host.invalid/v1",
+        model="m",
+        random_seeds=[1, 4],
+        dry_run=True,
+    )
+
+    collect = submission.run.collect
+    assert collect.serve_overrides == ("++global_aiohttp_connector_limit=7",)
+    assert collect.collect_overrides == ("+max_attempts=2",)
+    assert [shard.seed for shard in submission.run.shards] == [1, 4]
+
+
+def test_a_secret_of_the_environment_stands_in_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", CANARY)
+    monkeypatch.setenv("HF_TOKEN", CANARY + "-hf")
+    write(tmp_path / "env.yaml", f"policy_api_key: {CANARY}\n")
+    dry(
+        policy_api_key_env="MY_KEY",
+        cluster={"executor": "slurm", "inherit_env": ["HF_TOKEN"]},
+        package="dir",
+        output_dir="elsewhere/out",
+    )
+
+    files = [path for path in (tmp_path / "elsewhere").rglob("*") if path.is_file()]
+    assert len(files) > 6
+    assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"preprocess_cmd": f"login {CANARY}"},
+        {"sbatch": f"comment={CANARY}"},
+        {"serve_override": f"++global_aiohttp_connector_limit={CANARY}"},
+    ],
+)
+def test_a_secret_that_came_in_by_another_way_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("MY_KEY", CANARY)
+
+    with pytest.raises(ConfigError, match="value of MY_KEY would stand in") as caught:
+        dry(policy_api_key_env="MY_KEY", **given)
+
+    assert CANARY not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_short_values_are_not_taken_for_secrets() -> None:
+    check_absent({"x.sh": "a 1234 b"}, ["SHORT"], {"SHORT": "1234"})
+
+
+@pytest.mark.parametrize(
+    "given", [{"num_chunks": 3}, {"num_random_seeds": 1}, {"num_repeats": 2}, {"limit": 2}]
+)
+def test_another_run_into_the_same_folder_is_refused_with_what_differs(
+    given: dict[str, Any],
+) -> None:
+    dry(num_chunks=2)
+
+    with pytest.raises(StaleRun, match=f"{next(iter(given)).replace('num_random_', '')}: "):
+        dry(**{"num_chunks": 2, **given})
+
+
+def test_the_same_run_again_is_another_submission_of_it() -> None:
+    assert [dry(num_chunks=2).name, dry(num_chunks=2).name] == ["0001", "0002"]
+
+
+def test_changed_input_into_the_same_folder_is_refused(tmp_path: Path) -> None:
+    rows = [line.row for line in read_jsonl(_shipped(TASKS))]
+    own = tmp_path / "tasks.jsonl"
+    _write_rows(own, rows)
+    dry(input_file=str(own))
+    given = RunFiles(tmp_path / "out").given_inputs("rollouts").read_bytes()
+    _write_rows(own, rows[:-1])
+
+    with pytest.raises(StaleRun, match="input rows"):
+        dry(input_file=str(own))
+
+    assert RunFiles(tmp_path / "out").given_inputs("rollouts").read_bytes() == given
+
+
+def _shipped(path: str) -> Path:
+    from palestra.config import PACKAGE_ROOT
+
+    return PACKAGE_ROOT / path
+
+
+def _write_rows(path: Path, rows: list[Any]) -> None:
+    import orjson
+
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+
+
+def test_an_unknown_run_to_wait_for_is_an_error_unless_it_may_be_missing() -> None:
+    with pytest.raises(ConfigError, match="no such run"):
+        dry(run_after="never-was")
+
+    assert dry(run_after="never-was", allow_missing_dep=True).exists()
+
+
+def test_paths_are_checked_against_mounts_when_asked_for(tmp_path: Path) -> None:
+    on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}
+    (tmp_path / "data").mkdir()
+    mounts = f"{tmp_path}/data:/data"
+
+    with pytest.raises(ConfigError, match=r"/database/in\.jsonl is under no mount"):
+        dry(
+            cluster=on,
+            mounts=mounts,
+            check_mounted_paths=True,
+            input_file="/database/in.jsonl",
+            output_dir="/data/out",
+        )
+    with pytest.raises(ConfigError, match="does not exist"):
+        dry(
+            cluster=on,
+            mounts=mounts,
+            check_mounted_paths=True,
+            input_file="/data/in.jsonl",
+            output_dir="/data/out",
+        )
+
+
+def test_an_output_folder_inside_a_container_is_found_outside(tmp_path: Path) -> None:
+    on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}
+    folder = dry(cluster=on, mounts=f"{tmp_path}/data:/data", output_dir="/data/out")
+
+    assert folder == tmp_path / "data" / "out" / "cluster" / "0001"
+    main = read_plan(folder / "plan.json").jobs[0].main
+    assert str(tmp_path / "data" / "out") in {mount.target for mount in main.mounts}
+
+
+def test_the_code_of_a_folder_travels_without_its_secrets(tmp_path: Path) -> None:
+    write(tmp_path / "my_env.py", "x = 1\n")
+    write(tmp_path / "env.yaml", "policy_api_key: secret-of-mine\n")
+    write(tmp_path / ".venv" / "big", "x")
+
+    folder = dry(package="dir")
+
+    assert {path.name for path in (folder / "code").iterdir()} == {"my_env.py"}
+    assert read_plan(folder / "plan.json").jobs[0].main.workdir == str(folder / "code")
+
+
+def test_git_packages_what_is_committed(tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run([*git, "init", "-q"], check=True, timeout=30)
+    write(tmp_path / "my_env.py", "x = 1\n")
+    subprocess.run([*git, "add", "my_env.py"], check=True, timeout=30)
+    subprocess.run([*git, "commit", "-qm", "x"], check=True, timeout=30)
+    write(tmp_path / "my_env.py", "x = 2\n")
+
+    folder = dry(package="git")
+
+    assert (folder / "code" / "my_env.py").read_text() == "x = 1\n"
+    assert len(read_plan(folder / "plan.json").code_version.split()) == 2
+
+
+def test_the_supervisor_is_the_same_file_for_the_same_code(tmp_path: Path) -> None:
+    zipped = tmp_path / "supervisor.pyz"
+    zipped.write_bytes(supervisor_zip())
+
+    assert zipped.read_bytes() == supervisor_zip()
+    done = subprocess.run(
+        ["python3", "-I", zipped, "no-plan.json", "job"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_is_waited_for_by_its_name(tmp_path: Path) -> None:
+    from palestra.cluster.ledger import append
+
+    folder = dry(output_dir="first", expname="first", cluster={"executor": "slurm"})
+    files = RunFiles(tmp_path / "first")
+    for at, job in enumerate(("collect", "merge", "profile")):
+        append(
+            files.ledger,
+            {"event": "submitted", "submission": folder.name, "job": job, "job_id": str(40 + at)},
+        )
+    remember(Known("first", str(files.output_dir), "slurm"))
+
+    run = read_plan(dry(run_after="first", cluster={"executor": "slurm"}) / "plan.json")
+
+    assert run.jobs[0].after == (After("afterok", job_id="42"),)
+    assert executor_for("local").status(["local:/none:x"])["local:/none:x"].state is State.UNKNOWN

@@ -1,0 +1,135 @@
+"""The whole of it on a real Slurm of two nodes: submitted, run, merged, profiled."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slurm_site import slurm_site, wait_until
+
+from palestra.cluster import Submission, rollouts
+from palestra.cluster.executors import State, executor_for, unit_ids
+from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.cluster.layout import RunFiles
+from palestra.errors import ConfigError
+from palestra.schema import key_of, read_jsonl
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+SERVER = Path(__file__).with_name("answering_server.py")
+TASKS = "resources_servers/mcqa/data/example.jsonl"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _site() -> Iterator[None]:
+    with slurm_site():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+def submit(**given: Any) -> Submission:
+    asked: dict[str, Any] = {
+        "cluster": {
+            "executor": "slurm",
+            "probe": {"deadline_s": 120, "interval_s": 0.5},
+            **given.pop("on", {}),
+        },
+        "config_paths": [
+            "resources_servers/mcqa/configs/mcqa.yaml",
+            "responses_api_models/openai_model/configs/openai_model.yaml",
+        ],
+        "input_file": TASKS,
+        "agent_name": "mcqa_simple_agent",
+        "output_dir": "out",
+        "model": "scripted",
+        "server_type": "generic",
+        "server_cpu": True,
+        "server_entrypoint": (
+            f"{sys.executable} {SERVER} --host {{host}} --port {{port}} --key {{nonce}}"
+        ),
+        "time": "10",
+    }
+    return rollouts(**{**asked, **given})
+
+
+def states(submission: Submission) -> dict[str, State]:
+    ids = [
+        unit for job in submission.run.jobs for unit in unit_ids(job, submission.job_ids[job.name])
+    ]
+    return {unit: told.state for unit, told in executor_for("slurm").status(ids).items()}
+
+
+def to_the_end(submission: Submission, seconds: float = 240) -> dict[str, State]:
+    wait_until(lambda: all(s.over for s in states(submission).values()), seconds=seconds)
+    return states(submission)
+
+
+def logs_of(submission: Submission) -> str:
+    files = sorted(Path(submission.run.log_dir).glob("*batch*"))
+    return "\n".join(f"{path.name}:\n{path.read_text()[-1500:]}" for path in files)
+
+
+def test_two_seeds_of_four_chunks_become_one_profile(tmp_path: Path) -> None:
+    submission = submit(num_random_seeds=2, num_chunks=4, num_repeats=2)
+
+    ended = to_the_end(submission)
+
+    files = RunFiles(tmp_path / "out")
+    assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    keys = [key_of(line.row) for line in read_jsonl(files.merged.output)]
+    assert [(key.task, key.rollout) for key in keys] == [(t, r) for t in range(5) for r in range(4)]
+    profile = [line.row for line in read_jsonl(files.reward_profiling)]
+    assert [row["num_rollouts"] for row in profile] == [4] * 5
+    assert files.aggregate_metrics.exists()
+
+
+def test_a_dependant_of_a_failed_job_never_starts(tmp_path: Path) -> None:
+    submission = submit(preprocess_cmd="exit 3")
+
+    ended = to_the_end(submission)
+
+    by_job = {job.name: ended[submission.job_ids[job.name]] for job in submission.run.jobs}
+    assert by_job == {"collect": State.FAILED, "merge": State.CANCELLED, "profile": State.CANCELLED}
+    assert not RunFiles(tmp_path / "out").merged.manifest.exists()
+    with pytest.raises(ConfigError, match="ended badly"):
+        submit(run_after=submission.run.name, output_dir="other")
+
+
+def test_parts_of_two_partitions_run_as_one_heterogeneous_job() -> None:
+    submission = submit(on={"partition": "main", "partitions": {"driver": "other"}}, limit=1)
+
+    assert set(to_the_end(submission).values()) == {State.DONE}, logs_of(submission)
+
+
+def test_what_a_dry_run_has_written_can_be_submitted_by_hand(tmp_path: Path) -> None:
+    folder = submit(dry_run=True, limit=1).folder
+
+    done = subprocess.run(
+        [folder / "submit.sh"], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    ids = [line.split()[1] for line in done.stdout.splitlines()]
+    ask = executor_for("slurm").status
+    wait_until(lambda: all(told.state.over for told in ask(ids).values()), seconds=120)
+    assert {told.state for told in ask(ids).values()} == {State.DONE}
+    assert len(list(read_jsonl(tmp_path / "out" / "rollouts.jsonl"))) == 1
+
+
+def test_the_site_says_how_large_an_array_may_be() -> None:
+    assert SlurmExecutor().max_array_size() == 1001
+
+
+def test_a_cluster_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from palestra.cluster.executors import ClusterUnreachable
+
+    monkeypatch.setenv("SLURM_CONF", "/nonexistent/slurm.conf")
+
+    with pytest.raises(ClusterUnreachable):
+        SlurmExecutor(timeout_s=3).status(["1"])
