@@ -185,7 +185,8 @@ def test_two_jobs_on_one_node_never_talk_to_each_others_servers(tmp_path: Path) 
         for name in ("one", "two")
     ]
     running = [one.start() for one in made]
-    assert [process.wait(120) for process in running] == [0, 0], [p.communicate() for p in running]
+    said = [process.communicate(timeout=120)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0], said
     asked = [
         json.loads(one.submission.job("shards").endpoint("server").read_bytes()) for one in made
     ]
