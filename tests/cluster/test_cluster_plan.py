@@ -65,6 +65,7 @@ def test_parts_of_different_partitions_are_groups_and_the_drivers_comes_first() 
     }
     assert [a.partition for a in job.allocations] == ["cpu", "gpu"]
     assert [a.gpus_per_node for a in job.allocations] == [0, 8]
+    assert run.job("merge").allocations[0].partition == "cpu"
 
 
 def test_a_plan_goes_to_json_and_back() -> None:

@@ -128,8 +128,10 @@ class Parts:
         return self._main(role.value, role, (command, "{plan}"), cpus=DRIVER)
 
     def _partition(self, part: str) -> str | None:
+        """Main steps of every kind belong where the driver does."""
+        kind = part if part in {SERVER, SANDBOX} else DRIVER
         return (
-            self._options.partition or self._cluster.partitions.get(part) or self._cluster.partition
+            self._options.partition or self._cluster.partitions.get(kind) or self._cluster.partition
         )
 
     def _group(self, part: str, components: Sequence[Component]) -> int:
