@@ -26,7 +26,7 @@ from palestra.cluster.options import RolloutOptions, checked_options
 from palestra.cluster.overrides import collect_settings, served_config, split_extra
 from palestra.cluster.packaging import How, code_version, snapshot, uncommitted
 from palestra.cluster.places import Placed, Places, mounts_of
-from palestra.cluster.plan import After, Run, to_json
+from palestra.cluster.plan import After, Run, read_plan, to_json
 from palestra.cluster.planner import plan_run
 from palestra.cluster.render import script, submit_script
 from palestra.cluster.secrets import check_absent
@@ -95,6 +95,7 @@ class _Submitter:
         self._files = RunFiles(self._output.outside)
         self._input = self._places.input(options.input_file)
         self._configs = [self._places.config(path) for path in options.config_paths]
+        self._far = [placed for placed in (self._input, *self._configs) if not placed.here]
 
     def submit(self) -> Submission:
         options = self._options
@@ -134,12 +135,7 @@ class _Submitter:
 
     def _served(self) -> ResolvedConfig | None:
         """The servers' configuration; None when a part of it can only be read in the job."""
-        far = [config for config in self._configs if not config.here]
-        if far:
-            self._say(
-                f"{', '.join(config.inside for config in far)} cannot be read here: "
-                "checked first thing in each job"
-            )
+        if any(not config.here for config in self._configs):
             return None
         paths = [config.outside for config in self._configs]
         return served_config(self._options, paths, self._options.serve_override)
@@ -174,13 +170,13 @@ class _Submitter:
                     log_dir,
                     *self._configs,
                     *self._model(),
-                    *([] if self._input.here else [self._input]),
+                    *([self._input] if self._far else []),
                 ]
             ),
             after=after,
             complete={shard.name for shard in shards} <= done | set(wanted),
             max_array_size=self._largest_array(),
-            materialized=self._input.here,
+            materialized=not self._far,
             code_version=code_version(self._cwd, self._how, palestra.__version__),
         )
 
@@ -215,10 +211,15 @@ class _Submitter:
 
     def _refuse_running(self) -> None:
         """Two submissions never write the same files at once."""
-        ids = [event.job_id for event in submitted(self._files.ledger)]
-        if not ids or self._options.dry_run:
+        if self._options.dry_run:
             return
-        going = [u for u, told in self._executor.status(ids).items() if not told.state.over]
+        events = submitted(self._files.ledger)
+        going: list[str] = []
+        for number in sorted({event.submission for event in events}):
+            kind = read_plan(self._files.submission(number).plan).executor
+            asked = executor_for(kind, timeout_s=self._cluster.command_timeout_s)
+            ids = [event.job_id for event in events if event.submission == number]
+            going += [u for u, told in asked.status(ids).items() if not told.state.over]
         if going:
             raise ConfigError(
                 f"{len(going)} jobs of an earlier submission into {self._files.output_dir} have not "
@@ -231,16 +232,15 @@ class _Submitter:
         self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None
     ) -> Facts:
         """The facts with what is known once the input was read, and its rows stamped."""
-        if not self._input.here:
+        if self._far:
             self._say(
-                f"{self._input.inside} cannot be read here: the job `prepare` checks it and stamps "
-                "its rows, before any model is loaded"
+                f"{', '.join(placed.inside for placed in self._far)} cannot be read here: the job "
+                "`prepare` checks everything and stamps the rows, before any model is loaded"
             )
             check_same_run(self._files, identity_of(self._options, settings, None))
             return replace(facts, identity=identity_of(self._options, settings, None))
-        agents = None
-        if config is not None:
-            agents = [i.name for i in config.instances.values() if i.type == ServerType.AGENT]
+        instances = config.instances.values() if config is not None else ()
+        agents = [i.name for i in instances if i.type == ServerType.AGENT]
         found = stamp(
             settings,
             facts.shards,
