@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from palestra.cluster.components import Facts
 from palestra.cluster.configs import ClusterConfig, find_cluster
 from palestra.cluster.options import RolloutOptions, checked_options
 from palestra.cluster.plan import Run
-from palestra.cluster.planner import Facts, plan_run
+from palestra.cluster.planner import plan_run
 from palestra.cluster.render import script
 from palestra.cluster.seeds import shards_of
 

@@ -1,13 +1,18 @@
 """What may be asked for: each option's rule, and those that hold between options."""
 
+import inspect
 import json
+import re
 from typing import Any
 
 import pytest
 from planning import HOSTED, PYXIS, cluster, options, planned
 
-from palestra.cluster.configs import find_cluster
+from palestra.cli.commands.cluster import rollouts
+from palestra.cli.ng import _with_dashes
+from palestra.cluster.configs import SHIPPED, ClusterConfig, find_cluster
 from palestra.cluster.mounts import parse_mounts, to_cluster, to_container
+from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import Mount
 from palestra.cluster.seeds import parse_numbers, request_seed
 from palestra.errors import ConfigError
@@ -274,6 +279,25 @@ def test_a_cluster_is_found_in_the_folder_given_then_by_variable_then_here(
 
 def test_the_shipped_example_is_a_cluster() -> None:
     assert find_cluster("example", environ={})[1].executor == "slurm"
+
+
+def test_the_shipped_example_explains_every_setting() -> None:
+    text = (SHIPPED / "example.yaml").read_text()
+
+    named = set(re.findall(r"^(?:# )?(\w+):", text, re.MULTILINE))
+    assert set(ClusterConfig.model_fields) - named == set()
+
+
+def test_every_option_has_a_flag_and_every_flag_is_an_option() -> None:
+    flags = set(inspect.signature(rollouts).parameters) - {"context", "overrides"}
+
+    assert flags == set(RolloutOptions.model_fields)
+
+
+def test_flags_of_the_field_are_ours_with_dashes() -> None:
+    given = ["--input_file=a_b.jsonl", "--num_chunks", "2", "+max_attempts=2", "a_b"]
+
+    assert _with_dashes(given) == ["--input-file=a_b.jsonl", "--num-chunks", *given[2:]]
 
 
 def test_no_cluster_is_this_machine() -> None:

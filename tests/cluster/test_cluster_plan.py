@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from planning import HOSTED, PYXIS, cluster, facts, options, planned
 
+from palestra.cluster.components import allocations
 from palestra.cluster.plan import After, Component, OnExit, Role, from_json, to_json
-from palestra.cluster.planner import allocations, plan_run, replan
+from palestra.cluster.planner import plan_run, replan
 
 SPLIT = {"partition": "gpu", "partitions": {"driver": "cpu", "sandbox": "cpu"}}
 
@@ -64,6 +65,7 @@ def test_parts_of_different_partitions_are_groups_and_the_drivers_comes_first() 
     }
     assert [a.partition for a in job.allocations] == ["cpu", "gpu"]
     assert [a.gpus_per_node for a in job.allocations] == [0, 8]
+    assert run.job("merge").allocations[0].partition == "cpu"
 
 
 def test_a_plan_goes_to_json_and_back() -> None:

@@ -1,11 +1,13 @@
 """The whole of it on a real Slurm of two nodes: submitted, run, merged, profiled."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from slurm_site import slurm_site, wait_until
 
@@ -13,10 +15,11 @@ from palestra.cluster import Submission, rollouts
 from palestra.cluster.executors import State, executor_for, unit_ids
 from palestra.cluster.executors.slurm import SlurmExecutor
 from palestra.cluster.layout import RunFiles
+from palestra.config import PACKAGE_ROOT
 from palestra.errors import ConfigError
 from palestra.schema import key_of, read_jsonl
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SERVER = Path(__file__).with_name("answering_server.py")
 TASKS = "resources_servers/mcqa/data/example.jsonl"
@@ -88,6 +91,26 @@ def test_two_seeds_of_four_chunks_become_one_profile(tmp_path: Path) -> None:
     profile = [line.row for line in read_jsonl(files.reward_profiling)]
     assert [row["num_rollouts"] for row in profile] == [4] * 5
     assert files.aggregate_metrics.exists()
+
+
+ARRAY_TASKS = int(os.environ.get("PALESTRA_TEST_ARRAY_TASKS", "4"))
+"""How many jobs the large array has; it was run with 40, of 200 rollouts each."""
+ARRAY_ROLLOUTS = int(os.environ.get("PALESTRA_TEST_ARRAY_ROLLOUTS", "20"))
+
+
+def test_every_task_of_a_large_array_gives_its_share(tmp_path: Path) -> None:
+    first = next(iter(read_jsonl(PACKAGE_ROOT / TASKS))).row
+    rows = (orjson.dumps({**first, "number": n}) for n in range(ARRAY_TASKS * 5))
+    (tmp_path / "tasks.jsonl").write_bytes(b"\n".join(rows) + b"\n")
+    submission = submit(
+        input_file="tasks.jsonl", num_chunks=ARRAY_TASKS, num_repeats=ARRAY_ROLLOUTS // 5
+    )
+
+    ended = to_the_end(submission, seconds=60 + 15 * ARRAY_TASKS)
+
+    merged = RunFiles(tmp_path / "out").merged.output
+    assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    assert len({key_of(line.row) for line in read_jsonl(merged)}) == ARRAY_TASKS * ARRAY_ROLLOUTS
 
 
 def test_a_dependant_of_a_failed_job_never_starts(tmp_path: Path) -> None:

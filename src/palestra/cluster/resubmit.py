@@ -11,11 +11,11 @@ from pathlib import Path
 
 from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.executors import executor_for
+from palestra.cluster.handing import hand_over
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import After, Job, Run, read_plan, to_json
 from palestra.cluster.planner import replan
 from palestra.cluster.render import submit_script
-from palestra.cluster.submit import hand_over
 from palestra.cluster.supervisor.shard import is_done
 from palestra.errors import RunFailed
 

@@ -22,7 +22,7 @@ from palestra.rollouts import CollectSettings, StaleRun, materialize
 from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import write_whole
 from palestra.rollouts.materialize import whole_or_absent
-from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
+from palestra.schema import CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
 
 AT_ONCE: Final = 64
 """Files written in one pass over the input: far below any limit on open files."""
@@ -44,20 +44,18 @@ def stamp(
     shards: Sequence[Shard],
     files: RunFiles,
     *,
-    agents: Collection[str] | None,
+    agents: Collection[str],
     seeded: bool,
     limit: int | None = None,
     check: Callable[[Stamped], None] = lambda _: None,
 ) -> Stamped:
     """Write the rows of `shards`, and count them all. `limit`: tasks of each shard, at most.
 
-    `agents`: the instances that exist; None when nobody knows yet, so that any name will do.
-    `seeded`: put a seed into every request. `check` sees what is about to be written, and may
+    `agents`: the instances that exist. `seeded`: put a seed into every request. `check` sees what is about to be written, and may
     refuse it. Raises InputDataError with every bad row, and for more chunks than tasks.
     """
     with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
-        known = _agents_named(settings) if agents is None else agents
-        made = materialize(settings, Path(folder) / "rows.jsonl", agents=known)
+        made = materialize(settings, Path(folder) / "rows.jsonl", agents=agents)
         tasks = sorted(made.repeats)
         own = {chunk: _share(shards, chunk, tasks, limit) for chunk in {s.chunk for s in shards}}
         counted = tuple(_counted(shard, own[shard.chunk], made.repeats) for shard in shards)
@@ -135,19 +133,6 @@ class _Cut:
         if self.seeded:
             made[CREATE_PARAMS] = with_seed(row[CREATE_PARAMS], request_seed(seed, task, repeat))
         return made
-
-
-def _agents_named(settings: CollectSettings) -> frozenset[str]:
-    """Every agent that a row or the settings name."""
-    refs = (
-        line.row.get(AGENT_REF)
-        for source in settings.inputs
-        for line in read_jsonl(source.path)
-        if isinstance(line.row, dict)
-    )
-    names = (ref.get("name") for ref in refs if isinstance(ref, Mapping))
-    found = frozenset(name for name in names if isinstance(name, str))
-    return found | ({settings.agent_name} if settings.agent_name else set())
 
 
 def remember_stamped(stamped: Stamped, files: RunFiles) -> None:

@@ -6,7 +6,6 @@ to the executor, and each id goes into the ledger as soon as it exists.
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,28 +13,30 @@ from typing import Any
 
 import palestra
 from palestra.cluster.bundle import supervisor_zip
+from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.cluster.handing import hand_over
+from palestra.cluster.identity import check_same_run, identity_of
 from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
-from palestra.cluster.ledger import append, submitted
+from palestra.cluster.ledger import submitted
 from palestra.cluster.mounts import merged, parse_mounts
 from palestra.cluster.options import RolloutOptions, checked_options
 from palestra.cluster.overrides import collect_settings, served_config, split_extra
 from palestra.cluster.packaging import How, code_version, snapshot, uncommitted
 from palestra.cluster.places import Placed, Places, mounts_of
-from palestra.cluster.plan import After, Job, Run, read_plan, to_json
-from palestra.cluster.planner import SLURM_ARRAY_SIZE, Facts, plan_run
-from palestra.cluster.registry import Known, remember
+from palestra.cluster.plan import After, Run, read_plan, to_json
+from palestra.cluster.planner import plan_run
 from palestra.cluster.render import script, submit_script
 from palestra.cluster.secrets import check_absent
 from palestra.cluster.seeds import shards_of
-from palestra.cluster.stamping import Stamped, stamp
+from palestra.cluster.stamping import stamp
 from palestra.cluster.supervisor.shard import is_done
 from palestra.cluster.waiting import waits_for
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import ConfigError
-from palestra.rollouts import CollectSettings, StaleRun, differences
+from palestra.rollouts import CollectSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class _Submitter:
         self._files = RunFiles(self._output.outside)
         self._input = self._places.input(options.input_file)
         self._configs = [self._places.config(path) for path in options.config_paths]
+        self._far = [placed for placed in (self._input, *self._configs) if not placed.here]
 
     def submit(self) -> Submission:
         options = self._options
@@ -133,12 +135,7 @@ class _Submitter:
 
     def _served(self) -> ResolvedConfig | None:
         """The servers' configuration; None when a part of it can only be read in the job."""
-        far = [config for config in self._configs if not config.here]
-        if far:
-            self._say(
-                f"{', '.join(config.inside for config in far)} cannot be read here: "
-                "checked first thing in each job"
-            )
+        if any(not config.here for config in self._configs):
             return None
         paths = [config.outside for config in self._configs]
         return served_config(self._options, paths, self._options.serve_override)
@@ -173,13 +170,13 @@ class _Submitter:
                     log_dir,
                     *self._configs,
                     *self._model(),
-                    *([] if self._input.here else [self._input]),
+                    *([self._input] if self._far else []),
                 ]
             ),
             after=after,
             complete={shard.name for shard in shards} <= done | set(wanted),
             max_array_size=self._largest_array(),
-            materialized=self._input.here,
+            materialized=not self._far,
             code_version=code_version(self._cwd, self._how, palestra.__version__),
         )
 
@@ -214,10 +211,15 @@ class _Submitter:
 
     def _refuse_running(self) -> None:
         """Two submissions never write the same files at once."""
-        ids = [event.job_id for event in submitted(self._files.ledger)]
-        if not ids or self._options.dry_run:
+        if self._options.dry_run:
             return
-        going = [u for u, told in self._executor.status(ids).items() if not told.state.over]
+        events = submitted(self._files.ledger)
+        going: list[str] = []
+        for number in sorted({event.submission for event in events}):
+            kind = read_plan(self._files.submission(number).plan).executor
+            asked = executor_for(kind, timeout_s=self._cluster.command_timeout_s)
+            ids = [event.job_id for event in events if event.submission == number]
+            going += [u for u, told in asked.status(ids).items() if not told.state.over]
         if going:
             raise ConfigError(
                 f"{len(going)} jobs of an earlier submission into {self._files.output_dir} have not "
@@ -230,16 +232,15 @@ class _Submitter:
         self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None
     ) -> Facts:
         """The facts with what is known once the input was read, and its rows stamped."""
-        if not self._input.here:
+        if self._far:
             self._say(
-                f"{self._input.inside} cannot be read here: the job `prepare` checks it and stamps "
-                "its rows, before any model is loaded"
+                f"{', '.join(placed.inside for placed in self._far)} cannot be read here: the job "
+                "`prepare` checks everything and stamps the rows, before any model is loaded"
             )
-            self._check_same_run(None, settings)
-            return replace(facts, identity=self._identity(None, settings))
-        agents = None
-        if config is not None:
-            agents = [i.name for i in config.instances.values() if i.type == ServerType.AGENT]
+            check_same_run(self._files, identity_of(self._options, settings, None))
+            return replace(facts, identity=identity_of(self._options, settings, None))
+        instances = config.instances.values() if config is not None else ()
+        agents = [i.name for i in instances if i.type == ServerType.AGENT]
         found = stamp(
             settings,
             facts.shards,
@@ -247,7 +248,9 @@ class _Submitter:
             agents=agents,
             seeded=self._options.seeds is not None,
             limit=self._options.limit,
-            check=lambda stamped: self._check_same_run(stamped, settings),
+            check=lambda stamped: check_same_run(
+                self._files, identity_of(self._options, settings, stamped)
+            ),
         )
         for notice in found.notices:
             self._say(notice)
@@ -257,37 +260,8 @@ class _Submitter:
             input_digest=found.input_digest,
             tasks=found.tasks,
             rollouts=found.rollouts,
-            identity=self._identity(found, settings),
+            identity=identity_of(self._options, settings, found),
         )
-
-    def _identity(self, stamped: Stamped | None, settings: CollectSettings) -> dict[str, str]:
-        options = self._options
-        rows = {"input rows": stamped.input_digest} if stamped is not None else {}
-        return {
-            **rows,
-            "seeds": ",".join(map(str, options.seeds)) if options.seeds is not None else "none",
-            "num_chunks": str(options.num_chunks or "none"),
-            "num_repeats": str(options.num_repeats),
-            "limit": str(options.limit or "none"),
-            "responses_create_params": repr(dict(settings.responses_create_params)),
-        }
-
-    def _check_same_run(self, stamped: Stamped | None, settings: CollectSettings) -> None:
-        """Raise StaleRun when the folder holds a run that was made from something else."""
-        earlier = self._files.submissions()
-        if not earlier:
-            return
-        old = read_plan(self._files.submission(earlier[-1]).plan).identity
-        new = self._identity(stamped, settings)
-        # Of rows that could not be read either time, nothing is known.
-        both = old.keys() & new.keys()
-        changed = differences({k: old[k] for k in both}, {k: new[k] for k in both})
-        if changed:
-            raise StaleRun(
-                f"the run in {self._files.output_dir} was made from something else:\n  "
-                + "\n  ".join(changed),
-                hint="give back what was changed, or choose another --output-dir",
-            )
 
     def _rendered(self, run: Run) -> dict[Path, str]:
         """Every text of the submission's folder, looked through for secrets."""
@@ -324,27 +298,3 @@ class _Submitter:
                 "not all shards are part of this submission or done: merge and profile follow "
                 "once they are"
             )
-
-
-def hand_over(run: Run, executor: Executor, *, timeout_s: float = 60.0) -> dict[str, str]:
-    """Submit a run whose folder is written; its jobs' ids, which stand in the ledger by then."""
-    files = RunFiles(Path(run.output_dir))
-    ids: dict[str, str] = {}
-
-    def on_submitted(job: Job, job_id: str) -> None:
-        ids[job.name] = job_id
-        append(
-            files.ledger,
-            {
-                "event": "submitted",
-                "time": time.time(),
-                "submission": run.submission,
-                "job": job.name,
-                "job_id": job_id,
-                "shards": list(job.shards),
-            },
-        )
-
-    remember(Known(run.name, run.output_dir, run.executor, timeout_s))
-    executor.submit(run, on_submitted)
-    return ids

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from palestra.cluster.executors.executor import ClusterUnreachable, JobState, State, log_files
@@ -48,7 +48,7 @@ class LocalExecutor:
         return log_files(Path(run.log_dir), unit)
 
 
-def _started(argv: Sequence[str], log: Path) -> int:
+def _started(argv: list[str], log: Path) -> int:
     """The number of a process in a session of its own, which nobody here has to wait for."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(

@@ -1,0 +1,252 @@
+"""The components that jobs are made of, and what they need of an allocation. Pure, as all planning."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from palestra.cluster.configs import ClusterConfig
+from palestra.cluster.mounts import merged, parse_mounts, same_place
+from palestra.cluster.options import RolloutOptions
+from palestra.cluster.plan import (
+    After,
+    Allocation,
+    Component,
+    Mount,
+    OnExit,
+    Probe,
+    Role,
+    Setup,
+    Shard,
+)
+from palestra.cluster.servers import server_command
+from palestra.errors import ConfigError
+
+SERVER: Final = "server"
+SANDBOX: Final = "sandbox"
+DRIVER: Final = "driver"
+SLURM_ARRAY_SIZE: Final = 1001
+"""Slurm's own default of MaxArraySize: tasks of one array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a plan rests on besides its options. Paths are the cluster's, outside containers.
+
+    `wanted`: shards to run in this submission, of all `shards`.
+    """
+
+    output_dir: str
+    log_dir: str
+    submission: str
+    python: str
+    config_paths: tuple[str, ...]
+    input_file: str
+    shards: tuple[Shard, ...]
+    wanted: tuple[str, ...]
+    serve_overrides: tuple[str, ...] = ()
+    collect_overrides: tuple[str, ...] = ()
+    workdir: str | None = None
+    code: str | None = None
+    """The packaged code, first on PYTHONPATH."""
+    mounts: tuple[Mount, ...] = ()
+    """That paths of the options need, in containers."""
+    after: tuple[After, ...] = ()
+    complete: bool = True
+    """Whether all shards are done once the wanted ones are: only then is there a merge."""
+    max_array_size: int = SLURM_ARRAY_SIZE
+    code_version: str = ""
+    identity: dict[str, str] = field(default_factory=dict)
+    input_digest: str = ""
+    tasks: int | None = None
+    rollouts: int | None = None
+    materialized: bool = True
+
+
+def allocations(
+    components: Sequence[Component], partitions: Sequence[str | None]
+) -> tuple[Allocation, ...]:
+    """What each group of a job needs: the maximum over its components, in whatever order.
+
+    `partitions`: of each group.
+    """
+    found = []
+    for group, partition in enumerate(partitions):
+        own = [component for component in components if component.group == group]
+        nodes = max(component.nodes for component in own)
+        tasks = max(-(-component.tasks // component.nodes) for component in own)
+        cpus = max(-(-component.tasks // component.nodes) * component.cpus for component in own)
+        memory = [component.mem_mib for component in own if component.mem_mib is not None]
+        found.append(
+            Allocation(
+                nodes=nodes,
+                tasks_per_node=tasks,
+                cpus_per_task=-(-cpus // tasks),
+                gpus_per_node=max(component.gpus for component in own),
+                # They run side by side, and unlike cores memory is not shared by taking turns.
+                mem_mib=sum(memory) if memory else None,
+                partition=partition,
+            )
+        )
+    return tuple(found)
+
+
+class Parts:
+    """The components that jobs are made of."""
+
+    def __init__(self, options: RolloutOptions, cluster: ClusterConfig, facts: Facts) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._facts = facts
+        self._mounts = merged(
+            merged(
+                parse_mounts(cluster.mounts),
+                (same_place(facts.output_dir), same_place(facts.log_dir), *facts.mounts),
+            ),
+            parse_mounts(options.mounts),
+        )
+        key = (options.policy_api_key_env,) if options.policy_api_key_env else ()
+        self.secrets = tuple(dict.fromkeys((*key, *cluster.inherit_env)))
+
+    def collecting(self) -> tuple[Component, ...]:
+        """Services first, then the driver; each in the group of its partition."""
+        found = []
+        if self._options.self_hosted:
+            found.append(self._server())
+        if self._options.with_sandbox:
+            found.append(self._sandbox())
+        found.append(self._main(DRIVER, Role.DRIVER, ("drive", "{plan}", "{shard}"), cpus=DRIVER))
+        return tuple(replace(part, group=self._group(part.name, found)) for part in found)
+
+    def partitions(self, components: Sequence[Component]) -> tuple[str | None, ...]:
+        """The partition of each group, in order."""
+        by_group = {part.group: self._partition(part.name) for part in components}
+        return tuple(by_group[group] for group in sorted(by_group))
+
+    def closing(self, role: Role, command: str) -> Component:
+        """The merge or the profile, alone in its job."""
+        return self._main(role.value, role, (command, "{plan}"), cpus=DRIVER)
+
+    def _partition(self, part: str) -> str | None:
+        """Main steps of every kind belong where the driver does."""
+        kind = part if part in {SERVER, SANDBOX} else DRIVER
+        return (
+            self._options.partition or self._cluster.partitions.get(kind) or self._cluster.partition
+        )
+
+    def _group(self, part: str, components: Sequence[Component]) -> int:
+        """Parts of different partitions are allocated as a heterogeneous job.
+
+        The groups are numbered by partition, so that the order of components makes no difference;
+        the driver's comes first, since the supervisor runs on the first node of group 0.
+        """
+        own = self._partition(DRIVER)
+        others = {self._partition(component.name) for component in components} - {own}
+        ordered = [own, *sorted(others, key=str)]
+        return ordered.index(self._partition(part))
+
+    def _probe(self, path: str, model: str = "") -> Probe:
+        wait = self._cluster.probe
+        return Probe(
+            path=path,
+            expect_model=model,
+            deadline_s=wait.deadline_s,
+            attempt_timeout_s=wait.attempt_timeout_s,
+            interval_s=wait.interval_s,
+        )
+
+    def _server(self) -> Component:
+        options, cluster = self._options, self._cluster
+        command = server_command(options, python=self._python())
+        kind = "gym" if options.server_type == "llama_cpp" else options.server_type
+        return Component(
+            name=SERVER,
+            role=Role.SERVER,
+            argv=command.argv,
+            worker_argv=command.worker_argv,
+            container=self._container(options.server_container, str(kind), "--server-type"),
+            nodes=options.server_nodes,
+            tasks=options.server_nodes,
+            cpus=cluster.cpus.get(SERVER, 1),
+            gpus=options.server_gpus,
+            mem_mib=cluster.mem_mib.get(SERVER),
+            env={**cluster.env, **self._pythonpath(), **command.env},
+            inherit=cluster.inherit_env,
+            mounts=self._mounts,
+            workdir=self._facts.workdir,
+            on_exit=cluster.on_exit.get("server", OnExit()),
+            probe=self._probe("/v1/models", options.policy_name),
+            port_range=cluster.port_range,
+        )
+
+    def _sandbox(self) -> Component:
+        cluster = self._cluster
+        argv = (*self._palestra(), "sandbox", "serve", "--host", "{host}", "--port", "{port}")
+        # It runs what a model wrote: nothing of the cluster is in it, unless it was asked for.
+        mounts = self._mounts if self._options.keep_mounts_for_sandbox else ()
+        return Component(
+            name=SANDBOX,
+            role=Role.SANDBOX,
+            argv=argv,
+            container=self._container(
+                None, "sandbox" if "sandbox" in cluster.containers else "gym", "--with-sandbox"
+            ),
+            cpus=cluster.cpus.get(SANDBOX, 1),
+            mem_mib=cluster.mem_mib.get(SANDBOX),
+            env={**self._pythonpath(), "PALESTRA_SANDBOX_TOKEN": "{nonce}"},
+            mounts=mounts,
+            on_exit=cluster.on_exit.get("sandbox", OnExit()),
+            probe=self._probe("/"),
+            port_range=cluster.port_range,
+        )
+
+    def _main(self, name: str, role: Role, command: tuple[str, ...], *, cpus: str) -> Component:
+        options, cluster = self._options, self._cluster
+        collecting = role is Role.DRIVER
+        return Component(
+            name=name,
+            role=role,
+            argv=(*self._palestra(), "cluster", *command),
+            container=self._container(options.gym_container, "gym", "the main step"),
+            cpus=cluster.cpus.get(cpus, 1),
+            mem_mib=cluster.mem_mib.get(cpus),
+            env={**cluster.env, **self._pythonpath()},
+            inherit=self.secrets if collecting else cluster.inherit_env,
+            mounts=self._mounts,
+            workdir=self._facts.workdir,
+            setup=Setup(
+                install=self._install(),
+                before=options.preprocess_cmd if collecting else "",
+                after=options.postprocess_cmd if collecting else "",
+            ),
+        )
+
+    def _install(self) -> str:
+        """Nothing is installed in a job unless it was asked for."""
+        path = self._options.gym_path
+        commands = [self._options.installation_command]
+        if path:
+            commands.append(f"{shlex.quote(self._python())} -m pip install -e {shlex.quote(path)}")
+        return " && ".join(command for command in commands if command)
+
+    def _container(self, given: str | None, kind: str, wanted_by: str) -> str | None:
+        if given is not None:
+            if self._cluster.runtime == "none":
+                raise ConfigError(
+                    f"container {given!r}: this cluster runs none",
+                    hint="set `runtime` in its config: pyxis, apptainer or podman",
+                )
+            return given
+        return self._cluster.container(kind, wanted_by)
+
+    def _python(self) -> str:
+        inside = "python3" if self._cluster.runtime != "none" else self._facts.python
+        return self._cluster.gym_python or inside
+
+    def _palestra(self) -> tuple[str, ...]:
+        return (self._python(), "-m", "palestra")
+
+    def _pythonpath(self) -> dict[str, str]:
+        code = self._facts.code
+        given = self._cluster.env.get("PYTHONPATH", "")
+        return {"PYTHONPATH": f"{code}:{given}".rstrip(":")} if code else {}
