@@ -27,7 +27,9 @@ from palestra.cluster.plan import (
 )
 from palestra.cluster.seeds import shards_of
 from palestra.cluster.stamping import stamp
-from palestra.rollouts import CollectSettings, InputFile
+from palestra.cluster.supervisor.shard import count, write_done
+from palestra.rollouts import CollectSettings, GivenRows, InputFile, prepare
+from palestra.rollouts import Shard as Share
 
 SERVER_PROGRAM = Path(__file__).with_name("answering_server.py")
 AGENT = "mcqa_simple_agent"
@@ -197,3 +199,31 @@ def question(number: int) -> dict[str, Any]:
         "grading_mode": "strict_single_letter_boxed",
         "uuid": f"question-{number}",
     }
+
+
+def collected(made: World, shard: str, *, but: int = 0, failed: int = 0) -> None:
+    """What a driver leaves of a shard: scores of all rows but the last `but`, some failed for good."""
+    run, files = made.run, made.files.shard(shard)
+    settings = CollectSettings(
+        (InputFile(made.files.given_inputs(shard)),),
+        files.output,
+        given=GivenRows(run.input_digest, run.rollouts or 0, run.tasks or 0),
+        shard=Share([one.name for one in run.shards].index(shard), len(run.shards)),
+    )
+    prepare(settings, agents={AGENT}, semantics={}, version="tests")
+    rows = [json.loads(line) for line in files.materialized_inputs.read_text().splitlines()]
+    ended = [
+        {name: row[name] for name in ("_ng_task_index", "_ng_rollout_index", "agent_ref")}
+        for row in rows[: len(rows) - but]
+    ]
+    bad, good = ended[:failed], ended[failed:]
+    files.output.write_text("".join(json.dumps({**row, "reward": 1.0}) + "\n" for row in good))
+    if bad:
+        why = {"_ng_failure_class": "data_error", "attempt": 1, "_ng_failure_terminal": True}
+        files.failures.write_text("".join(json.dumps({**row, **why}) + "\n" for row in bad))
+
+
+def finish(made: World, shard: str) -> None:
+    """The done file of a shard whose rows are there."""
+    files = made.files.shard(shard)
+    write_done(files, count(files), {"shard": shard})

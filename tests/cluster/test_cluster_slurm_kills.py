@@ -105,7 +105,7 @@ def requeue(site: Site, number: int) -> None:
 
 
 def lost_node(site: Site, number: int) -> None:
-    """Kill -9 of its slurmd, and of everything on the node."""
+    """The end of its slurmd by kill -9, and of everything on the node."""
     node = site.node(number)
     local_slurm("node-kill", node)
     local_slurm("node-start", node)

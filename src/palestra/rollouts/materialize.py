@@ -131,9 +131,9 @@ def _no_identity(row: Any, agents: frozenset[str]) -> str:
         if not isinstance(given, int) or isinstance(given, bool) or given < 0:
             return f"/{name} is {given!r}, not a whole number from 0"
     ref = row.get(AGENT_REF)
-    name = ref.get("name") if isinstance(ref, Mapping) else None
-    if name not in agents:
-        return f"agent {name!r} does not exist (agents: {', '.join(sorted(agents)) or 'none'})"
+    agent = ref.get("name") if isinstance(ref, Mapping) else None
+    if agent not in agents:
+        return f"agent {agent!r} does not exist (agents: {', '.join(sorted(agents)) or 'none'})"
     return ""
 
 

@@ -67,11 +67,10 @@ def is_done(files: ShardFiles) -> bool:
     done = read_object(files.done)
     if done is None:
         return False
-    numbers = [done.get(name) for name in ("expected", "scored", "failed_terminal")]
-    if not all(isinstance(number, int) for number in numbers):
+    expected, scored, failed = (done.get(key) for key in ("expected", "scored", "failed_terminal"))
+    if not (isinstance(expected, int) and isinstance(scored, int) and isinstance(failed, int)):
         return False
-    expected, scored, failed = numbers
-    return bool(expected == scored + failed)
+    return expected == scored + failed
 
 
 def write_done(files: ShardFiles, counts: Counts, said: Mapping[str, object]) -> None:

@@ -8,11 +8,11 @@ before the services that it talks to.
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 
 from palestra.cluster.layout import ShardFiles
 from palestra.cluster.supervisor import shard, slurm
@@ -188,7 +188,7 @@ class Supervision:
         try:
             counts = shard.count(files)
             if ended.status != "done":
-                return Ended(**{**_fields(ended), "counts": counts})
+                return replace(ended, counts=counts)
             if not shard.is_done(files):
                 shard.write_done(files, counts, self._done_by())
         except shard.NotDone as error:
@@ -199,7 +199,7 @@ class Supervision:
             return Ended("failed", NOT_DONE, reason, name, self._main.tail())
         except (OSError, ValueError, KeyError) as error:
             return Ended("failed", NOT_DONE, f"cannot count the rows of {files.name}: {error!r}")
-        return Ended(**{**_fields(ended), "counts": counts})
+        return replace(ended, counts=counts)
 
     def _done_by(self) -> dict[str, object]:
         context, spec = self._context, self._context.job.shard
@@ -285,7 +285,8 @@ def requeue_if_worthwhile(context: Context, ended: Ended, before: int | None) ->
     except slurm.SlurmUnreachable as error:
         context.say(f"cannot be put back into the queue: {error}")
         return ended.code
-    # Slurm ends this process in a moment; nothing is left to lose.
+    # Slurm ends this process in a moment; nothing is left to lose, so it may be at once.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(60.0)
     return ended.code
 
@@ -300,6 +301,3 @@ def left_in(files: ShardFiles) -> int | None:
 
 def _fields(ended: Ended) -> dict[str, object]:
     return {name: getattr(ended, name) for name in Ended.__dataclass_fields__}
-
-
-__all__ = ["Ended", "Path", "Signals", "Supervision", "left_in", "requeue_if_worthwhile"]

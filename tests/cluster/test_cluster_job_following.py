@@ -1,0 +1,104 @@
+"""What is said of a run: files, ledger and executor put together."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_runs import World, collected, finish, world
+
+from palestra.cluster import ledger
+from palestra.cluster.executors import ClusterUnreachable, JobState, State
+from palestra.cluster.following import RunStatus, Standing, folder_of, read_run, status_of
+from palestra.errors import InputDataError
+
+
+class Site:
+    """An executor that says what a test tells it to, and counts how often it is asked."""
+
+    def __init__(self, **states: JobState) -> None:
+        self.states = states
+        self.asked = 0
+
+    def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
+        self.asked += 1
+        unknown = JobState(State.UNKNOWN)
+        return {name: self.states.get(f"job{name}", unknown) for name in ids}
+
+
+class GoneSite(Site):
+    def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
+        raise ClusterUnreachable("squeue: no answer")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> World:
+    """Two chunks as array 1, merge 2, profile 3."""
+    made = world(tmp_path, tasks=4, chunks=2)
+    for number, job in enumerate(made.run.jobs, start=1):
+        event: dict[str, Any] = {"event": "submitted", "time": 1.0, "submission": "0001"}
+        event |= {"job": job.name, "job_id": str(number), "shards": list(job.shards)}
+        ledger.append(made.files.ledger, event)
+    return made
+
+
+def look(made: World, site: Any) -> RunStatus:
+    return status_of(made.files, read_run(made.files), site)
+
+
+def standings(found: RunStatus) -> dict[str, Standing]:
+    return {one.unit.name: one.standing for one in found.units}
+
+
+RUNNING, QUEUED = JobState(State.RUNNING), JobState(State.QUEUED)
+
+
+def test_one_question_tells_of_every_job(made: World) -> None:
+    site = Site(job1_0=RUNNING, job1_1=QUEUED, job2=QUEUED, job3=QUEUED)
+    found = look(made, site)
+    assert list(standings(found).values()) == ["running", "queued", "queued", "queued"]
+    assert (site.asked, found.active, found.done) == (1, True, False)
+
+
+def test_a_shard_is_done_when_its_file_says_so_whatever_the_queue_remembers(made: World) -> None:
+    collected(made, "rollouts-chunk0")
+    finish(made, "rollouts-chunk0")
+    collected(made, "rollouts-chunk1", but=1)
+    done = JobState(State.DONE)
+    found = look(made, Site(job1_0=JobState(State.FAILED), job1_1=done))
+    assert standings(found)["rollouts-chunk0"] is Standing.DONE
+    assert standings(found)["rollouts-chunk1"] is Standing.FAILED
+    assert found.units[1].reason == "its job ended well, but it has no done file"
+    assert dict(found.rollouts()) == {"expected": 4, "scored": 3, "failed": 0, "left": 1}
+
+
+def test_a_dependant_of_a_failed_job_never_starts_and_the_ledger_says_why(made: World) -> None:
+    failed = JobState(State.FAILED, "NODE_FAIL")
+    cancelled = JobState(State.CANCELLED, "DependencyNeverSatisfied")
+    site = Site(job1_0=failed, job1_1=failed, job2=cancelled, job3=cancelled)
+    for _ in range(2):
+        found = look(made, site)
+    assert standings(found)["merge"] is standings(found)["profile"] is Standing.NEVER_STARTS
+    told = made.events("never_starts")
+    assert [event["dependant"] for event in told] == ["merge", "profile"]
+    assert "rollouts-chunk0 failed: NODE_FAIL" in told[0]["reason"]
+
+
+def test_a_cluster_that_gives_no_answer_is_an_error(made: World) -> None:
+    with pytest.raises(ClusterUnreachable):
+        look(made, GoneSite())
+
+
+def test_what_was_submitted_by_hand_is_known_by_its_own_word(tmp_path: Path) -> None:
+    made = world(tmp_path, tasks=4, chunks=2)
+    event = {"event": "started", "submission": "0001", "job": "shards", "job_id": "9_0"}
+    ledger.append(made.files.ledger, {**event, "task": 0, "shard": "rollouts-chunk0"})
+    found = look(made, Site(job9_0=RUNNING))
+    assert list(standings(found).values()) == ["running", "not submitted"]
+
+
+def test_a_folder_that_is_no_runs_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match="is not the output folder of a cluster run"):
+        read_run(folder_of(str(tmp_path)))
+    with pytest.raises(InputDataError, match="there is no run 'nobody-knows-it'"):
+        folder_of("nobody-knows-it")
