@@ -69,8 +69,9 @@ class Supervision:
         files = context.run
         unit = context.job.shard.name if context.job.shard else None
         self._shard: ShardFiles | None = files.shard(unit) if unit else None
+        self._lease_path = (self._shard or files.merged).lease
         self._lease = Lease(
-            (self._shard or files.merged).lease,
+            self._lease_path,
             Holder.me(context.slurm_id, context.restart),
             is_gone=slurm.is_gone if context.slurm_id else None,
             say=context.say,
@@ -85,6 +86,7 @@ class Supervision:
             self._lease.take()
         except (LeaseHeld, slurm.SlurmUnreachable) as error:
             return self._finish(Ended("refused", LEASE_HELD, str(error)))
+        context.lease = (self._lease_path, self._lease.number)
         try:
             ended = self._already_done() or self._work()
         finally:
