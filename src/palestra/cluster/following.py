@@ -167,16 +167,10 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     units = units_of(files, run)
     open_units = [u for u in units if not (u.is_shard and is_done(files.shard(u.name)))]
     states = executor.status([unit.job_id for unit in open_units]) if open_units else {}
-    begun = {(e.get("submission"), e.get("shard") or e.get("job")) for e in _started(files)}
-    found = [
-        _status(files, unit, states.get(unit.job_id), begun=(unit.submission, unit.name) in begun)
-        for unit in units
-    ]
+    found = [_status(files, unit, states.get(unit.job_id)) for unit in units]
     missing = {shard.name for shard in run.shards} - {unit.name for unit in units}
     found += [
-        _status(
-            files, Unit(name, "", "", "", JobFiles(files.cluster), is_shard=True), None, begun=False
-        )
+        _status(files, Unit(name, "", "", "", JobFiles(files.cluster), is_shard=True), None)
         for name in sorted(missing)
     ]
     status = RunStatus(run, tuple(_with_dependants(run, found)))
@@ -188,7 +182,7 @@ def _started(files: RunFiles) -> list[dict[str, Any]]:
     return [event for event in ledger.events(files.ledger) if event.get("event") == "started"]
 
 
-def _status(files: RunFiles, unit: Unit, told: JobState | None, *, begun: bool) -> UnitStatus:
+def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
     if unit.is_shard and is_done(files.shard(unit.name)):
         return UnitStatus(unit, Standing.DONE, rollouts=_rollouts(files, unit))
     result = read_object(unit.files.result) or {}
@@ -201,8 +195,6 @@ def _status(files: RunFiles, unit: Unit, told: JobState | None, *, begun: bool) 
         standing, reason = Standing.FAILED, "its job ended well, but it has no done file"
     if standing.active:
         reason = told.reason if told else ""
-    elif standing in {Standing.CANCELLED, Standing.FAILED} and not begun and not result:
-        standing = Standing.CANCELLED  # by whom is found out from what it depends on
     state_file = read_object(unit.files.state) or {}
     return UnitStatus(
         unit,
