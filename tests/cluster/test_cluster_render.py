@@ -1,17 +1,20 @@
 """From a plan to files: what sbatch and bash read, and what never stands in them."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from planning import HOSTED, PYXIS, cluster, options, planned, scripts, write
 
+from palestra.cli.clustering.driving import known_plan
+from palestra.cli.clustering.stamping import prepare_run
 from palestra.cluster import nemo_gym_rollouts, rollouts, wrap_arguments
 from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.executors import State, executor_for
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import After, read_plan
+from palestra.cluster.plan import After, read_plan, to_json
 from palestra.cluster.registry import Known, remember
 from palestra.cluster.render import directive, submit_script
 from palestra.cluster.secrets import check_absent
@@ -214,6 +217,31 @@ def test_an_input_that_cannot_be_read_here_is_left_to_a_first_job() -> None:
     run = read_plan(folder / "plan.json")
     assert [job.name for job in run.jobs] == ["prepare", "collect", "merge", "profile"]
     assert run.rollouts is None
+
+
+def test_the_first_job_stamps_the_same_rows_as_a_submission_would(tmp_path: Path) -> None:
+    folder = dry(num_random_seeds=2, num_chunks=2, num_repeats=2, limit=1)
+    told = read_plan(folder / "plan.json")
+    files = RunFiles(tmp_path / "out")
+    before = {shard.name: files.given_inputs(shard.name).read_bytes() for shard in told.shards}
+    for shard in told.shards:
+        files.given_inputs(shard.name).unlink()
+    untold = replace(
+        told,
+        collect=replace(told.collect, materialized=False),
+        shards=tuple(replace(s, rows=None, tasks=None) for s in told.shards),
+        rollouts=None,
+        tasks=None,
+        input_digest="",
+    )
+    (folder / "plan.json").write_bytes(to_json(untold))
+
+    assert prepare_run(folder / "plan.json") == 0
+
+    found = known_plan(folder / "plan.json")
+    assert (found.shards, found.rollouts, found.tasks) == (told.shards, told.rollouts, told.tasks)
+    assert found.input_digest == told.input_digest
+    assert {s.name: files.given_inputs(s.name).read_bytes() for s in told.shards} == before
 
 
 def test_rows_without_an_agent_are_named() -> None:

@@ -11,10 +11,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from palestra.cluster.configs import Line, Time
-from palestra.cluster.problems import refuse
 from palestra.cluster.secrets import argument_problems, override_problems, variable_problem
 from palestra.cluster.seeds import chunks_of, seeds_of
-from palestra.config import did_you_mean
+from palestra.config import did_you_mean, raise_problems
 from palestra.errors import ConfigError
 from palestra.rollouts.arguments import args_from
 
@@ -134,7 +133,7 @@ def checked_options(**given: Any) -> RolloutOptions:
         near = did_you_mean(unknown[0], RolloutOptions.model_fields)
         raise ConfigError(f"{', '.join(unknown)}: no such option{near}")
     options = args_from(RolloutOptions, given, hint="`palestra cluster rollouts --help` lists all")
-    refuse(
+    raise_problems(
         [
             *_server_problems(options),
             *_name_problems(options),

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import Collect
-from palestra.cluster.problems import refuse
 from palestra.config import (
     InstanceConfig,
     ResolvedConfig,
@@ -14,6 +13,7 @@ from palestra.config import (
     did_you_mean,
     load_config,
     parse_overrides,
+    raise_problems,
     settings_from,
 )
 from palestra.errors import ConfigError
@@ -61,7 +61,7 @@ def collect_settings(
                 f"--collect-override {name} is no setting of a collection{near}; "
                 "settings of servers go to --serve-override"
             )
-    refuse(problems)
+    raise_problems(problems)
     tree: dict[Any, Any] = {
         "input_jsonl_fpath": str(input_file),
         "output_jsonl_fpath": "rollouts.jsonl",
@@ -95,7 +95,7 @@ def served_config(
             _check_settings(instance)
         except ConfigError as error:
             problems.append(error.message)
-    refuse(problems)
+    raise_problems(problems)
     return config
 
 

@@ -19,9 +19,9 @@ from palestra.cluster.plan import (
     Role,
     Run,
 )
-from palestra.cluster.problems import refuse
 from palestra.cluster.secrets import env_problems
 from palestra.cluster.times import seconds_of
+from palestra.config import raise_problems
 
 
 def plan_run(
@@ -61,7 +61,7 @@ def plan_run(
         code_version=facts.code_version,
         srun_options=cluster.srun_options,
     )
-    refuse(
+    raise_problems(
         [
             problem
             for job in run.jobs

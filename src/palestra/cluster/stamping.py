@@ -51,8 +51,9 @@ def stamp(
 ) -> Stamped:
     """Write the rows of `shards`, and count them all. `limit`: tasks of each shard, at most.
 
-    `agents`: the instances that exist. `seeded`: put a seed into every request. `check` sees what is about to be written, and may
-    refuse it. Raises InputDataError with every bad row, and for more chunks than tasks.
+    `agents`: the instances that exist. `seeded`: put a seed into every request. `check` sees what
+    is about to be written, and may refuse it. Raises InputDataError with every bad row, and for
+    more chunks than tasks.
     """
     with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
         made = materialize(settings, Path(folder) / "rows.jsonl", agents=agents)

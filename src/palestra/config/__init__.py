@@ -21,6 +21,7 @@ from palestra.config.load import config_from_tree, load_config, names_in_files
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
 from palestra.config.paths import PACKAGE_ROOT, resolve_path
 from palestra.config.ports import allocate_ports
+from palestra.config.problems import raise_problems
 from palestra.config.redact import MASK, Redactor, find_secrets, is_secret_name, redact, secrets_in
 from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerRef, ServerType
 from palestra.config.settings import settings_from
@@ -48,6 +49,7 @@ __all__ = [
     "names_in_files",
     "nearest",
     "parse_overrides",
+    "raise_problems",
     "redact",
     "resolve_path",
     "secrets_in",
