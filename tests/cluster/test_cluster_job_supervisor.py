@@ -187,11 +187,11 @@ def test_two_jobs_on_one_node_never_talk_to_each_others_servers(tmp_path: Path) 
     running = [one.start() for one in made]
     said = [process.communicate(timeout=120)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], said
-    asked = [
-        json.loads(one.submission.job("shards").endpoint("server").read_bytes()) for one in made
-    ]
-    assert asked[0]["port"] != asked[1]["port"]
-    assert asked[0]["nonce"] != asked[1]["nonce"]
+    states = [json.loads(one.submission.job("shards").state.read_bytes()) for one in made]
+    addresses = [state["components"][0]["address"] for state in states]
+    assert addresses[0] != addresses[1]
+    # What they were known by is a key, and gone with them.
+    assert not any(one.submission.job("shards").endpoint("server").exists() for one in made)
 
 
 def _ports() -> tuple[int, int]:
