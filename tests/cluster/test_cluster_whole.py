@@ -1,0 +1,91 @@
+"""Whole runs on this machine, with an endpoint that runs already and asks for a key."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slurm_site import wait_until
+
+from palestra.cluster import Submission, rollouts
+from palestra.cluster.layout import RunFiles
+from palestra.errors import RunFailed
+from palestra.schema import read_jsonl
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+CANARY = "sk-canary-0123456789"
+SERVER = Path(__file__).with_name("answering_server.py")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, SERVER, "--host", "127.0.0.1", "--port", str(port)],
+        env={**os.environ, "PALESTRA_SERVER_KEY": CANARY},
+    )
+
+    def answers() -> bool:
+        with socket.socket() as sock:
+            return sock.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        wait_until(answers, seconds=60, every=0.1)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+def collect(endpoint: str, **given: Any) -> Submission:
+    asked: dict[str, Any] = {
+        "config_paths": [
+            "resources_servers/mcqa/configs/mcqa.yaml",
+            "responses_api_models/openai_model/configs/openai_model.yaml",
+        ],
+        "input_file": "resources_servers/mcqa/data/example.jsonl",
+        "agent_name": "mcqa_simple_agent",
+        "output_dir": "out",
+        "server_address": endpoint,
+        "model": "scripted",
+        "policy_api_key_env": "MY_KEY",
+    }
+    return rollouts(**{**asked, **given})
+
+
+def test_a_key_reaches_the_endpoint_and_stands_nowhere(
+    tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", CANARY)
+
+    collect(endpoint, num_random_seeds=2)
+    again = collect(endpoint, num_random_seeds=2)
+
+    files = RunFiles(tmp_path / "out")
+    assert len(list(read_jsonl(files.merged.output))) == 10
+    assert files.reward_profiling.exists()
+    assert [job.name for job in again.run.jobs] == ["merge", "profile"]
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in written if CANARY.encode() in path.read_bytes()] == []
+
+
+def test_a_wrong_key_fails_the_run_and_what_depends_on_it_says_why(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-wrong-0123456789")
+
+    with pytest.raises(RunFailed, match=r"merge: depends on collect, which failed"):
+        collect(endpoint, limit=1)
