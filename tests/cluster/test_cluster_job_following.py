@@ -9,7 +9,8 @@ from cluster_runs import World, collected, finish, world
 
 from palestra.cluster import ledger
 from palestra.cluster.executors import ClusterUnreachable, JobState, State
-from palestra.cluster.following import RunStatus, Standing, folder_of, read_run, status_of
+from palestra.cluster.following import RunStatus, Standing, status_of
+from palestra.cluster.units import folder_of, read_run
 from palestra.errors import InputDataError
 
 

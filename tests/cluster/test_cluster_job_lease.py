@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from palestra.cluster.supervisor.files import write_whole
-from palestra.cluster.supervisor.lease import Holder, Lease, LeaseHeld
+from palestra.cluster.supervisor.lease import Holder, Lease, LeaseHeld, LeaseWatch
 
 
 def gone(_job: str) -> bool:
@@ -31,6 +31,7 @@ def lease(path: Path, me: Holder, is_gone: Callable[[str], bool] | None = runnin
         say=lambda _: None,
         wait_s=0.0,
         silent_after_s=0.05,
+        stops_s=0.0,
         sleep=lambda _: None,
     )
 
@@ -152,3 +153,24 @@ def test_who_was_taken_over_from_learns_of_it(path: Path, monkeypatch: pytest.Mo
     assert own.lost.wait(10)
     own.release()
     assert json.loads(path.read_bytes())["job_id"] == "6"
+
+
+def test_a_main_step_stops_writing_when_the_shard_is_anothers(path: Path) -> None:
+    write_whole(path, asdict(replace(ME, number=3)))
+    watch = LeaseWatch(path, 3)
+    assert watch.lost() == ""
+    write_whole(path, asdict(replace(ELSEWHERE, number=4)))
+    assert "job 6 (start 0)" in watch.lost()
+
+
+def test_a_main_step_stops_writing_when_it_hears_nothing_of_its_supervisor(path: Path) -> None:
+    write_whole(path, asdict(replace(ME, number=3)))
+    now = [0.0]
+    watch = LeaseWatch(path, 3, silent_after_s=10.0, clock=lambda: now[0])
+    now[0] = 9.0
+    os.utime(path, (0, 0))  # a heartbeat
+    assert watch.lost() == ""
+    now[0] = 18.0
+    assert watch.lost() == ""
+    now[0] = 20.0
+    assert watch.lost() == "no word of the supervisor for 11 s"

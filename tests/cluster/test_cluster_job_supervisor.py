@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from cluster_runs import World, driver, model_server, python, restarting, service, world
 
-from palestra.cluster.plan import Component, OnExit, Probe
+from palestra.cluster.plan import Component, OnExit, Policy, Probe
+from palestra.cluster.supervisor.lease import Holder
 
 pytestmark = pytest.mark.slow
 
@@ -187,11 +188,11 @@ def test_two_jobs_on_one_node_never_talk_to_each_others_servers(tmp_path: Path) 
     running = [one.start() for one in made]
     said = [process.communicate(timeout=120)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], said
-    asked = [
-        json.loads(one.submission.job("shards").endpoint("server").read_bytes()) for one in made
-    ]
-    assert asked[0]["port"] != asked[1]["port"]
-    assert asked[0]["nonce"] != asked[1]["nonce"]
+    states = [json.loads(one.submission.job("shards").state.read_bytes()) for one in made]
+    addresses = [state["components"][0]["address"] for state in states]
+    assert addresses[0] != addresses[1]
+    # What they were known by is a key, and gone with them.
+    assert not any(one.submission.job("shards").endpoint("server").exists() for one in made)
 
 
 def _ports() -> tuple[int, int]:
@@ -258,3 +259,22 @@ def test_a_supervisor_needs_nothing_but_a_bare_python(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_a_driver_whose_shard_is_anothers_ends(tmp_path: Path) -> None:
+    """As what a lost node leaves behind would: its supervisor is gone, and it is not."""
+    made = world(tmp_path)
+    made.write(policy=Policy("scripted", base_url="http://127.0.0.1:9/v1", api_key_env="THE_KEY"))
+    lease = made.files.shard("rollouts").lease
+    lease.write_text(json.dumps(dataclasses.asdict(Holder("8", 0, "there", "", 1, "1", number=5))))
+    ours = {"PALESTRA_LEASE": str(lease), "PALESTRA_LEASE_NUMBER": "4", "THE_KEY": "of-the-tests"}
+    done = subprocess.run(
+        [*driver().argv[:5], str(made.submission.plan), "rollouts"],
+        env={**os.environ, **ours},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode in {128 + signal.SIGTERM, -signal.SIGTERM}
+    assert "job 8 (start 0), process 1 on there has taken this shard over" in done.stderr

@@ -117,7 +117,7 @@ WAYS: tuple[Callable[[Site, int], None], ...] = (scancel, time_limit, requeue, l
 def test_killed_anywhere_and_submitted_again_it_ends_byte_for_byte_the_same(
     tmp_path: Path,
 ) -> None:
-    tasks = 60 * KILLS
+    tasks = 80 * KILLS
     undisturbed = world(tmp_path / "undisturbed", tasks=tasks, chunks=2)
     for number in range(2):
         assert undisturbed.supervise(task=number)[0] == 0

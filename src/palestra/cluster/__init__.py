@@ -7,6 +7,11 @@
     layout.py       the name of every file in a run's output folder
     render.py       a `Run` -> batch scripts
     executors/      batch scripts -> jobs: submit, status, cancel, logs
+    supervisor/     what runs on a batch node
+    ledger.py       what was submitted, and how it ended
+    units.py, following.py, resubmit.py
+                    what has become of a run, and what is submitted again
+    completeness.py what a merge may begin with, and what a partial one lacks
 
 The batch script starts one supervisor, of the standard library only, which reads `plan.json`.
 """

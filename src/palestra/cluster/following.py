@@ -10,17 +10,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from palestra.cluster import ledger
-from palestra.cluster.executors import Executor, JobState, State, unit_ids
+from palestra.cluster.executors import Executor, JobState, State
 from palestra.cluster.layout import JobFiles, RunFiles
-from palestra.cluster.plan import Job, Run, read_plan
-from palestra.cluster.registry import known_run
+from palestra.cluster.plan import Job, Run
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.supervisor.shard import NotDone, count, is_done
-from palestra.errors import InputDataError
+from palestra.cluster.units import Unit, units_of
 
 
 class Standing(StrEnum):
@@ -41,18 +39,6 @@ class Standing(StrEnum):
     def active(self) -> bool:
         """Whether it may still change by itself."""
         return self in {Standing.RUNNING, Standing.QUEUED}
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One shard, or one job without shards, as it was submitted last."""
-
-    name: str
-    job: str
-    submission: str
-    job_id: str
-    files: JobFiles
-    is_shard: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,70 +81,6 @@ class RunStatus:
         return total
 
 
-def read_run(files: RunFiles) -> Run:
-    """The plan of the last submission. Raises InputDataError when the folder is no run's."""
-    numbers = files.submissions()
-    if not numbers:
-        raise InputDataError(
-            f"{files.output_dir} is not the output folder of a cluster run",
-            hint="give the --output-dir of `palestra cluster rollouts`",
-        )
-    plan = files.submission(numbers[-1]).plan
-    try:
-        return read_plan(plan)
-    except (OSError, ValueError) as error:
-        raise InputDataError(f"{plan} is no plan that can be read: {error}") from error
-
-
-def units_of(files: RunFiles, run: Run) -> list[Unit]:
-    """Every shard, and the jobs that follow them, each as it was submitted last."""
-    plans: dict[str, Run] = {run.submission: run}
-    found: dict[str, Unit] = {}
-    for told in ledger.submitted(files.ledger):
-        if told.submission not in plans:
-            plans[told.submission] = read_plan(files.submission(told.submission).plan)
-        for unit in _units(files, plans[told.submission], told):
-            found[unit.name] = unit
-    for event in _started(files):
-        # Submitted by hand, or by a command that was killed before it could say so.
-        unit = _unit_that_started(files, event)
-        if unit.name not in found or found[unit.name].submission < unit.submission:
-            found[unit.name] = unit
-    ordered = [shard.name for shard in run.shards]
-    followers = [name for name in found if name not in ordered]
-    return [found[name] for name in (*ordered, *followers) if name in found]
-
-
-def _units(files: RunFiles, run: Run, told: ledger.Submitted) -> list[Unit]:
-    job = run.job(told.job)
-    ids = unit_ids(job, told.job_id)
-    names = job.shards or (job.name,)
-    return [
-        Unit(
-            name,
-            job.name,
-            told.submission,
-            ids[number if job.array else 0],
-            files.submission(told.submission).job(job.name, number if job.array else None),
-            bool(job.shards),
-        )
-        for number, name in enumerate(names)
-    ]
-
-
-def _unit_that_started(files: RunFiles, event: Mapping[str, Any]) -> Unit:
-    submission, job = str(event["submission"]), str(event["job"])
-    shard: str | None = event.get("shard")
-    return Unit(
-        shard or job,
-        job,
-        submission,
-        str(event["job_id"]),
-        files.submission(submission).job(job, event.get("task")),
-        shard is not None,
-    )
-
-
 def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     """Where everything stands, with one question to the executor.
 
@@ -167,16 +89,10 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     units = units_of(files, run)
     open_units = [u for u in units if not (u.is_shard and is_done(files.shard(u.name)))]
     states = executor.status([unit.job_id for unit in open_units]) if open_units else {}
-    begun = {(e.get("submission"), e.get("shard") or e.get("job")) for e in _started(files)}
-    found = [
-        _status(files, unit, states.get(unit.job_id), begun=(unit.submission, unit.name) in begun)
-        for unit in units
-    ]
+    found = [_status(files, unit, states.get(unit.job_id)) for unit in units]
     missing = {shard.name for shard in run.shards} - {unit.name for unit in units}
     found += [
-        _status(
-            files, Unit(name, "", "", "", JobFiles(files.cluster), is_shard=True), None, begun=False
-        )
+        _status(files, Unit(name, "", "", "", JobFiles(files.cluster), is_shard=True), None)
         for name in sorted(missing)
     ]
     status = RunStatus(run, tuple(_with_dependants(run, found)))
@@ -184,11 +100,7 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     return status
 
 
-def _started(files: RunFiles) -> list[dict[str, Any]]:
-    return [event for event in ledger.events(files.ledger) if event.get("event") == "started"]
-
-
-def _status(files: RunFiles, unit: Unit, told: JobState | None, *, begun: bool) -> UnitStatus:
+def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
     if unit.is_shard and is_done(files.shard(unit.name)):
         return UnitStatus(unit, Standing.DONE, rollouts=_rollouts(files, unit))
     result = read_object(unit.files.result) or {}
@@ -201,8 +113,6 @@ def _status(files: RunFiles, unit: Unit, told: JobState | None, *, begun: bool) 
         standing, reason = Standing.FAILED, "its job ended well, but it has no done file"
     if standing.active:
         reason = told.reason if told else ""
-    elif standing in {Standing.CANCELLED, Standing.FAILED} and not begun and not result:
-        standing = Standing.CANCELLED  # by whom is found out from what it depends on
     state_file = read_object(unit.files.state) or {}
     return UnitStatus(
         unit,
@@ -300,19 +210,3 @@ def _record_those_that_never_start(files: RunFiles, status: RunStatus) -> None:
                     "reason": one.reason,
                 },
             )
-
-
-def folder_of(given: str) -> RunFiles:
-    """The run that a user names by its output folder, or by its name if it is the last of it.
-
-    Raises InputDataError for none.
-    """
-    folder = Path(given).absolute()
-    if not folder.is_dir():
-        known = known_run(given)
-        if known is None:
-            raise InputDataError(
-                f"there is no run {given!r}", hint="a run is named by its --output-dir or --expname"
-            )
-        folder = Path(known.output_dir)
-    return RunFiles(folder)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from palestra.cluster.bundle import supervisor_zip
-from palestra.cluster.executors import executor_for
+from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.handing import hand_over
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import After, Job, Run, read_plan, to_json
@@ -22,10 +22,17 @@ from palestra.errors import RunFailed
 _ARRAY = re.compile(r"^#SBATCH --array=.*$\n?", re.MULTILINE)
 
 
-def resubmit(run: Run, shards: Sequence[str], *, active: Collection[tuple[str, str]] = ()) -> Run:
+def resubmit(
+    run: Run,
+    shards: Sequence[str],
+    *,
+    active: Collection[tuple[str, str]] = (),
+    executor: Executor | None = None,
+) -> Run:
     """Submit `shards` again, and the jobs after them when nothing else is missing; what was.
 
     `active`: name and job id of shards that wait or run; merge and profile wait for them too.
+    `executor`: else the run's own.
     """
     files = RunFiles(Path(run.output_dir))
     earlier = [read_plan(files.submission(number).plan) for number in files.submissions()]
@@ -40,7 +47,7 @@ def resubmit(run: Run, shards: Sequence[str], *, active: Collection[tuple[str, s
     )
     again = replace(again, rerun_done=False)
     _write(files, again, earlier)
-    hand_over(again, executor_for(run.executor))
+    hand_over(again, executor or executor_for(run.executor))
     return again
 
 

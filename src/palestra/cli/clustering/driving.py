@@ -1,6 +1,8 @@
 """The main step of a shard's job: collect the shard's rows, going on from what is there."""
 
 import os
+import signal
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +11,14 @@ from typing import Any
 import orjson
 
 from palestra.cli.collecting import collect_with, stoppable
-from palestra.cli.console import masking, warn_all
+from palestra.cli.console import masking, notice, warn_all
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.watching import watching
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Role, Run, read_plan
 from palestra.cluster.stamping import with_stamped
+from palestra.cluster.supervisor.lease import CHECK_S, LeaseWatch
 from palestra.config import ResolvedConfig, names_in_files
 from palestra.errors import InputDataError, RunFailed
 from palestra.rollouts import CollectSettings, GivenRows
@@ -28,6 +31,7 @@ JOB_DIR, NONCE, DRAIN_FILE, JOB_NAME = (
     "PALESTRA_DRAIN_FILE",
     "PALESTRA_JOB_NAME",
 )
+LEASE, LEASE_NUMBER = "PALESTRA_LEASE", "PALESTRA_LEASE_NUMBER"
 
 
 def drive(plan: Path, shard: str) -> int:
@@ -40,6 +44,7 @@ def drive(plan: Path, shard: str) -> int:
     environment = dict(os.environ)
     job = JobFiles(Path(environment[JOB_DIR])) if JOB_DIR in environment else None
     _tell_of_sandbox(run, job, environment)
+    _stop_without_lease(environment)
     given = files.given_inputs(shard)
     if not given.exists():
         raise InputDataError(f"{given} is missing", hint="submit the run again: it writes its rows")
@@ -57,6 +62,24 @@ def drive(plan: Path, shard: str) -> int:
     warn_all(config.warnings)
     drain = environment.get(DRAIN_FILE)
     return _collect(config, _settings(run, shard, config, Path(drain) if drain else None))
+
+
+def _stop_without_lease(environment: Mapping[str, str]) -> None:
+    """End this process, in order, once its supervisor is gone or the shard is another job's.
+
+    Slurm ends a lost node's jobs in its books alone: their processes may go on.
+    """
+    if LEASE not in environment:
+        return
+    lease = LeaseWatch(Path(environment[LEASE]), int(environment[LEASE_NUMBER]))
+
+    def watch() -> None:
+        while not (why := lease.lost()):
+            threading.Event().wait(CHECK_S)
+        notice(f"stopping: {why}")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True, name="lease").start()
 
 
 def _collect(config: ResolvedConfig, settings: CollectSettings) -> int:

@@ -13,13 +13,12 @@ from palestra.cluster.following import (
     RunStatus,
     Standing,
     UnitStatus,
-    folder_of,
-    read_run,
     status_of,
 )
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.resubmit import resubmit
 from palestra.cluster.supervisor.processes import tail
+from palestra.cluster.units import folder_of, read_run
 
 UNDERWAY = 3
 """Exit code of `status` while something waits or runs, and nothing has failed."""

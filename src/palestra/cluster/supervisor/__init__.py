@@ -9,7 +9,8 @@ Standard library only, and of any Python from 3.8 on: the batch node may have no
     __main__.py    arguments, signals, the exit code
     spec.py        what it needs of `plan.json`
     supervise.py   one job from start to finish
-    services.py    a service: port, endpoint, probe, restarts
+    requeue.py     a drained job goes back into the queue
+services.py    a service: port, endpoint, probe, restarts
     main_step.py   the main step: what it runs, when it has to end
     probe.py       whether a server is ready; alone as a command too
     steps.py       a component -> the command that runs it: `srun`, a container, a plain process

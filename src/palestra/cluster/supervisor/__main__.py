@@ -16,13 +16,9 @@ from types import FrameType
 from palestra.cluster.supervisor import processes, slurm
 from palestra.cluster.supervisor.context import PORT, Context, nodes_of
 from palestra.cluster.supervisor.ports import PortLocks, address_here
+from palestra.cluster.supervisor.requeue import left_in, requeue_if_worthwhile
 from palestra.cluster.supervisor.spec import BadPlan, read_spec
-from palestra.cluster.supervisor.supervise import (
-    Signals,
-    Supervision,
-    left_in,
-    requeue_if_worthwhile,
-)
+from palestra.cluster.supervisor.supervise import Signals, Supervision
 
 BAD_PLAN = 2
 

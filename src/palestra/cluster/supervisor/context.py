@@ -32,6 +32,8 @@ class Context:
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
     nodes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Of each allocation; empty without Slurm."""
+    lease: tuple[Path, int] | None = None
+    """The lease that this start writes under, and its number."""
 
     @property
     def slurm_id(self) -> str:
@@ -103,6 +105,9 @@ class Context:
         }
         if component.is_main:
             ours["PALESTRA_DRAIN_FILE"] = str(self.drain_file)
+            if self.lease is not None:
+                path, number = self.lease
+                ours.update(PALESTRA_LEASE=str(path), PALESTRA_LEASE_NUMBER=str(number))
         # Logs are files: wide, and without colours.
         shown = {"COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
         return {**shown, **steps.env_of(self.job, component, place, self.env), **ours}

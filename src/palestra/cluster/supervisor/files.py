@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 
-def write_whole(path: Path, value: object) -> None:
+def write_whole(path: Path, value: object, *, mode: int = 0o666) -> None:
     """Write `value` as JSON beside `path`, down to the disk, and put it in place.
 
-    Raises OSError; what was at `path` is there still then.
+    `mode`: who may read it, as far as the umask allows. Raises OSError; what was at `path` is there still then.
     """
     beside = path.with_name(f"{path.name}.tmp{os.getpid()}")
     try:
-        with beside.open("w") as file:
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with open(handle, "w") as file:  # noqa: PTH123  # of a handle
             json.dump(value, file, indent=2, sort_keys=True)
             file.write("\n")
             file.flush()

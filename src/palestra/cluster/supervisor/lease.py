@@ -24,8 +24,14 @@ from typing import Any
 from palestra.cluster.supervisor.files import read_object, write_whole
 
 HEARTBEAT_S = 5.0
-SILENT_AFTER_S = 4 * HEARTBEAT_S
+SILENT_AFTER_S = 6 * HEARTBEAT_S
 """A holder that has not shown itself for so long writes no more: it also looks before it beats."""
+CHECK_S = 1.0
+"""How often a main step looks whether it may still write: see `LeaseWatch`."""
+STOPS_S = 10.0
+"""Within which the main step of a holder that is gone has seen so, and has stopped.
+
+Its supervisor can be gone and it not: a killed slurmd leaves the steps of its jobs behind."""
 WAIT_S = 90.0
 """How long a holder that is about to end is waited for."""
 
@@ -82,6 +88,7 @@ class Lease:
         say: Callable[[str], None] = print,
         wait_s: float = WAIT_S,
         silent_after_s: float = SILENT_AFTER_S,
+        stops_s: float = STOPS_S,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._path = path
@@ -90,6 +97,7 @@ class Lease:
         self._say = say
         self._wait_s = wait_s
         self._silent_after_s = silent_after_s
+        self._stops_s = stops_s
         self._sleep = sleep
         self._mine: Holder | None = None
         self._stop = threading.Event()
@@ -109,6 +117,8 @@ class Lease:
             if not why and self._claim((current.number if current else 0) + 1):
                 self._beating = threading.Thread(target=self._beat, daemon=True, name="lease")
                 self._beating.start()
+                if current is not None and not current.released:
+                    self._sleep(self._stops_s)
                 return
             if why and time.monotonic() > deadline:
                 raise LeaseHeld(
@@ -116,6 +126,11 @@ class Lease:
                     f"if that is certain to have ended, remove {self._path}"
                 )
             self._sleep(1.0)
+
+    @property
+    def number(self) -> int:
+        """Of this lease; 0 when it was never taken."""
+        return self._mine.number if self._mine is not None else 0
 
     def release(self) -> None:
         """Give it back; nobody has to wait for us then."""
@@ -193,6 +208,38 @@ class Lease:
                     self.lost.set()
                     return
                 os.utime(self._path)
+
+
+class LeaseWatch:
+    """For a main step: whether the supervisor that started it still has the lease, and lives."""
+
+    def __init__(
+        self,
+        path: Path,
+        number: int,
+        *,
+        silent_after_s: float = SILENT_AFTER_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._number = number
+        self._silent_after_s = silent_after_s
+        self._clock = clock
+        self._beats = _beats(path)
+        self._heard = clock()
+
+    def lost(self) -> str:
+        """Why nothing may be written any more; empty while it may."""
+        try:
+            holder, beats = Holder.read(self._path), _beats(self._path)
+        except OSError:  # the file system hangs or is gone for a while: as if nothing was heard
+            holder, beats = None, self._beats
+        if holder is not None and holder.number != self._number:
+            return f"{holder.said()} has taken this shard over"
+        if beats != self._beats:
+            self._beats, self._heard = beats, self._clock()
+        silent_s = self._clock() - self._heard
+        return f"no word of the supervisor for {silent_s:.0f} s" * (silent_s > self._silent_after_s)
 
 
 def _beats(path: Path) -> Mapping[str, Any]:

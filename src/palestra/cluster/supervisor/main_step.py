@@ -29,7 +29,7 @@ class MainStep:
     def start(self) -> None:
         """Start it. Raises OSError when there is no such program."""
         context = self._context
-        context.drain_file.unlink() if context.drain_file.exists() else None
+        context.drain_file.unlink(missing_ok=True)
         nodes = context.nodes_for(self.component) if not context.single_node else ()
         head = nodes[0] if nodes else "127.0.0.1"
         place = steps.Place(context.tokens(0, head, 0), nodes)

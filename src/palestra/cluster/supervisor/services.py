@@ -5,6 +5,7 @@ starting -> ready -> (ended) -> failed | starting again | ignored
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -109,6 +110,7 @@ class Service:
                 "job_id": self._context.job_id,
                 "restart": self._context.restart,
             },
+            mode=0o600,  # its nonce is a key
         )
 
     def look(self) -> Failure | None:
@@ -169,6 +171,8 @@ class Service:
         """End it, in order."""
         self._watch.stop()
         self._end_all()
+        with contextlib.suppress(FileNotFoundError):
+            self._context.files.endpoint(self.component.name).unlink()
         if self.state is not State.FAILED:
             self.state = State.STOPPED
 

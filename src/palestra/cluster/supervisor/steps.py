@@ -72,7 +72,7 @@ mark=${TMPDIR:-/tmp}/palestra-install-$UID-$PALESTRA_JOB_ID-$PALESTRA_RESTART
 (
   flock 9
   if [ ! -e "$mark.done" ]; then
-    bash -c "$PALESTRA_INSTALL"
+    bash -c "$1"
     : > "$mark.done"
   fi
 ) 9> "$mark.lock"
@@ -85,7 +85,7 @@ def with_setup(component: ComponentSpec, argv: Sequence[str]) -> list[str]:
     setup = component.setup
     if not (setup.install or setup.before or setup.after):
         return list(argv)
-    script = INSTALL.replace('"$PALESTRA_INSTALL"', '"$1"') if setup.install else "set -e\n"
+    script = INSTALL if setup.install else "set -e\n"
     script += 'if [ -n "$2" ]; then bash -c "$2"; fi\n'
     script += 'after=$3\nshift 3\n"$@"\nif [ -n "$after" ]; then bash -c "$after"; fi\n'
     return ["bash", "-c", script, "palestra", setup.install, setup.before, setup.after, *argv]

@@ -8,7 +8,6 @@ before the services that it talks to.
 
 from __future__ import annotations
 
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -26,7 +25,6 @@ from palestra.cluster.supervisor.services import Failure, Service, State
 
 LOOK_EVERY_S = 0.2
 TOLD_EVERY_S = 5.0
-MOST_REQUEUES = 100
 LEASE_HELD = 16
 NOT_DONE = 17
 
@@ -69,8 +67,9 @@ class Supervision:
         files = context.run
         unit = context.job.shard.name if context.job.shard else None
         self._shard: ShardFiles | None = files.shard(unit) if unit else None
+        self._lease_path = (self._shard or files.merged).lease
         self._lease = Lease(
-            (self._shard or files.merged).lease,
+            self._lease_path,
             Holder.me(context.slurm_id, context.restart),
             is_gone=slurm.is_gone if context.slurm_id else None,
             say=context.say,
@@ -85,6 +84,7 @@ class Supervision:
             self._lease.take()
         except (LeaseHeld, slurm.SlurmUnreachable) as error:
             return self._finish(Ended("refused", LEASE_HELD, str(error)))
+        context.lease = (self._lease_path, self._lease.number)
         try:
             ended = self._already_done() or self._work()
         finally:
@@ -265,38 +265,6 @@ class Supervision:
             write_whole(self._context.files.state, state)
         except OSError as error:
             self._context.say(f"cannot write {self._context.files.state}: {error}")
-
-
-def requeue_if_worthwhile(context: Context, ended: Ended, before: int | None) -> int:
-    """The exit code. A drained job goes back into the queue, if its last start got anywhere.
-
-    `before`: rollouts that were left when it started.
-    """
-    after = ended.counts.left if ended.counts else None
-    progress = before is not None and after is not None and after < before
-    if not (ended.status == "drained" and context.slurm_id and context.job.requeue and progress):
-        return ended.code
-    if context.restart >= MOST_REQUEUES:
-        return ended.code
-    context.record("requeued", reason="the time limit was near", left=after)
-    context.say(f"back into the queue: {after} rollouts are left, of {before} at this start")
-    try:
-        slurm.requeue(context.env["SLURM_JOB_ID"])
-    except slurm.SlurmUnreachable as error:
-        context.say(f"cannot be put back into the queue: {error}")
-        return ended.code
-    # Slurm ends this process in a moment; nothing is left to lose, so it may be at once.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    time.sleep(60.0)
-    return ended.code
-
-
-def left_in(files: ShardFiles) -> int | None:
-    """Rollouts of a shard that have not ended; None when that cannot be told yet."""
-    try:
-        return shard.count(files).left
-    except (shard.NotDone, OSError, ValueError, KeyError):
-        return None
 
 
 def _fields(ended: Ended) -> dict[str, object]:

@@ -1,0 +1,104 @@
+"""Submitting a part of a run again: the same plan and scripts, for what is not done."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cluster_runs import World, collected, finish, world
+
+from palestra.cluster.executors.commands import Answer
+from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.cluster.plan import Run, read_plan
+from palestra.cluster.resubmit import resubmit
+from palestra.errors import RunFailed
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Three chunks, of which the first is done."""
+    monkeypatch.setenv("PALESTRA_STATE_DIR", str(tmp_path / "state"))
+    made = world(tmp_path, tasks=6, chunks=3, executor="slurm")
+    for job in made.run.jobs:
+        head = "#!/bin/bash\n#SBATCH --account=mine\n"
+        array = "#SBATCH --array=0-2%2\n" if job.array else ""
+        command = f"exec python {made.submission.supervisor} {made.submission.plan} {job.name}\n"
+        made.submission.script(job.name).write_text(head + array + command)
+    collected(made, "rollouts-chunk0")
+    finish(made, "rollouts-chunk0")
+    return made
+
+
+@pytest.fixture
+def sbatch() -> tuple[list[list[str]], Callable[..., Answer]]:
+    """What sbatch was asked, and an sbatch that numbers jobs from 70 on."""
+    asked: list[list[str]] = []
+
+    def run(argv: list[str], _timeout_s: float) -> Answer:
+        asked.append(list(argv))
+        return Answer(0, f"{69 + len(asked)}\n")
+
+    return asked, run
+
+
+Sbatch = tuple[list[list[str]], Callable[..., Answer]]
+
+
+def again(made: World, shards: list[str], sbatch: Sbatch, **more: object) -> Run:
+    executor = SlurmExecutor(commands=sbatch[1])
+    return resubmit(made.run, shards, executor=executor, **more)  # type: ignore[arg-type]
+
+
+def test_what_is_missing_runs_again_and_merge_and_profile_after_it(
+    made: World, sbatch: Sbatch
+) -> None:
+    again(made, ["rollouts-chunk1", "rollouts-chunk2"], sbatch)
+    run = read_plan(made.files.submission("0002").plan)
+    assert [(job.name, job.shards) for job in run.jobs] == [
+        ("shards", ("rollouts-chunk1", "rollouts-chunk2")),
+        ("merge", ()),
+        ("profile", ()),
+    ]
+    assert [words[2] for words in sbatch[0][1:]] == [
+        "--dependency=afterok:70",
+        "--dependency=afterok:71",
+    ]
+    told = [event for event in made.events("submitted") if event["submission"] == "0002"]
+    assert [event["job_id"] for event in told] == ["70", "71", "72"]
+
+
+def test_scripts_keep_what_was_asked_and_get_the_new_submissions_paths(
+    made: World, sbatch: Sbatch
+) -> None:
+    again(made, ["rollouts-chunk1", "rollouts-chunk2"], sbatch)
+    text = made.files.submission("0002").script("shards").read_text()
+    assert "#SBATCH --account=mine\n#SBATCH --array=0-1\n" in text
+    assert "/0001/" not in text
+    assert made.files.submission("0002").supervisor.exists()
+
+
+def test_one_shard_is_no_array(made: World, sbatch: Sbatch) -> None:
+    again(made, ["rollouts-chunk2"], sbatch, active=[("rollouts-chunk1", "5_1")])
+    assert "--array" not in made.files.submission("0002").script("shards").read_text()
+    merge = made.files.submission("0002").submit_script.read_text()
+    assert "afterok:5_1" in merge
+
+
+def test_nothing_is_merged_while_something_else_is_missing(made: World, sbatch: Sbatch) -> None:
+    run = again(made, ["rollouts-chunk2"], sbatch)
+    assert [job.name for job in run.jobs] == ["shards"]
+
+
+def test_a_merge_that_failed_is_all_that_is_submitted(made: World, sbatch: Sbatch) -> None:
+    for shard in ("rollouts-chunk1", "rollouts-chunk2"):
+        collected(made, shard)
+        finish(made, shard)
+    run = again(made, [], sbatch)
+    assert [(job.name, [after.job for after in job.after]) for job in run.jobs] == [
+        ("merge", []),
+        ("profile", ["merge"]),
+    ]
+
+
+def test_a_shard_that_nobody_ever_submitted_is_refused(made: World, sbatch: Sbatch) -> None:
+    with pytest.raises(RunFailed, match="no earlier submission had all of rollouts-chunk9"):
+        again(made, ["rollouts-chunk9"], sbatch)
