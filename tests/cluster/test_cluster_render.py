@@ -244,13 +244,11 @@ def test_the_first_job_stamps_the_same_rows_as_a_submission_would(tmp_path: Path
     assert {s.name: files.given_inputs(s.name).read_bytes() for s in told.shards} == before
 
 
-def test_rows_without_an_agent_are_named(tmp_path: Path) -> None:
-    rows = [line.row for line in read_jsonl(_shipped(TASKS))]
-    own = tmp_path / "tasks.jsonl"
-    _write_rows(own, [{k: v for k, v in row.items() if k != "agent_ref"} for row in rows])
+def test_rows_without_an_agent_are_named_where_there_are_several() -> None:
+    another = "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml"
 
     with pytest.raises(InputDataError, match="no agent_ref, and no agent_name"):
-        dry(input_file=str(own), agent_name=None)
+        dry(config_paths=[*CONFIGS, another], agent_name=None)
 
 
 @pytest.mark.parametrize(
