@@ -47,7 +47,9 @@ def modules_after(statement: str) -> set[str]:
 def test_the_names_an_author_imports_are_these() -> None:
     assert palestra.__all__ == [
         "ResourcesServer",
+        "RewardRules",
         "Session",
+        "ToolError",
         "__version__",
         "environment",
         "tool",

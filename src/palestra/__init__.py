@@ -7,11 +7,19 @@ The names an environment's author needs are here; importing them is lazy, so tha
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from palestra.serving import ResourcesServer, Session, environment, tool
+    from palestra.serving import ResourcesServer, RewardRules, Session, ToolError, environment, tool
 
 __version__ = "0.1.0"
 
-__all__ = ["ResourcesServer", "Session", "__version__", "environment", "tool"]
+__all__ = [
+    "ResourcesServer",
+    "RewardRules",
+    "Session",
+    "ToolError",
+    "__version__",
+    "environment",
+    "tool",
+]
 
 
 def __getattr__(name: str) -> Any:

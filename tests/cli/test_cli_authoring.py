@@ -73,6 +73,7 @@ def test_record_makes_the_examples_anew(world: World) -> None:
 
     assert done.code == 0, done.out + done.err
     assert "30 + 12" in (data / "example_rollouts.jsonl").read_text()
+    assert "row 0: reward 1, from the declared right answer" in done.err
 
 
 def test_a_verifier_that_rewards_everything_does_not_pass(world: World) -> None:
@@ -109,3 +110,27 @@ def test_an_environment_that_does_not_exist_is_refused(world: World) -> None:
     refused = world.run("palestra", "verify-env", "mcqq").refused()
 
     assert "did you mean 'mcqa'" in refused
+
+
+def test_recorded_rollouts_without_their_rows_do_not_pass(world: World) -> None:
+    world.run("palestra", "init", "my_env")
+    data = world.folder / "resources_servers" / "my_env" / "data"
+    (data / "example.jsonl").unlink()
+
+    tested = world.run("palestra", "test", "my_env")
+    refused = world.run("palestra", "verify-env", "resources_servers/my_env")
+
+    assert tested.code == 1
+    assert "example.jsonl, whose rows they must be of, is missing" in tested.out
+    assert refused.code in {1, 2}
+
+
+def test_cases_of_rows_that_are_not_there_name_the_file_that_is_missing(world: World) -> None:
+    world.run("palestra", "init", "my_env")
+    data = world.folder / "resources_servers" / "my_env" / "data"
+    (data / "example.jsonl").unlink()
+    (data / "verifier_cases.jsonl").write_text('{"row": 0, "answer": "4", "reward": 1.0}\n')
+
+    refused = world.run("palestra", "verify-env", "resources_servers/my_env").refused()
+
+    assert "data/example.jsonl does not exist" in refused

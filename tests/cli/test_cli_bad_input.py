@@ -41,6 +41,29 @@ def test_a_reference_to_nobody_names_the_nearest_instance(world: World) -> None:
     assert "'policy_modl', which does not exist; did you mean 'policy_model'?" in message
 
 
+def test_a_configuration_without_a_model_is_told_to_add_one(world: World) -> None:
+    message = refused_config(world, f"+config_paths=[{MULTI_STEP}]")
+
+    assert "the configuration has no responses_api_models; add a model's config" in message
+    assert "responses_api_models/openai_model/configs/openai_model.yaml" in message
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"), [("word_cuont", "word_count"), ("wrods.py", "words.py")]
+)
+def test_a_misspelt_environment_of_the_readers_own_is_recognized(
+    world: World, asked: str, meant: str
+) -> None:
+    configs = world.folder / "resources_servers" / "word_count" / "configs"
+    configs.mkdir(parents=True)
+    (configs / "word_count.yaml").touch()
+    world.write("words.py", "from palestra import environment\n\n\n@environment(data=[])\n")
+
+    message = world.run("palestra", "eval", asked).refused()
+
+    assert f"did you mean '{meant}'?" in message
+
+
 def test_two_instances_on_one_port_are_both_named(world: World) -> None:
     ports = (
         "++example_multi_step.resources_servers.example_multi_step.port=12345",

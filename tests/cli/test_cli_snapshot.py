@@ -59,7 +59,12 @@ def test_the_five_oldest_are_named_oldest_first() -> None:
     progress, meter, clock = watched()
     for started in range(9):
         progress.in_flight[RolloutKey(started, 1)] = InFlight(
-            "/verify", "env /verify", float(started + 1), "agent", float(started), 2
+            "/verify",
+            "env /verify",
+            float(started + 1),
+            agent="agent",
+            started=float(started),
+            attempt=2,
         )
     clock.now = 20.0
     slowest = meter.read().slowest

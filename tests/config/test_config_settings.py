@@ -71,8 +71,9 @@ def test_an_unknown_setting_names_instance_key_nearest_and_all_valid_ones() -> N
     message = message_of(openai_base_url="http://x", max_stepz=1)
 
     assert message == (
-        "m: max_stepz is not a setting; did you mean 'max_steps'? (valid: api_key, max_steps, "
-        "model_server, openai_base_url, port, sampling, wire_name)"
+        "m: max_stepz is not a setting; did you mean 'max_steps'? (valid: api_key, datasets, "
+        "description, domain, entrypoint, host, max_steps, model_server, num_workers, "
+        "openai_base_url, placement, port, sampling, value, verified, wire_name)"
     )
 
 

@@ -21,7 +21,7 @@ from palestra.schema import (
     VerifyResponse,
     response_of,
 )
-from palestra.serving import ResourcesServer
+from palestra.serving import ResourcesServer, ToolError, tool
 
 BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 JUDGE = "judge"
@@ -74,6 +74,24 @@ class Sound(ResourcesServer):
 
     async def score(self, body: Row, text: str) -> float:
         return float(boxed(text) == body.expected_answer)
+
+
+class BrokenTool(Sound):
+    """No right answer calls its tool, which has a bug."""
+
+    @tool
+    def look_up(self, name: str, page: int = 1) -> str:
+        """Look it up."""
+        return {"Rome": "Italy"}[name] * page
+
+
+class RefusingTool(Sound):
+    """Its tool refuses what is not there."""
+
+    @tool
+    def look_up(self, name: str) -> str:
+        """Look it up."""
+        raise ToolError(f"there is no {name}")
 
 
 class Substring(Sound):
@@ -283,5 +301,6 @@ BUGGY: tuple[type[Sound], ...] = (
     ReadsThePrompt, RemembersTheLastAnswer, RewardsOnlyOnce, CountsItsCalls, RewardsTooMuch,
     ChangesTheRow, ReadsNumbersOnly, ParsesJson, NeverAnswers, TripsOverSurrogates,
     JudgeIsNotFenced, JudgeUnreadableIsRight, JudgeQuotationIsTheVerdict, ProgramThatExitsIsRight,
+    BrokenTool,
 )  # fmt: skip
-SOUND: tuple[type[Sound], ...] = (Sound, AsksAJudge)
+SOUND: tuple[type[Sound], ...] = (Sound, AsksAJudge, RefusingTool)

@@ -77,6 +77,7 @@ class Reader:
             port = sock.getsockname()[1]
         (folder / "env.yaml").write_text(f"head_server:\n  port: {port}\n")
         for name, text in files(document).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
 
     def __enter__(self) -> Self:

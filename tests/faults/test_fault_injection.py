@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from fake_upstream import FakeUpstream, serving
-from fault_plan import FATES, Fate, fate_of, mark_of, reward_of
+from fault_plan import FATES, Fate, answer_of, fate_of, mark_of, reward_of
 from faults_world import EXTRA_S, Done, World, free_port, long_run, tasks
 from upstream_faults import planned
 
-from palestra.schema import RolloutKey, key_of
+from palestra.schema import Response, RolloutKey, key_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -133,6 +133,18 @@ def test_every_rollout_ends_as_planned(injected: Injected, fate: Fate) -> None:
         assert [row["attempt"] for row in failed] == list(range(1, fate.failures + 1)), failed
         if fate.layer:
             check_failure(failed[-1], fate, mark_of(*key))
+
+
+def test_no_failed_verification_loses_the_answer_of_the_model(injected: Injected) -> None:
+    for fate in (fate for fate in FATES if fate.name.startswith("verify ") and fate.layer):
+        for key in injected.keys(fate):
+            _, failed = injected.ending(key)
+            assert [answer_in(row) for row in failed] == [answer_of(*key)] * fate.failures, fate
+
+
+def answer_in(row: dict[str, Any]) -> str:
+    """The text of the answer that a failures row keeps."""
+    return Response.model_validate(row["response"]).final_text
 
 
 def check_failure(row: dict[str, Any], fate: Fate, mark: str) -> None:

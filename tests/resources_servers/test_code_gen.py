@@ -88,12 +88,27 @@ PAIR = row(["1\n2", "3\n4"], ["[1, 2]", "[3, 4]"], "pair")
             '```python\ndef f():\n    """\n    ```python\n    f()\n    ```\n    """\n```',
             'def f():\n    """\n    ```python\n    f()\n    ```\n    """',
         ),
-        ("1. ```python\n   a\n   ```", "   a"),
+        ("1. ```python\n   a\n   ```", "a"),
         ("```\na\n``` That is it.", "a"),
         ("```python\r\na\r\n```\r\n", "a\r"),
     ],
 )
 def test_the_program_is_the_last_closed_block(text: str, code: str | None) -> None:
+    assert last_code_block(text) == code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("1. So:\n   ```python\n   if x:\n     y\n   ```", "if x:\n  y"),
+        ("- So:\n\t```\n\n\tx\n\t```", "\nx"),
+        ("1. So:\n   ```python\nif x:\n  y\n   ```", "if x:\n  y"),
+        ('1. So:\n   ```\n   x = """\n a"""\n   ```', 'x = """\n a"""'),
+        ("So: ```\n  x\n```", "  x"),
+        ("```\n   x\n```", "   x"),
+    ],
+)
+def test_a_block_within_a_list_is_read_without_the_lists_indentation(text: str, code: str) -> None:
     assert last_code_block(text) == code
 
 

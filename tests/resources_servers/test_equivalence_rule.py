@@ -58,7 +58,17 @@ def test_weighted_leaves_a_part_to_the_exact_answer() -> None:
 def test_a_comparison_without_end_is_stopped_and_worth_nothing() -> None:
     hostile = "".join(chr(0x4E00 + n % 150) for n in range(300_000))
 
-    assert score(hostile, rule="sequence_match", expected_answer=hostile[::-1]) == 0.0
+    assert score(hostile, rule="sequence_match", expected_answer=hostile[:6000][::-1]) == 0.0
+
+
+@pytest.mark.slow
+def test_a_row_that_nothing_can_be_compared_with_is_at_fault() -> None:
+    endless = "".join(chr(0x4E00 + n % 150) for n in range(300_000))
+    row = {"expected_answer": endless, "rule": "sequence_match"}
+
+    status, body = post_verify(server_with(), row, said(endless[1:]))
+
+    assert (status, body["error"]["type"]) == (422, "data_error")
 
 
 @pytest.mark.parametrize("fields", [{"expected_answer": " "}, {"rule": "fuzzy"}])

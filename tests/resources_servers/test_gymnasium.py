@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import gymnasium
 import pytest
 from gymnasium import spaces
 from verifying import example_rows, response, said
@@ -23,6 +24,10 @@ LAKE = {
     "env_kwargs": {"desc": ["SF", "FG"], "is_slippery": False},
     "actions": {"left": 0, "down": 1, "right": 2, "up": 3},
 }
+
+
+PAIR = spaces.Tuple((spaces.Discrete(4), spaces.Discrete(4)))
+NESTED = {"a": (0, 3), "b": "x"}
 
 
 def server(**settings: Any) -> GymnasiumServer:
@@ -51,6 +56,12 @@ def test_a_lake_is_crossed_by_named_steps() -> None:
     assert drawn.replace("\x1b[41mS\x1b[0m", "S").split() == ["SF", "FG"]
     assert [step.reward for step in steps] == [0.0, 1.0]
     assert [step.terminated for step in steps] == [False, True]
+
+
+def test_a_name_in_quotes_is_that_name() -> None:
+    steps, _, _ = play(LAKE, '<action>"right"</action>', "<action>'down'</action>")
+
+    assert steps[-1].reward == 1.0
 
 
 def test_a_turn_without_an_action_is_told_so_and_three_end_the_episode() -> None:
@@ -82,8 +93,6 @@ def test_a_seed_gives_the_same_episode() -> None:
 
 
 def registered() -> set[str]:
-    import gymnasium
-
     return set(gymnasium.registry)
 
 
@@ -124,6 +133,13 @@ def test_a_row_may_not_name_a_module_to_import() -> None:
     ("space", "text", "action"),
     [
         (spaces.Discrete(4), "3", 3),
+        (spaces.Discrete(4), "2.0", 2),
+        (spaces.Box(-1, 1, (1,)), "0.5", [0.5]),
+        (spaces.Box(0, 9, (2,), dtype="int8"), "[3, 4.0]", [3, 4]),
+        (spaces.MultiBinary(3), "[1, 0, 1]", [1, 0, 1]),
+        (PAIR, "[1, 2]", (1, 2)),
+        (spaces.Dict({"a": PAIR, "b": spaces.Text(5)}), '{"b": "x", "a": [0, 3]}', NESTED),
+        (spaces.Sequence(spaces.Discrete(3)), "[2, 1]", (2, 1)),
         (spaces.MultiDiscrete([3, 3]), "[1, 2]", [1, 2]),
         (spaces.Box(-1, 1, (2,)), "[0.5, -1]", [0.5, -1.0]),
         (spaces.Text(5), "abc", "abc"),
@@ -140,7 +156,19 @@ def test_actions_of_each_kind_of_space(space: Any, text: str, action: Any) -> No
     [
         (spaces.Discrete(4), "4"),
         (spaces.Discrete(4), "true"),
-        (spaces.Discrete(4), "1.0"),
+        (spaces.Discrete(4), "1.5"),
+        (spaces.Discrete(4), "1e300"),
+        (spaces.Discrete(4), "null"),
+        (spaces.Discrete(4), "18446744073709551615"),
+        (spaces.Box(-1, 1, (2,)), "[null, 0]"),
+        (spaces.Box(-1, 1, (2,)), "[true, 0]"),
+        (spaces.Box(-1, 1, (2,)), "0"),
+        (spaces.Box(0, 9, (2,), dtype="int8"), "[3.5, 4]"),
+        (spaces.Box(0, 9, (2,), dtype="uint8"), "[257, 4]"),
+        (PAIR, "[1]"),
+        (PAIR, "[1, 4]"),
+        (PAIR, "1"),
+        (PAIR, "[" * 5000),
         (spaces.MultiDiscrete([3, 3]), "[1]"),
         (spaces.Box(-1, 1, (2,)), "[2, 0]"),
         (spaces.Box(-1, 1, (2,)), '"far"'),
@@ -150,6 +178,27 @@ def test_actions_of_each_kind_of_space(space: Any, text: str, action: Any) -> No
 def test_what_lies_outside_the_space_is_no_action(space: Any, text: str) -> None:
     with pytest.raises(NoAction):
         action_in(f"<action>{text}</action>", space, {})
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Graph(spaces.Discrete(2), None),
+        spaces.Tuple((spaces.Discrete(2), spaces.Sequence(spaces.Discrete(2), stack=True))),
+    ],
+)
+def test_a_space_that_cannot_be_played_is_refused_before_the_first_turn(space: Any) -> None:
+    gymnasium.register("Unplayable-v0", lambda **_: FrozenIn(space))
+    try:
+        with pytest.raises(RowError, match="cannot be written as text"):
+            asyncio.run(server(env_id="Unplayable-v0").start())
+    finally:
+        del gymnasium.registry["Unplayable-v0"]
+
+
+class FrozenIn(gymnasium.Env[Any, Any]):
+    def __init__(self, space: Any) -> None:
+        self.action_space, self.observation_space = space, spaces.Discrete(1)
 
 
 def test_observations_are_json() -> None:

@@ -19,6 +19,7 @@ from verifying import (
     called,
     example_rows,
     post_verify,
+    recorded,
     recorded_results,
     response,
     said,
@@ -181,17 +182,27 @@ def server() -> Any:
     asyncio.run(server.stop())
 
 
-def test_recorded_rollouts_are_graded_as_they_were_without_their_tasks(
+def test_recorded_rollouts_are_graded_as_they_were_with_their_tasks(
     server: ResourcesServer,
 ) -> None:
-    for result in recorded_results("math_with_code"):
-        sent = {"responses_create_params": PARAMS, "response": result["response"]}
-        app = server.asgi_app()
-        reply = asyncio.run(call_asgi(app, "POST", "/verify", body=encode_json(sent)))
-        ours = orjson.loads(reply.body)
+    for row, result in recorded("math_with_code"):
+        ours = verify(server, row, *result["response"]["output"])
 
         reported = ("reward", "extracted_answer", "accuracy")
         assert {name: ours[name] for name in reported} == {name: result[name] for name in reported}
+
+
+@pytest.mark.parametrize(("row", "status"), [({"expected_result": "5"}, 200), ({}, 422)])
+def test_a_response_that_brings_its_own_expected_answer_decides_nothing(
+    server: ResourcesServer, row: dict[str, Any], status: int
+) -> None:
+    brought = {**response(said(r"\boxed{6}")), "expected_answer": "6"}
+    sent = {"responses_create_params": PARAMS, **row, "response": brought}
+
+    reply = asyncio.run(call_asgi(server.asgi_app(), "POST", "/verify", body=encode_json(sent)))
+
+    assert reply.status == status
+    assert orjson.loads(reply.body).get("reward", 0.0) == 0.0
 
 
 @pytest.mark.parametrize("name", ["expected_result", "expected_answer"])

@@ -64,7 +64,7 @@ def test_answers_are_read_as_the_librarys_own_parser_reads_them() -> None:
     answers = {answer for expected, _, written in table() for answer in (expected, written)}
     plain = [item for item in sorted(answers) if not ends_in_variables(item) and "%" not in item]
 
-    for answer in plain:
+    for answer in (item for item in plain if not spelling.condition(item)):
         ours, normal = read(answer)
         if ours is not None:
             theirs = parse_latex_cached(normal)
@@ -197,6 +197,10 @@ def test_a_text_that_denies_something_else_has_given_its_value(text: str) -> Non
         (r"\boxed{" + "1^" * 4000 + "1}", "different"),
         (r"\boxed{" + "2^{" * 2400 + "2" + "}" * 2401, "different"),
         (r"\boxed{10^{10^{10}}}", "different"),
+        (r"\boxed{(10^9)!}", "different"),
+        (r"\boxed{\binom{10^9}{5\cdot10^8}}", "different"),
+        (r"\boxed{\int_0^1 x^{x^{x^{x}}} dx}", "different"),
+        (r"\boxed{(x+1)^{100000}}", "different"),
     ],
 )
 def test_a_number_that_is_too_large_is_not_worked_out(text: str, verdict: str) -> None:

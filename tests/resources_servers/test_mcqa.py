@@ -89,6 +89,60 @@ def test_what_follows_the_last_answer_colon_is_the_answer(text: str, letter: str
     assert chosen("lenient_answer_colon", text) == letter
 
 
+CITIES = {"A": "Paris", "B": "Rome", "C": "Oslo"}
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        r"\textbf{(B)}\ Rome",
+        r"\textbf{(B) }Rome",
+        r"\textbf{(B) Rome}",
+        "Option (B)",
+        "Choice (B)",
+        "B - Rome",
+        "(B) - Rome",
+        "B (Rome)",
+        "B \u2014 Rome",
+        r"\rm B",
+        r"{\bf B}",
+        r"\text{B: Rome it is}",
+    ],
+)
+def test_a_letter_is_read_with_its_text_however_it_is_set(box: str) -> None:
+    assert GRAMMARS["lenient_boxed"](f"\\boxed{{{box}}}", CITIES) == "B"
+
+
+@pytest.mark.parametrize("line", ["B (Rome)", "B - Rome", "B \u2014 Rome", "**B** - Rome"])
+def test_an_answer_line_may_go_on_with_the_options_text(line: str) -> None:
+    assert GRAMMARS["lenient_answer_colon"](f"Answer: {line}", CITIES) == "B"
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        "B) Oslo",
+        "B) Oslo is it",
+        "B) is wrong",
+        "B) isn't right",
+        "B) not",
+        "B - 3",
+        "B (Oslo)",
+        "f (x)",
+        "A - B",
+    ],
+)
+def test_a_letter_that_is_denied_or_given_anothers_text_chooses_nothing(box: str) -> None:
+    assert GRAMMARS["lenient_boxed"](f"\\boxed{{{box}}}", CITIES) is None
+
+
+def test_an_option_may_itself_deny_something() -> None:
+    options = {"A": "It is true", "B": "No, it is not", "C": "None"}
+
+    assert GRAMMARS["lenient_boxed"](r"\boxed{B) No, it is not}", options) == "B"
+    assert GRAMMARS["lenient_boxed"](r"\boxed{B) it is not}", options) == "B"
+
+
 def test_options_of_the_same_text_cannot_be_chosen_by_it() -> None:
     assert GRAMMARS["lenient_boxed"](r"\boxed{same}", {"A": "same", "B": "Same "}) is None
 
@@ -142,6 +196,18 @@ def test_a_regex_that_never_ends_is_stopped_and_is_no_answer() -> None:
     result = verify(server_of(McqaServer), row, said("a" * 60 + "B"))
 
     assert (result["reward"], result["extracted_answer"]) == (0.0, None)
+
+
+def test_a_regex_that_never_ends_on_the_rows_own_prompt_is_the_rows_fault() -> None:
+    prompt = {"input": "Which of the options is the right one? Think, and end with its letter!"}
+    row = {**ROW, "template_metadata": {"output_regex": r"(\w+[\s,]*)+$"}}
+
+    status, body = post_verify(
+        server_of(McqaServer), {**row, "responses_create_params": prompt}, said("word " * 30 + "!")
+    )
+
+    assert (status, body["error"]["type"]) == (422, "data_error")
+    assert "output_regex" in body["error"]["message"]
 
 
 pieces = st.sampled_from(

@@ -22,6 +22,7 @@ from palestra.resources_servers.reasoning_gym.generate import (
 from palestra.resources_servers.reasoning_gym.library import families
 from palestra.resources_servers.reasoning_gym.rows import make_rows
 from palestra.resources_servers.reasoning_gym.scoring import extract_answer, score_answer
+from palestra.sandbox import Outcome, Returned, TimedOut
 from palestra.schema import encode_json
 
 JUDGED_BY_METADATA = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"}
@@ -87,6 +88,37 @@ def test_a_row_that_even_its_own_answer_fails_on_is_a_verifier_error(answer: Any
     status, body = post_verify(server_of(ReasoningGymServer), broken, said("1"))
 
     assert (status, body["error"]["type"]) == (500, "verifier_error")
+
+
+class Stopping:
+    """Workers that do not come to an end with these answers; None is the row's own."""
+
+    def __init__(self, *endless: str | None) -> None:
+        self.endless = endless
+
+    async def call(self, function: str, /, *args: Any, limit_s: float) -> Outcome:
+        return TimedOut(limit_s) if args[1] in self.endless else Returned(["scored", 1.0, ""])
+
+    async def close(self) -> None: ...
+
+
+def test_a_scorer_that_does_not_end_is_stopped_and_its_answer_worth_nothing() -> None:
+    server = server_of(ReasoningGymServer)
+    vars(server)["_workers"] = Stopping("long")
+
+    result = verify(server, row_of("gcd"), said("long"))
+
+    assert result["reward"] == 0.0
+    assert result["scorer_error"] == "the scorer was stopped: it takes more than 10 s"
+
+
+def test_a_row_whose_own_answer_is_never_scored_is_at_fault() -> None:
+    server = server_of(ReasoningGymServer)
+    vars(server)["_workers"] = Stopping("long", None)
+
+    status, body = post_verify(server, row_of("gcd"), said("long"))
+
+    assert (status, body["error"]["type"]) == (422, "data_error")
 
 
 def test_an_unknown_family_is_the_rows_fault_and_gets_the_nearest_name() -> None:

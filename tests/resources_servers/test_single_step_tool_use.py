@@ -48,6 +48,14 @@ def test_the_step_must_be_the_one_that_is_due(
     assert category in found["category"]
 
 
+@pytest.mark.parametrize(("last", "reward"), [("3", 1.0), ("4", 0.0)])
+def test_long_integers_are_compared_digit_for_digit(last: str, reward: float) -> None:
+    row = {"expected_action": {**CALL, "arguments": '{"book": 12345678901234567890123}'}}
+    made = called("renew", f'{{"book": 1234567890123456789012{last}}}')
+
+    assert verify(server(), row, made)["reward"] == reward
+
+
 def test_arguments_in_free_text_can_be_left_out_of_it() -> None:
     row = {"expected_action": CALL}
     other = called("renew", '{"book": "Persuasion", "weeks": 3}')

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from verifying import post_verify, recorded, said, server_of, verify
 
 from palestra.resources_servers.string_match.app import StringMatchServer
-from palestra.resources_servers.string_match.extraction import MODES, extracted
+from palestra.resources_servers.string_match.extraction import MODES, Answer, extracted
 
 ROW = {"expected_answer": "Pacific Ocean", "extraction_mode": "last_line"}
 
@@ -55,12 +55,54 @@ def test_recorded_rollouts_get_their_recorded_rewards(has_mode: bool) -> None:
     ],
 )
 def test_an_answer_is_found_where_its_mode_says(mode: Any, text: str, answer: str | None) -> None:
-    assert extracted(text, mode) == answer
+    found = extracted(text, mode)
+
+    assert (found and found.bare) == answer
 
 
 @pytest.mark.parametrize("text", ["pacific  ocean", "So:\nPacific Ocean.", "PACIFIC OCEAN"])
 def test_white_space_case_and_a_period_are_forgiven(text: str) -> None:
     assert verify(server_of(StringMatchServer), ROW, said(text))["reward"] == 1.0
+
+
+@pytest.mark.parametrize("mode", ["boxed", "final_answer", "last_line", "full", None])
+@pytest.mark.parametrize(
+    "gold",
+    ["$5", '"yes"', "__init__", "*args", r"50\%", r"\$5", "a_b", "*", ".", "`x`", r"\text{a}"],
+)
+def test_the_expected_answer_is_right_whatever_marks_it_has(mode: Any, gold: str) -> None:
+    row = {"expected_answer": gold, "extraction_mode": mode}
+    server = server_of(StringMatchServer)
+    (message,) = server.gold_response(row).output
+
+    assert verify(server, row, message.model_dump())["reward"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("box", "gold"),
+    [
+        (r"50\%", "50%"),
+        (r"\$5", "$5"),
+        (r"AT\&T", "AT&T"),
+        (r"a\_b", "a_b"),
+        (r"New\ York", "New York"),
+        ("New~York", "New York"),
+        (r"\text{New }\text{York}", "New York"),
+        (r"\textbf{New} York", "New York"),
+        ("__init__", "init"),
+    ],
+)
+def test_latex_around_and_within_an_answer_is_read(box: str, gold: str) -> None:
+    row = {"expected_answer": gold, "extraction_mode": "boxed"}
+
+    assert verify(server_of(StringMatchServer), row, said(f"\\boxed{{{box}}}"))["reward"] == 1.0
+
+
+@pytest.mark.parametrize(("gold", "text"), [("*", r"\boxed{$}"), (".", r"\boxed{}")])
+def test_marks_alone_are_not_any_other_marks(gold: str, text: str) -> None:
+    row = {"expected_answer": gold, "extraction_mode": "boxed"}
+
+    assert verify(server_of(StringMatchServer), row, said(text))["reward"] == 0.0
 
 
 @pytest.mark.parametrize("text", ["", "Pacific", "The Pacific Ocean", "Pacific Ocean\nor not"])
@@ -87,7 +129,7 @@ def test_a_row_that_nobody_could_win_is_the_rows_fault(fields: dict[str, Any]) -
     "text", ["\\boxed{" * 100_000, "}" * 10**6, "answer " * 10**5, " " * 10**6]
 )
 def test_no_text_keeps_a_mode_busy(text: str) -> None:
-    assert all(find(text) is None or find(text) for find in MODES.values())
+    assert all(find(text) is None or isinstance(find(text), Answer) for find in MODES.values())
 
 
 pieces = st.sampled_from(["\\boxed{", "{", "}", "\\", "answer:", "\n", "a", "$", '"'])
@@ -95,4 +137,4 @@ pieces = st.sampled_from(["\\boxed{", "{", "}", "\\", "answer:", "\n", "a", "$",
 
 @given(st.lists(pieces).map("".join))
 def test_every_text_has_an_answer_or_none(text: str) -> None:
-    assert all(isinstance(find(text), str | None) for find in MODES.values())
+    assert all(isinstance(find(text), Answer | None) for find in MODES.values())

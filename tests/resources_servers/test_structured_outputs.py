@@ -1,5 +1,6 @@
 import asyncio
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -105,6 +106,10 @@ LIST_OF_STOPS = {
         "additionalProperties": False,
     },
 }
+
+
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
 def row(schema: Any, notation: str = "json", **more: Any) -> dict[str, Any]:
@@ -256,6 +261,51 @@ def test_aliases_of_aliases_do_not_blow_up() -> None:
 )
 def test_xml_is_read_as_its_schema_would_have_it(text: str, expected: Any) -> None:
     assert value(text, "xml", FERRY) == expected
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"const": 5}}},
+        {"properties": {"a": {"enum": [1, 5]}}},
+        {"additionalProperties": {"type": "integer"}},
+        {"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False},
+        {"unevaluatedProperties": {"type": "integer"}},
+        {"if": {"required": ["a"]}, "then": {"properties": {"a": {"type": "integer"}}}},
+        {"if": False, "else": {"properties": {"a": {"type": "integer"}}}},
+    ],
+)
+@pytest.mark.parametrize(("notation", "text"), [("xml", "<r><a>5</a></r>"), ("csv", "a\n5")])
+def test_text_is_a_number_wherever_the_schema_asks_for_one(
+    server: ResourcesServer, schema: dict[str, Any], notation: str, text: str
+) -> None:
+    assert graded(server, {"type": "object", **schema}, text, notation) == 1.0
+    assert graded(server, {"type": "object", **schema}, text.replace("5", "x"), notation) == 0.0
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {"prefixItems": [{"type": "string"}, {"type": "integer"}]},
+        {"prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
+        {"$schema": DRAFT_7, "items": [{"type": "string"}], "additionalItems": {"const": 5}},
+    ],
+)
+def test_items_of_xml_are_read_by_their_places(
+    server: ResourcesServer, listed: dict[str, Any]
+) -> None:
+    draft, parts = listed.get("$schema", DRAFT_2020), {**listed, "type": "array"}
+    parts.pop("$schema", None)
+    schema = {"$schema": draft, "type": "object", "properties": {"a": parts}}
+
+    assert graded(server, schema, "<r><a>5</a><a>5</a></r>", "xml") == 1.0
+    assert graded(server, schema, "<r><a>5</a><a>x</a></r>", "xml") == 0.0
+
+
+def test_a_pattern_that_is_none_of_ours_leaves_the_text_a_text(server: ResourcesServer) -> None:
+    schema = {"type": "object", "patternProperties": {r"^\p{L}$": {"type": "string"}}}
+
+    assert graded(server, schema, "<r><a>5</a></r>", "xml") == 1.0
 
 
 def test_the_root_of_xml_may_be_the_only_property(server: ResourcesServer) -> None:
@@ -430,7 +480,7 @@ def test_documents_that_would_take_forever_are_stopped(
     result = verify(server, row(DOUBLING, notation), said(text))
 
     assert result["reward"] == 0.0
-    assert "more time or memory" in result["schema_problem"]
+    assert re.match("it takes more than|it ends its reader", result["schema_problem"])
 
 
 MANY_WORDS = {"items": {"enum": [f"word {number}" for number in range(20_000)]}}

@@ -13,7 +13,8 @@ from judge_fakes import REFERENCE, fleet, question_text
 from palestra.resources_servers.text_to_sql.app import TextToSqlConfig, TextToSqlServer
 from palestra.resources_servers.text_to_sql.example_rows import SQLITE, rows
 from palestra.resources_servers.text_to_sql.execution import compare
-from palestra.resources_servers.text_to_sql.queries import extract_sql, is_ordered, same_text
+from palestra.resources_servers.text_to_sql.extraction import extract_sql
+from palestra.resources_servers.text_to_sql.queries import is_ordered, same_text
 from palestra.sandbox import Raised
 
 LONG_BOOKS = "SELECT title FROM books WHERE pages > 200"
@@ -52,7 +53,21 @@ ROW = {"sql": LONG_BOOKS, "sql_context": SQLITE, "sql_dialect": "sqlite", "sql_p
         ("~~~SQL\nSELECT 1\n~~~\n```\n1\n```", "SELECT 1"),
         ("Say ```sql``` first:\n```sql\nSELECT 1\n```", "SELECT 1"),
         ("~~~sql\nSELECT 1\n```", None),
-        ("```sql\nSELECT 1", None),
+        # In other ways that models have.
+        ("SQL: SELECT 1", "SELECT 1"),
+        ("It is short.\n**SQL query:** SELECT a\nFROM t\n\nIt lists a.", "SELECT a\nFROM t"),
+        ("Answer:\nSELECT ';' FROM t; as you asked.", "SELECT ';' FROM t;"),
+        ("`SELECT a FROM t`", "SELECT a FROM t"),
+        ("Use the column `a`:\n\n`SELECT a FROM t;` gives `a`.", "SELECT a FROM t;"),
+        ("SELECT `a` FROM `t`", "SELECT `a` FROM `t`"),
+        ("<sql>SELECT 1</sql>", "SELECT 1"),
+        ("No: <sql>SELECT 1</sql>\nBetter: <SQL>\nSELECT 2\n</SQL>", "SELECT 2"),
+        ("Hence \\boxed{SELECT '{}' FROM t}.", "SELECT '{}' FROM t"),
+        ("\\boxed{\\text{SELECT 1}}", "SELECT 1"),
+        ("```sql\nSELECT 1", "SELECT 1"),
+        ("So:\n```python\nx\n```\n~~~\nSELECT 2\n", "SELECT 2"),
+        ("```sql\nI cannot", None),
+        ("SQL: I cannot say. `a` is <sql>no</sql> column, \\boxed{none", None),
         ("```sql\n\n```", None),
         ("I cannot say.", None),
         ("", None),
@@ -103,7 +118,23 @@ def test_no_text_makes_reading_raise(text: str) -> None:
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
-    "piece", ["```", "```sql\n", "~~~", "~~~sql\n", "'", "(", "/*", "--", '"', "["]
+    "piece",
+    [
+        "```",
+        "```sql\n",
+        "~~~",
+        "~~~sql\n",
+        "'",
+        "(",
+        "/*",
+        "--",
+        '"',
+        "[",
+        "`",
+        "<sql>",
+        "SQL:\n",
+        "\\boxed{",
+    ],
 )
 def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
     text = piece * 200_000

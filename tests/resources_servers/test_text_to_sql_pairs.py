@@ -68,6 +68,35 @@ CREATE TABLE students (id INT, name VARCHAR(50), birth_date DATE, gpa FLOAT, maj
 CREATE TABLE enrollments (student_id INT, course VARCHAR(50), grade INT);
 """
 
+TEAM = """
+CREATE TABLE emp (id INTEGER PRIMARY KEY, name TEXT, boss INTEGER REFERENCES emp(id));
+INSERT INTO emp VALUES (1, 'Ann', NULL), (2, 'Bob', 1), (3, 'Cy', 1), (4, 'Di', 3), (5, 'Ed', 1);
+"""
+TEAM_UNDECLARED = TEAM.replace(" REFERENCES emp(id)", "")
+FIRM = """
+CREATE TABLE emp (id INTEGER PRIMARY KEY, name TEXT, dept TEXT, salary REAL, hired DATE,
+  boss_id INTEGER REFERENCES emp(id));
+CREATE TABLE dept (code TEXT PRIMARY KEY, city TEXT);
+INSERT INTO emp VALUES (1, 'Ann', 'IT', 100.5, '2020-01-05', NULL),
+  (2, 'Bob', 'IT', 90, '2021-03-04', 1), (3, 'Cy', 'HR', 80, '2019-07-01', 1),
+  (4, 'Di', 'HR', 95, '2022-11-30', 3), (5, 'Ed', 'Ops', 70, '2020-06-15', 1);
+INSERT INTO dept VALUES ('IT', 'Rome'), ('HR', 'Oslo'), ('Ops', 'Rome');
+"""
+FILMS = """
+CREATE TABLE p (id INTEGER PRIMARY KEY, title TEXT, genre TEXT, year INTEGER, rating REAL);
+INSERT INTO p VALUES (1, 'Alien', 'SF', 1979, 8.5), (2, 'Up', 'Kids', 2009, 8.3),
+  (3, 'Heat', 'Crime', 1995, 8.3);
+"""
+FRIENDS = """
+CREATE TABLE s (id INT, sname TEXT, grade INT); CREATE TABLE f (student_id INT, friend_id INT);
+INSERT INTO s VALUES (1, 'A', 9), (2, 'B', 9), (3, 'C', 10);
+INSERT INTO f VALUES (1, 2), (1, 3), (2, 3);
+"""
+
+UNDER_ANN = "SELECT a.name FROM emp a JOIN emp b ON a.boss = b.id WHERE b.name = 'Ann'"
+UNDER_ANN_BY_ID = UNDER_ANN.replace("boss", "boss_id")
+OVER_85 = "SELECT name FROM emp WHERE salary > 85"
+IN_THE_NINETIES = "SELECT title FROM p WHERE year BETWEEN 1990 AND 1999"
 COMPLETED = "SELECT order_id FROM orders WHERE status = 'completed'"
 CUSTOMERS_WITH_ORDERS = (
     "SELECT name FROM customers WHERE customer_id IN (SELECT customer_id FROM orders)"
@@ -120,8 +149,18 @@ SAME = [
     # Texts.
     (SHOP, "SELECT name FROM customers WHERE name LIKE 'A%'", "SELECT name FROM customers WHERE substr(name, 1, 1) = 'A'"),
     (SHOP, "SELECT email FROM customers WHERE email LIKE '%@example.com'", "SELECT email FROM customers WHERE substr(email, instr(email, '@') + 1) = 'example.com'"),
+    (SHOP, "SELECT name FROM customers WHERE name LIKE 'A%'", "SELECT name FROM customers WHERE name GLOB 'A*'"),
     (SHOP, "SELECT order_id FROM orders WHERE status IN ('pending', 'completed')", "SELECT order_id FROM orders WHERE status = 'pending' OR status = 'completed'"),
     (SHOP, "SELECT order_id FROM orders WHERE status = 'pending'", 'SELECT order_id FROM orders WHERE status = "pending"'),
+    # A column named for a table refers to it; a name may be another row's, a number much larger.
+    (FIRM, "SELECT e.name, d.city FROM emp e JOIN dept d ON e.dept = d.code", "SELECT e.name, (SELECT city FROM dept WHERE code = e.dept) FROM emp e"),
+    (FIRM, "SELECT AVG(salary) FROM emp WHERE dept = 'IT'", "SELECT AVG(e.salary) FROM emp e JOIN dept d ON d.code = e.dept WHERE e.dept = 'IT'"),
+    (TEAM, UNDER_ANN, "SELECT name FROM emp WHERE boss = (SELECT id FROM emp WHERE name = 'Ann')"),
+    (TEAM_UNDECLARED, UNDER_ANN, "SELECT name FROM emp e WHERE EXISTS (SELECT 1 FROM emp WHERE id = e.boss AND name = 'Ann')"),
+    (TEAM, UNDER_ANN.replace("a.name", "COUNT(*)"), "SELECT SUM(b.name = 'Ann') FROM emp a JOIN emp b ON a.boss = b.id"),
+    (FILMS, IN_THE_NINETIES, "SELECT title FROM p WHERE year LIKE '199%'"),
+    (FILMS, IN_THE_NINETIES, "SELECT title FROM p WHERE year / 10 = 199"),
+    (FRIENDS, "SELECT sname FROM s WHERE id IN (SELECT student_id FROM f GROUP BY student_id HAVING COUNT(*) > 1)", "SELECT sname FROM s JOIN f ON s.id = f.student_id GROUP BY s.id HAVING COUNT(*) > 1"),
     # Nothing but a schema.
     (BARE, "SELECT name FROM students WHERE gpa > 3.5", "SELECT s.name FROM students s WHERE NOT s.gpa <= 3.5"),
     (BARE, "SELECT COUNT(*) FROM students WHERE major = 'Physics'", "SELECT COUNT(id) FROM students WHERE major IN ('Physics')"),
@@ -133,6 +172,8 @@ ONE_WAY = [
     # An order among equals that was not asked for is as good as any; one that was is not.
     (STAFF, "SELECT first_name, salary FROM employees ORDER BY salary", "SELECT first_name, salary FROM employees ORDER BY salary ASC, emp_id DESC"),
     (SHOP, "SELECT category FROM products", "SELECT category FROM products ORDER BY price"),
+    # The row that is named is there, wherever nothing would decide.
+    (FIRM, "SELECT name FROM emp WHERE salary <> (SELECT salary FROM emp WHERE name = 'Ann')", "SELECT name FROM emp WHERE salary NOT IN (SELECT salary FROM emp WHERE name = 'Ann')"),
 ]  # fmt: skip
 
 OTHER = [
@@ -157,6 +198,23 @@ OTHER = [
     (SHOP, "SELECT name FROM customers WHERE city = 'Porto'", "SELECT name FROM customers WHERE city LIKE '%Porto%'"),
     (SHOP, "SELECT name FROM customers WHERE name LIKE 'A%'", "SELECT name FROM customers WHERE name LIKE '%a%' AND name LIKE '%n%' AND city = 'Porto'"),
     (SHOP, "SELECT product_name FROM products WHERE product_name = 'Pen'", "SELECT product_name FROM products WHERE product_name LIKE 'Pe%'"),
+    # LIKE finds a letter in either case, where texts begin with a capital one.
+    (FILMS, "SELECT title FROM p WHERE title LIKE '%e%'", "SELECT title FROM p WHERE instr(title, 'e') > 0"),
+    # A key copied from the rows, where the same name might be another row's.
+    (TEAM, UNDER_ANN, "SELECT name FROM emp WHERE boss = 1"),
+    (TEAM_UNDECLARED, UNDER_ANN, "SELECT name FROM emp WHERE boss = 1"),
+    (FIRM, UNDER_ANN_BY_ID, "SELECT name FROM emp WHERE boss_id = 1"),
+    (FIRM, UNDER_ANN_BY_ID.replace("'Ann'", "'Cy'"), "SELECT name FROM emp WHERE boss_id = 3"),
+    (FIRM, UNDER_ANN_BY_ID.replace("a.name", "SUM(a.salary)"), "SELECT SUM(salary) FROM emp WHERE boss_id = 1"),
+    (FIRM, UNDER_ANN_BY_ID.replace("a.name", "COUNT(*)"), "SELECT COUNT(*) FROM emp WHERE boss_id = 1"),
+    (FIRM, "SELECT salary FROM emp WHERE name = 'Ann'", "SELECT salary FROM emp WHERE id = 1"),
+    # Limits that are beyond the rows at hand, and above their numbers.
+    (FIRM, OVER_85, f"{OVER_85} LIMIT 10"),
+    (FIRM, OVER_85, f"{OVER_85} LIMIT 20"),
+    (FIRM, OVER_85, f"{OVER_85} AND salary < 200"),
+    (FIRM, OVER_85, f"{OVER_85} AND salary < 1000"),
+    # A row of one table that several of another refer to.
+    (FRIENDS, "SELECT AVG(grade) FROM s JOIN f ON id = student_id", "SELECT AVG(grade) FROM s WHERE id IN (SELECT student_id FROM f)"),
     # Dates: a day more or less, and now.
     (SHOP, IN_2023, "SELECT order_id FROM orders WHERE order_date >= '2023-01-01'AND order_date <= '2024-01-01'"),
     (SHOP, IN_2023, "SELECT order_id FROM orders WHERE order_date > '2023-01-01' AND order_date <= '2023-12-31'"),

@@ -81,3 +81,23 @@ def test_recorded_rollouts_get_the_reward_they_had() -> None:
     server = server_of(XlamServer)
 
     assert all(agrees(server, row, result) for row, result in recorded("xlam_fc"))
+
+
+def test_long_integers_are_compared_digit_for_digit() -> None:
+    def reward_of(expected: int, given: str) -> float:
+        wanted = [{"name": "tide", "arguments": {"of": expected}}]
+        return reward(wanted, called("tide", f'{{"of": {given}}}'))
+
+    assert reward_of(18446744073709551615, "18446744073709551615") == 1.0
+    assert reward_of(18446744073709551615, "18446744073709551616") == 0.0
+    assert reward_of(9007199254740993, "9007199254740992") == 0.0
+
+
+def test_a_call_with_a_longer_integer_than_json_keeps_is_reported() -> None:
+    digits = "1" * 30
+
+    result = verify(
+        server_of(XlamServer), {"expected_answers": [A]}, called("tide", f'{{"of": {digits}}}')
+    )
+
+    assert result["predicted_calls"] == [{"name": "tide", "arguments": {"of": float(digits)}}]

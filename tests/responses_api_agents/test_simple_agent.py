@@ -183,7 +183,7 @@ def test_what_a_tool_cannot_do_goes_back_to_the_model(call: dict[str, Any]) -> N
 def test_a_tool_that_does_not_exist_goes_back_to_the_model() -> None:
     response, _ = after_one_call(called("fly me/to the moon"))
 
-    assert "Not Found" in outputs(response)[0]
+    assert "there is no tool named 'fly me/to the moon'; tools: " in outputs(response)[0]
 
 
 @given(name=st.text(min_size=1), arguments=st.text())

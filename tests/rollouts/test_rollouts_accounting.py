@@ -36,6 +36,16 @@ def test_truncated_rollouts_are_scored_and_said() -> None:
     assert made.line() == "requested 2 = scored 2, 1 of them truncated + failed 0"
 
 
+def test_rollouts_whose_tools_broke_are_counted_and_the_commonest_named() -> None:
+    made = Accounting(3)
+    made.score(Outcome.SCORED, 0.0, 10, ("look_up: KeyError", "look_up: KeyError"))
+    made.score(Outcome.SCORED, 0.0, 10, ("look_up: KeyError",))
+    made.score(Outcome.SCORED, 1.0, 10)
+
+    told = "2 of them with tool failures (look_up: KeyError 3)"
+    assert made.line() == f"requested 3 = scored 3, {told} + failed 0"
+
+
 def test_an_early_end_shows_what_did_not_run() -> None:
     made = ended(5, Outcome.SCORED, Outcome.DATA_ERROR)
 

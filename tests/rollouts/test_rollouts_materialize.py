@@ -196,6 +196,15 @@ def test_rows_without_any_agent_are_all_named(tmp_path: Path) -> None:
 
     assert "5 rows cannot be used" in message
     assert "lines 1-4, 6: no agent_ref, and no agent_name was given" in message
+    assert f"(agents: {', '.join(sorted([AGENT, 'other_agent']))})" in message
+
+
+def test_the_only_agent_needs_no_naming(tmp_path: Path) -> None:
+    write_rows(tmp_path / "tasks.jsonl", [task(1)])
+    asked = settings(tmp_path, agent_name=None)
+    found = materialize(asked, tmp_path / "out" / "rows.jsonl", agents={AGENT})
+
+    assert read_rows(found.path)[0]["agent_ref"]["name"] == AGENT
 
 
 def test_an_agent_that_does_not_exist_is_named_with_those_that_do(tmp_path: Path) -> None:

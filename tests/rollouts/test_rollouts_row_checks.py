@@ -75,6 +75,12 @@ def test_scalars_pass_as_each_other_as_they_do_in_the_request_model(tmp_path: Pa
     checked(tmp_path, task(1, expected_answer="4", points="3"))
 
 
+def test_a_text_that_is_no_number_is_found_before_the_run(tmp_path: Path) -> None:
+    message = refused(tmp_path, task(1, expected_answer="4", points="three"))
+
+    assert 'line 1: /points: the value is not a "whole number" (asked by quiz/verify)' in message
+
+
 def test_an_agent_that_may_add_fields_answers_for_those_that_are_missing(tmp_path: Path) -> None:
     checked(tmp_path, task(1), forwarding=())
 

@@ -10,9 +10,9 @@ import orjson
 import pytest
 from serving_servers import ask, error_of, server_of, turn
 
-from palestra.errors import InputDataError
+from palestra.errors import ConfigError, InputDataError
 from palestra.schema import Response
-from palestra.serving import Environment, environment
+from palestra.serving import Environment, RewardRules, environment
 from palestra.serving.authoring import server_class_of
 from palestra.transport import HttpReply
 
@@ -89,7 +89,9 @@ def test_a_plain_function_is_called_beside_the_event_loop() -> None:
 
 
 def test_data_may_come_from_a_generator() -> None:
-    env = environment(data=({"n": n} for n in range(3)), prompt="{n}", name="count")(sums.verify)
+    env = environment(data=({"n": n} for n in range(3)), prompt="{n}", name="count")(
+        lambda n: n / 1
+    )
 
     assert [row["n"] for row in env.rows()] == [0, 1, 2]
     assert len(list(env.rows())) == 3
@@ -117,6 +119,48 @@ def test_a_prompt_may_look_inside_a_field_and_format_it() -> None:
 def test_a_prompt_that_cannot_be_filled_says_so(prompt: str) -> None:
     with pytest.raises(InputDataError, match="the prompt of"):
         list(made(prompt, {"x": 1}).rows())
+
+
+def test_a_misspelt_parameter_is_found_with_the_rows() -> None:
+    @environment(data=DATA, prompt="{question}")
+    def check(answer: str, expectd_answer: str) -> float:
+        return float(answer == expectd_answer)
+
+    says = (
+        r"check\(answer, expectd_answer\) asks for 'expectd_answer', which no row has; "
+        "did you mean 'expected_answer'"
+    )
+    with pytest.raises(InputDataError, match=says) as caught:
+        list(check.rows())
+    assert caught.value.hint == "its parameters may be: answer, expected_answer, question, response"
+
+
+def test_a_field_that_some_row_lacks_is_found_with_that_row() -> None:
+    env = environment(data=[*DATA, {"question": "1?"}], prompt="{question}")(sums.verify)
+
+    with pytest.raises(InputDataError, match="'expected_answer', which row 1 of data does not"):
+        list(env.rows())
+
+
+def test_a_function_of_any_fields_or_with_defaults_asks_for_nothing() -> None:
+    def loose(answer: str, bonus: float = 0.0, *rest: str, **row: Any) -> float:
+        return 1.0
+
+    assert len(list(environment(data=DATA, prompt="{question}")(loose).rows())) == 1
+
+
+def test_the_rules_of_its_rewards_are_those_of_its_server() -> None:
+    rules = RewardRules(highest=3.0)
+    env = environment(data=DATA, prompt="{question}", reward_rules=rules)(sums.verify)
+
+    assert server_of(server_class_of(env)).declared_reward_rules() is rules
+    assert server_of(server_class_of(sums)).declared_reward_rules() == RewardRules()
+
+
+def test_a_kind_of_wrong_answers_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no kind 'changed'") as caught:
+        RewardRules(unsure={"changed": "any text is a poem"})
+    assert caught.value.hint.startswith("kinds: empty, garbage, echo, truncated, wrong,")
 
 
 def test_the_reward_is_what_the_function_returns() -> None:

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field, PrivateAttr
-from serving_servers import ask, server_of
+from serving_servers import ask, server_of, turn
 
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, Session, tool, tool_schema
+from palestra.serving import ResourcesServer, Session, ToolError, tool, tool_schema
 
 
 class Weather(ResourcesServer):
@@ -124,3 +124,51 @@ class Named(Weather):
 
 def test_attributes_of_an_author_take_no_place_of_the_framework_s() -> None:
     assert ask(server_of(Named), "/note", {"text": "x"}).body == b"1 3"
+
+
+class Broken(ResourcesServer):
+    """Tools that raise: one on purpose, one of a bug."""
+
+    @tool
+    def refuse(self) -> str:
+        """Refuse."""
+        raise ToolError("there is no such room")
+
+    @tool
+    def look_up(self, name: str) -> str:
+        """Look up a name that is not there."""
+        return {"Rome": "sunny"}[name]
+
+    async def verify(self, body: VerifyRequest) -> dict[str, Any]:
+        return {**body.model_dump(), "reward": 0.0}
+
+
+def verified_after(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], dict[str, Any]]:
+    """What the model read of each call, and the result row."""
+    server = server_of(Broken)
+    how = {"session_id": "one"}
+    said = [ask(server, f"/{name}", arguments, **how).body.decode() for name, arguments in calls]
+    row: dict[str, Any] = orjson.loads(ask(server, "/verify", turn(), **how).body)
+    return said, row
+
+
+def test_a_bug_of_a_tool_is_told_to_the_model_and_to_the_row() -> None:
+    said, row = verified_after(("look_up", {"name": "Oslo"}), ("look_up", {"name": "Rome"}))
+
+    assert said == ['{"error":"KeyError: \'Oslo\'"}', "sunny"]
+    assert row["tool_failures"] == [{"tool": "look_up", "type": "KeyError", "message": "'Oslo'"}]
+
+
+def test_what_a_tool_refuses_on_purpose_is_no_failure_of_it() -> None:
+    said, row = verified_after(("refuse", {}), ("look_up", {"nam": "Rome"}))
+
+    assert said[0] == '{"error":"there is no such room"}'
+    assert "rejects the body" in said[1]
+    assert "tool_failures" not in row
+
+
+def test_a_row_lists_the_first_failures_of_a_tool_that_is_called_for_ever() -> None:
+    _, row = verified_after(*[("look_up", {"name": "x" * 1000})] * 60)
+
+    assert len(row["tool_failures"]) == 50
+    assert len(row["tool_failures"][0]["message"]) == 500

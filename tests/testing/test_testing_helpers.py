@@ -1,11 +1,14 @@
 """The helpers that authors' tests are made of."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from palestra import environment
+from palestra import ResourcesServer, environment, tool
+from palestra.authoring.scaffold import scaffold
 from palestra.errors import CallError
+from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.testing import (
     ScriptedFleet,
     ScriptedModel,
@@ -50,6 +53,63 @@ def test_calls_are_run_in_the_session_that_is_verified() -> None:
     answer = response_of(called("increment_counter", {"count": 2}), "Done.")
 
     assert_verifies("example_session_state_mgmt", row, answer, 1.0)
+
+
+class Broken(ResourcesServer):
+    """An environment whose tool has a bug."""
+
+    @tool
+    def look_up(self, name: str) -> str:
+        """Look it up."""
+        return {"Rome": "Italy"}[name]
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        return self.reply(body, 0.0)
+
+
+def test_a_wrong_reward_names_the_tools_that_broke_on_the_way() -> None:
+    answer = response_of(called("look_up", {"name": "Oslo"}), "Norway")
+
+    with pytest.raises(AssertionError, match="its tools broke: look_up raised KeyError: 'Oslo'"):
+        assert_verifies(Broken, task_row("Where is Oslo?"), answer, 1.0)
+
+
+BROKEN_FOLDER = """
+from palestra import ResourcesServer, tool
+from palestra.schema import VerifyRequest, VerifyResponse
+
+
+class Broken(ResourcesServer):
+    @tool
+    def look_up(self, name: str) -> str:
+        return {"Rome": "Italy"}[name]
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        return self.reply(body, 0.0)
+"""
+
+
+def test_a_fleet_shows_the_tools_that_broke(fleet: Fleets, tmp_path: Path) -> None:
+    folder = scaffold("my_env", tmp_path)
+    (folder / "app.py").write_text(BROKEN_FOLDER)
+    running = fleet(folder, answers=[called("look_up", {"name": "Oslo"}), "Norway"])
+
+    row = running.run(task_row("Where is Oslo?"))
+
+    assert row["tool_failures"] == running.tool_failures
+    assert running.tool_failures == [{"tool": "look_up", "type": "KeyError", "message": "'Oslo'"}]
+
+
+def test_each_call_of_a_script_has_an_id_of_its_own(fleet: Fleets) -> None:
+    look = called("get_weather", {"city": "Rome"})
+    named = called("get_weather", {"city": "Oslo"}, "mine")
+    running = fleet(WEATHER, answers=[[look, look, named], look, "Dry."])
+
+    row = task_row("Rain?", expected_call={"name": "get_weather", "arguments": {"city": "Rome"}})
+    items = running.run(row)["response"]["output"]
+
+    ids = [item["call_id"] for item in items if item["type"] == "function_call"]
+    assert ids == ["call_1_1", "call_1_2", "mine", "call_2_1"]
 
 
 def test_a_fleet_plays_the_scripted_turns(fleet: Fleets) -> None:

@@ -183,9 +183,10 @@ def test_a_model_cannot_reach_an_endpoint_by_calling_a_tool_of_that_name(
         ("add", {}, "/amount: Field required"),
         ("add", {"amount": "many"}, "/amount"),
         ("add", {"amount": 1, "colour": "red"}, "/colour"),
-        ("fly", {}, "Not Found"),
-        ("/verify", {}, "Not Found"),
-        ("añadir ∑/..", {}, "Not Found"),
+        ("fly", {}, "there is no tool named 'fly'; tools: add, ask, broken"),
+        ("ad", {}, "did you mean 'add'?"),
+        ("/verify", {}, "there is no tool named '/verify'"),
+        ("añadir ∑/..", {}, "there is no tool named 'añadir ∑/..'"),
     ],
 )
 def test_the_error_of_a_tool_is_text_for_the_model_in_every_placement(

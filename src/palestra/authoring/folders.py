@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 import orjson
 from pydantic import ValidationError
 
+from palestra.authoring.freshness import foreign_rollouts, rejected_rows
 from palestra.datasets import differences, metrics_of
 from palestra.errors import InputDataError
 from palestra.schema import CREATE_PARAMS, ResponseCreateParams, finite_reward, read_jsonl
@@ -52,20 +54,21 @@ class FolderReport:
 
 
 async def check_folder(
-    folder: Path, *, timeout_s: float = 600.0, data: bool = True
+    folder: Path, *, timeout_s: float = 600.0, data: bool = True, fresh: bool = True
 ) -> FolderReport:
     """Run the folder's tests in its environment and look at its files.
 
     `data`: whether it must have example rows and what belongs to them, as an environment must.
+    `fresh`: whether these must still fit its request models and each other.
     """
     began = time.monotonic()
     tests, output = await _tests(folder, timeout_s)
     checks = [tests, _readme(folder)]
     if data:
         looks: Sequence[tuple[str, Callable[[Path], str]]] = (
-            ("example.jsonl", _examples),
+            ("example.jsonl", partial(_examples, fresh=fresh)),
             ("example_metrics.json", _metrics),
-            ("example_rollouts.jsonl", _rollouts),
+            ("example_rollouts.jsonl", partial(_rollouts, fresh=fresh)),
             ("no conflicts", _conflicts),
         )
         checks += [_looked(name, look, folder / "data") for name, look in looks]
@@ -152,14 +155,14 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return [line.row for line in read_jsonl(path)]
 
 
-def _examples(data: Path) -> str:
+def _examples(data: Path, *, fresh: bool) -> str:
     rows = _rows(data / "example.jsonl")
     if len(rows) != EXAMPLES:
         return f"has {len(rows)} rows, and must have {EXAMPLES}"
     problems = [
         f"row {number}: {problem}" for number, row in enumerate(rows) if (problem := _invalid(row))
     ]
-    return "; ".join(problems)
+    return "; ".join(problems) or (rejected_rows(data.parent, rows) if fresh else "")
 
 
 def _invalid(row: dict[str, Any]) -> str:
@@ -178,15 +181,21 @@ def _metrics(data: Path) -> str:
     stored = orjson.loads(path.read_bytes())
     if not isinstance(stored, dict):
         return "is no JSON object"
+    if not (data / "example.jsonl").exists():
+        return "example.jsonl, whose rows it counts, is missing"
     return "; ".join(differences(stored, metrics_of(_rows(data / "example.jsonl")))[:5])
 
 
-def _rollouts(data: Path) -> str:
+def _rollouts(data: Path, *, fresh: bool) -> str:
     rows = _rows(data / "example_rollouts.jsonl")
     if len(rows) != EXAMPLES:
         return f"has {len(rows)} rollouts, and must have {EXAMPLES}"
     bad = [n for n, row in enumerate(rows) if finite_reward(row.get("reward")) is None]
-    return f"rows without a reward: {', '.join(map(str, bad))}" if bad else ""
+    if bad:
+        return f"rows without a reward: {', '.join(map(str, bad))}"
+    if not (data / "example.jsonl").exists():
+        return "example.jsonl, whose rows they must be of, is missing"
+    return foreign_rollouts(rows, _rows(data / "example.jsonl")) if fresh else ""
 
 
 def _conflicts(data: Path) -> str:

@@ -60,6 +60,8 @@ class TestArgs:
     timeout_s: float = 600.0
     data: bool = True
     as_json: bool = False
+    fresh: bool = True
+    """Whether data must still fit the environment: the field's own commands only count it."""
     record: bool = False
     """Record the example rollouts and count the example rows anew, before anything else."""
 
@@ -71,20 +73,22 @@ def test_servers(args: TestArgs) -> int:
         from palestra.cli.examples import record
 
         for folder in folders:
-            notice(f"{folder.name}: recorded {', '.join(record(str(folder)))}")
+            notice(f"{folder.name}: recorded")
+            for line in record(str(folder)):
+                notice(f"  {line}")
     return _tested(folders, args)
 
 
 def ng_test(overrides: list[str]) -> int:
     """`ng_test +entrypoint=resources_servers/my_env`."""
     given = _entrypoint(overrides)
-    return test_servers(TestArgs((given.entrypoint,), data=given.should_validate_data))
+    return test_servers(TestArgs((given.entrypoint,), data=given.should_validate_data, fresh=False))
 
 
 def ng_test_all() -> int:
     """`ng_test_all`: every server of the three trees that has a README."""
     folders = [folder for folder in _all(TREES) if (folder / "README.md").exists()]
-    return _tested(folders, TestArgs())
+    return _tested(folders, TestArgs(fresh=False))
 
 
 def ng_dev_test() -> int:
@@ -147,7 +151,10 @@ async def _reports(folders: Sequence[Path], args: TestArgs) -> list[FolderReport
     for folder in folders:
         is_environment = folder.parent.name == RESOURCES
         report = await check_folder(
-            folder, timeout_s=args.timeout_s, data=args.data and is_environment
+            folder,
+            timeout_s=args.timeout_s,
+            data=args.data and is_environment,
+            fresh=args.fresh,
         )
         reports.append(report)
         if len(folders) > 1:

@@ -1,12 +1,13 @@
 """`collect`: rows through agents, against a running fleet or one inside this command."""
 
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import palestra
+from palestra.cli.again import verified_by
 from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.descriptors import check_descriptors, most_in_flight
 from palestra.cli.loop import Stopped, run_to_end, to_its_end
@@ -24,7 +25,10 @@ from palestra.rollouts import (
     begin,
     check_rows,
     discard,
+    has_answers,
+    own_hint,
     plan,
+    reverify_command,
 )
 from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, read_jsonl
 from palestra.serving import raise_descriptor_limit
@@ -45,7 +49,10 @@ def collect(
     warn_all(config.warnings)
     args = args_from(CollectArgs, config.tree)
     # The field's command starts afresh over existing outputs; they are moved aside.
-    settings = args.settings(config, overwrite=True if ng and not args.resume_from_cache else None)
+    settings = replace(
+        args.settings(config, overwrite=True if ng and not args.resume_from_cache else None),
+        verified_by=verified_by(overrides, config.secrets),
+    )
     with (
         watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch,
         masking(config.secrets),  # inside, so that the events too are told the masked error
@@ -160,16 +167,22 @@ def report(
     if collected.covered(settings.min_coverage):
         return 0
     ended = _Failures.of(prepared.paths.failures)
-    for kind, message in sorted(ended.messages.items()):
-        notice(f"{kind}: {message}")
+    for kind, (message, hint) in sorted(ended.messages.items()):
+        notice(f"{kind}: {message}" + (f" ({hint})" if hint else ""))
     again = (
         "--resume with a higher --max-attempts (max_attempts) tries those again that may succeed"
     )
-    mended = "after mending an environment or its rows, --overwrite starts afresh"
+    kept = has_answers(prepared.paths.failures)
+    mended = (
+        f"after mending the verifier, {reverify_command(prepared.paths.output, settings.verified_by)} "
+        "scores what the model has answered, without the model"
+        if kept
+        else "after mending an environment or its rows, --overwrite starts afresh"
+    )
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{shown(prepared.paths.failures)} says why, rollout by rollout; "
-        + "; ".join([again] * ended.retriable + [mended] * ended.terminal),
+        + "; ".join([again] * ended.retriable + [mended] * (ended.terminal or kept)),
     )
     notice(f"error: {error.message}")
     notice(f"hint: {error.hint}")
@@ -180,8 +193,8 @@ def report(
 class _Failures:
     """What the failures of a run say about what to do."""
 
-    messages: Mapping[str, str]
-    """One for each class: enough to know what to look for."""
+    messages: Mapping[str, tuple[str, str]]
+    """A message and its hint for each class: enough to know what to look for."""
     retriable: bool
     """Whether some may go well another time."""
     terminal: bool
@@ -189,12 +202,13 @@ class _Failures:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        first: dict[str, str] = {}
+        first: dict[str, tuple[str, str]] = {}
         may_succeed: set[bool] = set()
         for line in read_jsonl(path) if path.exists() else ():
             if not line.row.get(FAILURE_TERMINAL):
                 continue  # another attempt followed, and has the last word
-            first.setdefault(str(line.row[FAILURE_CLASS]), str(line.row["message"]))
+            said = str(line.row["message"]), own_hint(str(line.row.get("hint") or ""))
+            first.setdefault(str(line.row[FAILURE_CLASS]), said)
             may_succeed.add(bool(line.row.get("retriable")))
         return cls(first, True in may_succeed, False in may_succeed)
 

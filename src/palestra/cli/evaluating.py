@@ -4,13 +4,14 @@ import contextlib
 import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from palestra.cli.again import verified_by
 from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, say, warn_all
@@ -18,7 +19,7 @@ from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.watching import Watch, watching
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, nearest
+from palestra.config import PACKAGE_ROOT, ResolvedConfig, did_you_mean, nearest
 from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import CollectSettings
 from palestra.serving import load_environment
@@ -50,17 +51,22 @@ class Target:
     extra: Mapping[str, Any] = field(default_factory=dict)
     rows: Iterator[dict[str, Any]] | None = None
     group_by: str | None = None
+    empty: str = ""
+    """Why there is nothing to evaluate, when there are no rows."""
 
 
 def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     """Run one environment against one model, and profile what comes out."""
     target = find_target(args)
+    if target.empty:
+        raise InputDataError(target.empty, hint="give it rows: @environment(data=[{…}, …])")
     config = _config(target, args, overrides)
     warn_all(config.warnings)
     _refuse_settings_of_its_own(config)
     output = args.output or _new_run(target.name)
     collecting = _collect_args(args, target, config, output)
-    settings = collecting.settings(config)
+    named = verified_by(overrides, config.secrets, args.target)
+    settings = replace(collecting.settings(config), verified_by=named)
     with (
         watching(
             collecting.progress, collecting.json_events, lag_threshold_s=collecting.watchdog
@@ -116,10 +122,12 @@ def find_target(args: EvalArgs) -> Target:
     config = f"resources_servers/{given}/configs/{given}.yaml"
     if existing_path(config).exists():
         return _named_target(given, config, args)
-    near = nearest(given, _environments())
+    own = _own_environments()
+    near = nearest(given, own) or nearest(given, _environments())
+    yours = f"yours here: {', '.join(own)}; " if own else ""
     raise ConfigError(
         f"there is no environment {given!r}" + (f"; did you mean {near!r}?" if near else ""),
-        hint=f"environments: {', '.join(_environments())}; or give a .py or .yaml file",
+        hint=f"{yours}environments: {', '.join(_environments())}; or give a .py or .yaml file",
     )
 
 
@@ -135,15 +143,33 @@ def _config_in(given: str) -> str | None:
 
 
 def _environments() -> list[str]:
-    found = (PACKAGE_ROOT / "resources_servers").glob("*/configs/*.yaml")
+    return _environments_in(PACKAGE_ROOT)
+
+
+def _own_environments() -> list[str]:
+    """What a reader has made here: folders, and files that say `@environment`."""
+    files = [path.name for path in Path.cwd().glob("*.py") if _holds_one(path)]
+    return [*_environments_in(Path.cwd()), *sorted(files)]
+
+
+def _holds_one(path: Path) -> bool:
+    try:
+        return b"@environment" in path.read_bytes()
+    except OSError:
+        return False
+
+
+def _environments_in(root: Path) -> list[str]:
+    found = (root / "resources_servers").glob("*/configs/*.yaml")
     return sorted({path.parent.parent.name for path in found})
 
 
 def _file_target(path: Path) -> Target:
     if not path.exists():
-        raise ConfigError(f"{path} does not exist")
+        near = did_you_mean(path.name, _own_environments())
+        raise ConfigError(f"{path} does not exist{near}")
     made = load_environment(path)
-    server = f"{made.name}_environment"
+    server = _server_name(made.name, path.stem)
     extra = {
         server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
         f"{server}_agent": {
@@ -155,7 +181,14 @@ def _file_target(path: Path) -> Target:
             }
         },
     }
-    return Target(path.stem, extra=extra, rows=iter(made.rows()))
+    empty = "" if made.data else f"{path} has no rows: the data of its @environment is empty"
+    return Target(path.stem, extra=extra, rows=iter(made.rows()), empty=empty)
+
+
+def _server_name(function: str, file: str) -> str:
+    """What tables call an environment of one file; a function named `verify` says nothing."""
+    name = file if function == "verify" else function
+    return name if name.endswith("_env") else f"{name}_environment"
 
 
 def _named_target(name: str, config: str, args: EvalArgs) -> Target:

@@ -35,10 +35,11 @@ from palestra.testing import ScriptedModel
 LOCAL = "responses_api_models/local_model/configs/local_model.yaml"
 AWARDS = "[[A=B]]"
 MOST_TOKENS = 64
+_TOLD = {"gold": "the declared right answer", "local_model": "the local model"}
 
 
 def record(name: str) -> list[str]:
-    """Record one environment; for each rollout, what it was recorded with and its reward."""
+    """Record one environment; a line for each rollout: its row, who answered, its reward."""
     subject = find_subject(name, [])
     folder = subject.config.instance(subject.name).folder
     if folder is None:
@@ -47,7 +48,10 @@ def record(name: str) -> list[str]:
     lines = b"".join(encode_json(row) + b"\n" for row in rollouts)
     (folder / "data" / EXAMPLE_ROLLOUTS).write_bytes(lines)
     _write_metrics(subject, folder / "data")
-    return [f"{row['recorded_with']} {row['reward']:g}" for row in rollouts]
+    return [
+        f"row {row['_ng_task_index']}: reward {row['reward']:g}, from {_TOLD[row['recorded_with']]}"
+        for row in rollouts
+    ]
 
 
 def _write_metrics(subject: Subject, data: Path) -> None:

@@ -40,7 +40,8 @@ def status() -> NoReturn:
         wait, rest = _wait_of(overrides)
         return show(rest, ng=True, wait_s=wait)
 
-    _command("ng_status", "one line per server of the running fleet (--wait S, +wait=S)", call)
+    told = "one line per server of the running fleet (--wait S, +wait=S); exit 0 unless it waits"
+    _command("ng_status", told, call)
 
 
 def dump_config() -> NoReturn:

@@ -21,6 +21,7 @@ from palestra.cli.settings import existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
 from palestra.errors import ConfigError, RunFailed
+from palestra.rollouts import RunPaths
 from palestra.rollouts.reverification import (
     Checked,
     FoundTaskRows,
@@ -32,10 +33,14 @@ from palestra.rollouts.reverification import (
     Routes,
     StoredRollouts,
     TaskRows,
+    UnverifiedAnswers,
     Verifier,
     begin,
     check_modes,
     check_places,
+    failures_beside,
+    holds_failures,
+    scored_beside,
 )
 from palestra.schema import Outcome, read_jsonl
 
@@ -58,6 +63,8 @@ class ReverifyArgs:
     concurrency: int = 64
     timeout_s: float = 600.0
     fresh_judge: bool = False
+    with_failures: bool = False
+    """Also the answers in the failures file of the run, after its scored rows."""
     force: bool = False
     overwrite: bool = False
     resume: bool = False
@@ -98,21 +105,49 @@ class _Work:
 def _prepare(
     args: ReverifyArgs, overrides: list[str], paths: ReverifyPaths, stack: contextlib.ExitStack
 ) -> _Work:
-    sources = [path for path in (args.rollouts, args.inputs) if path is not None]
+    unverified = _unverified(args)
+    failures = None if unverified is None else unverified.path
+    sources = [path for path in (args.rollouts, args.inputs, failures) if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
     extra, wanted = _environment(args, overrides)
     config = load(overrides, ng=False, extra=extra, required=())
     warn_all(config.warnings)
     tasks = _tasks(args, config)
     stack.enter_context(tasks)
-    stored = StoredRollouts(args.rollouts, _routes(config, wanted), limit=args.limit, tasks=tasks)
+    stored = StoredRollouts(
+        args.rollouts,
+        _routes(config, wanted),
+        limit=args.limit,
+        tasks=tasks,
+        unverified=unverified,
+    )
     checked = stored.check()
     for text in (*checked.notices, *_taken_from(tasks)):
         notice(text)
-    names = _needed(config, checked.servers, models=args.fresh_judge)
+    # Of a row whose verification failed no judge's answer is stored.
+    models = args.fresh_judge or unverified is not None
+    names = _needed(config, checked.servers, models=models)
     # Now that they are known, what these servers lack is an error.
     config = _only(load(overrides, ng=False, extra=extra, required=names), names)
     return _Work(args, paths, config, stored, checked, tasks)
+
+
+def _unverified(args: ReverifyArgs) -> UnverifiedAnswers | None:
+    """The answers that are to be verified besides scored rows; says which there are."""
+    if holds_failures(args.rollouts):
+        found = UnverifiedAnswers.found_in(args.rollouts, scored=scored_beside(args.rollouts))
+        if len(found):
+            notice(f"{shown(args.rollouts)}: {found.told()}")
+        return found if len(found) else None
+    path = failures_beside(args.rollouts)
+    if not path.is_file():
+        return None
+    found = UnverifiedAnswers.found_in(path, scored=args.rollouts)
+    if not len(found):
+        return None
+    more = "" if args.with_failures else "; --with-failures verifies those, too"
+    notice(f"{shown(path.absolute())}: {found.told()}{more}")
+    return found if args.with_failures else None
 
 
 def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRows:
@@ -123,7 +158,7 @@ def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRo
     """
     if args.inputs is not None:
         return TaskRows(args.inputs)
-    stem = args.rollouts.stem
+    own = RunPaths(scored_beside(args.rollouts) or args.rollouts).materialized_inputs
     shipped = [
         existing_path(str(dataset["jsonl_fpath"]))
         for agent in config.instances_of(ServerType.AGENT)
@@ -132,7 +167,7 @@ def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRo
     ]
     beside = args.rollouts.with_name("example.jsonl")
     others = [path for path in (beside, *shipped) if path.absolute() != args.rollouts.absolute()]
-    return FoundTaskRows(args.rollouts.with_name(f"{stem}_materialized_inputs.jsonl"), others)
+    return FoundTaskRows(own, others)
 
 
 def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:
@@ -205,7 +240,11 @@ def _needed(config: ResolvedConfig, servers: Iterable[str], *, models: bool) -> 
             continue
         needed.add(name)
         refs = config.instance(name).refs
-        left += [ref.name for ref in refs if models or ref.type != ServerType.MODEL]
+        left += [
+            ref.name
+            for ref in refs
+            if ref.type != ServerType.MODEL or (models and ref.name in config.instances)
+        ]
     return frozenset(needed)
 
 

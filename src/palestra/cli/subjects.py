@@ -9,8 +9,8 @@ from palestra.cli.evaluating import EvalArgs, Target, find_target
 from palestra.cli.settings import existing_path, load
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
 from palestra.conformance import Case, Subject, load_cases
-from palestra.conformance.cases import CASES_FILE
-from palestra.errors import ConfigError
+from palestra.conformance.cases import CASES_FILE, has_numbered_rows
+from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, Response, read_jsonl
 
 EXAMPLE_ROLLOUTS = "example_rollouts.jsonl"
@@ -117,7 +117,14 @@ def _example_files(wanted: Wanted) -> Iterable[Path]:
 
 def _cases(data: Path | None, rows: Sequence[Mapping[str, Any]]) -> list[Case]:
     path = None if data is None else data / CASES_FILE
-    return load_cases(path, rows) if path is not None and path.exists() else []
+    if path is None or not path.exists():
+        return []
+    if not rows and has_numbered_rows(path) and not (there := path.with_name(EXAMPLES)).exists():
+        raise InputDataError(
+            f"{there} does not exist, and {CASES_FILE} beside it has cases of its rows",
+            hint=f"give {EXAMPLES} back: the task rows, one a line",
+        )
+    return load_cases(path, rows)
 
 
 def _recorded(data: Path | None, rows: Sequence[Mapping[str, Any]]) -> list[Case]:

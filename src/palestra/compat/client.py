@@ -16,7 +16,7 @@ from palestra.compat.nemo_gym.global_config import (
     get_first_server_config_dict,
 )
 from palestra.compat.recorded import recorded_reply
-from palestra.errors import CallError, Evidence, Hop, excerpt, from_body
+from palestra.errors import CallError, Evidence, Hop, excerpt, from_body, without_answer
 from palestra.serving import server_client
 from palestra.transport import HttpReply, ServerReply, Target
 from palestra.transport import ServerClient as FleetClient
@@ -85,7 +85,7 @@ def _failure(server: str, url: str, status: int, content: bytes) -> CallError | 
         failure = None
     if failure is None:
         return None
-    hops = (Hop(server, url, status, excerpt(content)), *failure.evidence.hops)
+    hops = (Hop(server, url, status, excerpt(without_answer(content))), *failure.evidence.hops)
     failure.evidence = Evidence(
         hops=hops,
         row=failure.evidence.row,

@@ -10,6 +10,10 @@ from palestra.config.tree import Steps, children, dotted
 
 _TYPES = frozenset(server_type.value for server_type in ServerType)
 _SURELY_MEANT = 0.8
+_ADD_A_MODEL = (
+    "; add a model's config to config_paths, such as "
+    "responses_api_models/openai_model/configs/openai_model.yaml"
+)
 
 
 def find_references(settings: Any) -> tuple[ServerRef, ...]:
@@ -63,7 +67,8 @@ def _why_not(
         return f"but {name!r} is one of the {found.type}"
     known = [instance.name for instance in instances.values() if instance.type == kind]
     if not known:
-        return f"and the configuration has no {kind}"
+        advice = _ADD_A_MODEL if kind == ServerType.MODEL else ""
+        return f"and the configuration has no {kind}{advice}"
     near = nearest(str(name), known)
     meant = f"did you mean {near!r}? " if near else ""
     return f"which does not exist; {meant}{kind}: {', '.join(known)}"

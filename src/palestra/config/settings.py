@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from palestra.config.keys import FLEET_KEYS
 from palestra.config.problems import raise_problems
 from palestra.config.redact import Redactor, find_secrets
 from palestra.config.resolved import InstanceConfig
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
     # Pydantic takes longer to import than all of this package, which needs it only here.
     ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+_NOT_SET_HERE = frozenset({"name"})
+"""Of a server's fields, what its place in the configuration says."""
 
 
 def settings_from(
@@ -71,9 +76,11 @@ def _names_of(model: "type[BaseModel]", field: str) -> Iterator[str]:
 
 
 def _unknown_problem(instance: InstanceConfig, steps: Sequence[Any], names: frozenset[str]) -> str:
+    # Beside its own settings an instance has those of every instance, which the fleet reads.
+    valid = names - _NOT_SET_HERE | FLEET_KEYS if len(steps) == 1 else names
     return (
-        f"{_where(instance, steps)} is not a setting{did_you_mean(str(steps[-1]), names)} "
-        f"(valid: {', '.join(sorted(names)) or 'none'})"
+        f"{_where(instance, steps)} is not a setting{did_you_mean(str(steps[-1]), valid)} "
+        f"(valid: {', '.join(sorted(valid)) or 'none'})"
     )
 
 

@@ -60,6 +60,12 @@ class _CaseLine(BaseModel):
         return response_of(*texts)
 
 
+def has_numbered_rows(path: Path) -> bool:
+    """Whether a file of cases names example rows by their numbers."""
+    rows = (line.row for line in read_jsonl(path))
+    return any(isinstance(row, dict) and isinstance(row.get("row"), int) for row in rows)
+
+
 def load_cases(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Case]:
     """The cases of a file. Raises InputDataError naming every line that is wrong."""
     cases: list[Case] = []

@@ -69,9 +69,10 @@ async def check_environment(
     ):
         door = await door_of(assembly.client, subject.name)
         server = assembly.servers[subject.name]
+        ours = server if isinstance(server, ResourcesServer) else None
         examination = Examination(
-            server=server if isinstance(server, ResourcesServer) else None,
-            rules=getattr(server, "reward_rules", RewardRules()),
+            server=ours,
+            rules=RewardRules() if ours is None else ours.declared_reward_rules(),
             rows=subject.rows,
             cases=subject.cases,
             recorded=subject.recorded,

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 import orjson
@@ -57,6 +57,8 @@ class Door:
     name: str
     tools: frozenset[str] = frozenset()
     takes_turns: bool = False
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """JSON Schema of each tool's arguments, as far as it is published."""
 
 
 @final
@@ -190,8 +192,23 @@ def _encoded(task: Mapping[str, Any]) -> bytes | None:
 async def door_of(client: ServerClient, name: str) -> Door:
     """What the server publishes: its tools, and whether it takes turns."""
     reply = await client.get(name, "/openapi.json", stateless=True)
-    paths = (await reply.json()).get("paths", {}) if reply.ok else {}
+    document = await reply.json() if reply.ok else {}
+    paths = document.get("paths", {})
     posts = {path.lstrip("/") for path, methods in paths.items() if "post" in methods}
     takes_turns = {"reset", "step"} <= posts
     own = {"verify", "seed_session", "aggregate_metrics", "reset", "step"}
-    return Door(name, frozenset(posts - own), takes_turns=takes_turns)
+    tools = frozenset(posts - own)
+    schemas = {tool: _arguments_schema(document, tool) for tool in tools}
+    return Door(name, tools, takes_turns=takes_turns, schemas=schemas)
+
+
+def _arguments_schema(document: Mapping[str, Any], tool: str) -> Mapping[str, Any]:
+    """The schema of a tool's body, with what its references lead to; empty when there is none."""
+    try:
+        posted = document["paths"][f"/{tool}"]["post"]["requestBody"]
+        schema = posted["content"]["application/json"]["schema"]
+        if "$ref" in schema:  # of a route of FastAPI's own
+            schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    except (KeyError, TypeError):
+        return {}
+    return {**schema, "components": document.get("components", {})}

@@ -24,7 +24,9 @@ from palestra.conformance.hostile import SIZES, VALUES, foods, nested, shapes
 from palestra.conformance.judge_steps import check_judge, learn_words
 from palestra.conformance.playing import Verdict
 from palestra.conformance.report import CheckResult, Finding, Status
+from palestra.conformance.tool_steps import check_tools
 from palestra.schema import FunctionCall, Response, response_of
+from palestra.serving import FunctionServer
 
 AT_ONCE: Final = 8
 HOSTILE_ROWS: Final = 5
@@ -52,9 +54,17 @@ async def check_gold(work: Examination) -> CheckResult:
     if not any(probe.kind == "gold" for probe in known):
         findings += await _guess(work)
     if not work.golds and not findings:
-        missing = "no right answer is known: write gold_response(row), or data/verifier_cases.jsonl"
-        findings.append(Finding(None, "gold", missing))
+        findings.append(Finding(None, "gold", f"no right answer is known: {_how_to_tell(work)}"))
     return result("gold", len(work.seen), findings)
+
+
+def _how_to_tell(work: Examination) -> str:
+    if isinstance(work.server, FunctionServer):
+        return (
+            'give @environment gold="{field}", what a perfect model would answer, with fields of '
+            "the row in braces; or name the field that holds the answer expected_answer"
+        )
+    return "write gold_response(row), or data/verifier_cases.jsonl"
 
 
 async def _guess(work: Examination) -> list[Finding]:
@@ -344,6 +354,7 @@ STEPS: Final[Mapping[str, Callable[[Examination], Awaitable[CheckResult]]]] = {
     "injection": check_injection,
     "programs": check_programs,
     "hostile": check_hostile,
+    "tools": check_tools,
     "event loop": check_loop,
     "range": check_range,
 }

@@ -1,11 +1,12 @@
 """The request models that servers publish, as JSON Schema that rows can be held to.
 
-A check must never refuse what the server would take. Request models coerce scalars ("5" is a
-number to them), so scalars pass as each other; and a model that transforms its input before it
-looks at it says so in its schema and is left out.
+A check must never refuse what the server would take. Request models coerce scalars: "5" is a
+number to them, and "three" is none. So a text passes as a number or a truth value when pydantic
+says so, a number without a fraction as a whole one; and a model that transforms its input before
+it looks at it says so in its schema and is left out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +14,13 @@ from palestra.schema import CREATE_PARAMS, TRANSFORMS, TRANSFORMS_VALUE
 
 MADE_BY_THE_RUN: Final = frozenset({CREATE_PARAMS, "response"})
 """Fields that are checked already (the parameters) or come later (the trajectory)."""
-SCALARS: Final = frozenset({"integer", "number", "boolean"})
+_TAKEN: Final[Mapping[str, Mapping[str, Any]]] = {
+    "integer": {"type": ["integer", "boolean", "string"], "format": "whole number"},
+    "number": {"type": ["number", "boolean", "string"], "format": "number"},
+    "boolean": {"type": ["number", "boolean", "string"], "format": "truth value"},
+}
+"""What passes as each kind of scalar. A format is asked of texts alone."""
+_KINDS: Final[Mapping[str, type]] = {"whole number": int, "number": float, "truth value": bool}
 MASK: Final = "the value"
 """Stands for what a row holds: rows that are bad in the same way are said in one line."""
 LONGEST: Final = 200
@@ -89,10 +96,31 @@ def lenient(schema: Any) -> Any:
     if isinstance(made.get("oneOf"), list):
         # Lenient choices overlap, and pydantic goes by the tag, or a function of the author's.
         made["allOf"] = [*made.get("allOf", ()), {"anyOf": made.pop("oneOf")}]
+    if isinstance(schema.get("format"), str):
+        del made["format"]  # an author's word for readers: nothing holds a text to it
     kind = schema.get("type")
-    if isinstance(kind, str) and kind in SCALARS:
-        made["type"] = [*sorted(SCALARS), "string"]
+    if isinstance(kind, str) and kind in _TAKEN:
+        made |= _TAKEN[kind]
     return made
+
+
+def _text_checks() -> dict[str, Callable[[str], bool]]:
+    """For each format of `_TAKEN`, whether a text passes: pydantic itself is asked."""
+    from pydantic import TypeAdapter
+
+    def check(kind: type) -> Callable[[str], bool]:
+        validate = TypeAdapter(kind).validator.validate_python
+
+        def passes(text: str) -> bool:
+            try:
+                validate(text)
+            except ValueError:
+                return False
+            return True
+
+        return passes
+
+    return {name: check(kind) for name, kind in _KINDS.items()}
 
 
 class DoorKeeper:
@@ -102,11 +130,13 @@ class DoorKeeper:
         from jsonschema_rs import ValidationError, validator_for
 
         self._validators: list[tuple[Door, Any]] = []
+        formats = _text_checks()
         for door in doors:
             if _takes_anything(door.schema):
                 continue
             try:
-                self._validators.append((door, validator_for(door.schema, mask=MASK)))
+                made = validator_for(door.schema, mask=MASK, formats=formats, validate_formats=True)
+                self._validators.append((door, made))
             except (ValidationError, ValueError):
                 continue  # a schema of some other draft: the server itself will have to say
 

@@ -11,6 +11,7 @@ from palestra.errors.envelope import (
     readable,
     status_for,
     to_body,
+    without_answer,
 )
 from palestra.errors.layers import FailureKind, Layer
 from palestra.errors.masking import mask_error
@@ -72,4 +73,5 @@ __all__ = [
     "readable",
     "status_for",
     "to_body",
+    "without_answer",
 ]

@@ -2,10 +2,12 @@
 
     {"error": {"type", "layer", "message", "hint", "retriable",
                "row": {"run", "task", "rollout", "attempt", "agent"},
-               "hops": [{"server", "url", "status", "body"}], "problems": [...]}}
+               "hops": [{"server", "url", "status", "body"}], "problems": [...]},
+     "verify_request": {...}}
 
 Text is never nested in text: a relaying server appends its hop to the list and leaves the
-message and the innermost body as they are.
+message and the innermost body as they are. `verify_request` is there when a rollout ended after
+the model had answered: the last key, once, whatever the number of hops.
 """
 
 from collections.abc import Mapping
@@ -52,6 +54,15 @@ def excerpt(body: bytes | str) -> str:
     if len(text) <= BODY_EXCERPT_CHARS:
         return text
     return f"{text[:BODY_EXCERPT_CHARS]}… ({len(text)} characters in all)"
+
+
+def without_answer(body: bytes) -> bytes:
+    """A body as it may be shown: without the request that a failed verification got."""
+    if not body.startswith(b'{"error":'):
+        return body
+    # Inside a text the quotation marks would have a backslash before them.
+    told, found, _ = body.partition(b',"verify_request":')
+    return told + b"}" if found else body
 
 
 def readable(value: Any) -> Any:
@@ -129,6 +140,8 @@ def to_body(error: CallError) -> dict[str, Any]:
     if evidence.traceback:
         body["traceback"] = evidence.traceback
     told: dict[str, Any] = readable({"error": body})
+    if error.verify_request is not None:
+        told["verify_request"] = error.verify_request
     return told
 
 
@@ -140,13 +153,13 @@ def from_body(body: object) -> CallError | None:
     if not isinstance(inner, Mapping):
         return None
     try:
-        return _rebuild(inner)
+        return _rebuild(inner, body.get("verify_request"))
     except (AttributeError, KeyError, TypeError, ValueError):
         # An endpoint outside the fleet may use the same words for something else.
         return None
 
 
-def _rebuild(inner: Mapping[str, Any]) -> CallError:
+def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
     kind = FailureKind(inner["type"])
     layer = Layer(inner["layer"])
     retriable = bool(inner.get("retriable", True))
@@ -165,6 +178,7 @@ def _rebuild(inner: Mapping[str, Any]) -> CallError:
     )
     # A server may know of a failure that it is final although its kind as a rule is not.
     error.retriable = retriable
+    error.verify_request = verify_request
     return error
 
 

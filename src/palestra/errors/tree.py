@@ -23,7 +23,7 @@ A caller picks the height at which to catch. `CallError` is what crosses the wir
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from palestra.errors.layers import FailureKind, Layer
 
@@ -138,6 +138,9 @@ class CallError(PalestraError):
         super().__init__(message, hint=hint)
         self.evidence = evidence or Evidence()
         self.status = status
+        self.verify_request: Any = None
+        """What `/verify` was asked, when the rollout had come so far: it holds the model's answer,
+        which must not be lost with the verification. No message and no log shows it."""
 
 
 class InfraError(CallError):

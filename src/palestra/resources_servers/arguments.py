@@ -1,15 +1,30 @@
 """Function calls as environments compare them: name, and arguments by value."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
+from pydantic import Field
 
-from palestra.schema import FunctionCall
+from palestra.schema import FunctionCall, WireModel
 
 DEEPEST = 200
 """Levels that the encoder surely writes; it gives up at 255, the decoder at 1,025."""
+
+_LONG: Final = re.compile(r"\d{19}")
+"""What an integer has that does not fit into 64 bits, and others may have."""
+LARGEST_KEPT: Final = 2**64
+"""Integers from here on are floats in rows, which have been read as JSON is read everywhere."""
+
+
+class ExpectedCall(WireModel):
+    """A call that belongs to the answer, as rows write it."""
+
+    name: str = Field(min_length=1)
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,18 +32,24 @@ class Called:
     """A call as the model made it. `arguments` is None when they are no JSON object."""
 
     name: str
+
     arguments: Mapping[str, Any] | None
+    """To be reported: integers of more than 64 bits have become floats."""
+
+    exact: Mapping[str, Any] | None
+    """To be compared: every integer digit for digit."""
 
     @classmethod
     def of(cls, call: FunctionCall) -> "Called":
         """What an item of a trajectory says."""
-        return cls(call.name, json_object(call.arguments))
+        text = call.arguments
+        return cls(call.name, json_object(text), exact_object(text))
 
     def is_call(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether it is that call: the same tool with the same arguments."""
-        if self.arguments is None:
+        if self.exact is None:
             return False
-        return self.name == name and same_value(arguments, self.arguments)
+        return self.name == name and same_value(arguments, self.exact)
 
 
 def json_object(text: str) -> Mapping[str, Any] | None:
@@ -43,6 +64,15 @@ def json_object(text: str) -> Mapping[str, Any] | None:
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def exact_object(text: str) -> Mapping[str, Any] | None:
+    """`json_object` with every integer as it is written; they may have more than 64 bits."""
+    value = json_object(text)
+    if value is None or not _LONG.search(text):
+        return value
+    exact: Mapping[str, Any] = json.loads(text)
+    return exact
 
 
 def same_value(expected: Any, given: Any) -> bool:
@@ -64,4 +94,6 @@ def same_value(expected: Any, given: Any) -> bool:
             and len(expected) == len(given)
             and all(map(same_value, expected, given))
         )
+    if isinstance(expected, float) and isinstance(given, int) and abs(given) >= LARGEST_KEPT:
+        return expected == float(given)
     return not isinstance(given, dict | list) and bool(expected == given)

@@ -6,6 +6,7 @@ once, as a scored row or as a typed failure.
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.rollouts.accounting import Accounting, AccountingError
+from palestra.rollouts.answers import has_answers, own_hint, reverify_command
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
 from palestra.rollouts.journal import Journal, JournalFailed, repair
@@ -75,15 +76,18 @@ __all__ = [
     "discard",
     "doors_behind",
     "first_cause",
+    "has_answers",
     "load_prompt",
     "materialize",
     "merge",
     "open_for_events",
+    "own_hint",
     "plan",
     "plan_merge",
     "prepare",
     "read_manifest",
     "repair",
+    "reverify_command",
     "run",
     "semantics_of",
 ]

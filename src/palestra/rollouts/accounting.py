@@ -1,10 +1,14 @@
 """The accounting identity: requested = the sum of how rollouts ended."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from palestra.errors import PalestraError
 from palestra.schema import Outcome
+
+MOST_NAMED = 3
+"""Kinds of tool failures that the line names; the rows have them all."""
 
 
 class AccountingError(PalestraError):
@@ -21,9 +25,18 @@ class Accounting:
     output_tokens: int = 0
     retried_attempts: int = 0
     """Failed attempts that were followed by another one."""
+    tool_failures: Counter[str] = field(default_factory=Counter)
+    """Tool calls of scored rollouts that ended in an exception nobody meant, by tool and type."""
+    with_tool_failures: int = 0
+    """Scored rollouts that had such calls."""
 
-    def score(self, outcome: Outcome, reward: float, output_tokens: int) -> None:
-        """A rollout ended with a reward."""
+    def score(
+        self, outcome: Outcome, reward: float, output_tokens: int, broken: Sequence[str] = ()
+    ) -> None:
+        """A rollout ended with a reward. `broken`: its calls of tools that broke."""
+        if broken:
+            self.tool_failures.update(broken)
+            self.with_tool_failures += 1
         self.ended[outcome] += 1
         self.reward_sum += reward
         self.output_tokens += output_tokens
@@ -75,6 +88,16 @@ class Accounting:
         )
         truncated = self.ended[Outcome.TRUNCATED]
         cut = f", {truncated} of them truncated" if truncated else ""
+        cut += self._broken_tools()
         failed = f"failed {self.failed}" + (f" ({kinds})" if kinds else "")
         left = f" + not run {self.remaining}" if self.remaining else ""
         return f"requested {self.requested} = scored {self.scored}{cut} + {failed}{left}"
+
+    def _broken_tools(self) -> str:
+        """`, 3 of them with tool failures (look_up: KeyError 5)`."""
+        if not self.with_tool_failures:
+            return ""
+        kinds = self.tool_failures.most_common(MOST_NAMED)
+        told = ", ".join(f"{what} {count}" for what, count in kinds)
+        more = ", …" if len(self.tool_failures) > MOST_NAMED else ""
+        return f", {self.with_tool_failures} of them with tool failures ({told}{more})"

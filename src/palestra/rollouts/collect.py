@@ -35,7 +35,7 @@ from palestra.schema import (
     VerifyResponse,
     encode_json,
 )
-from palestra.transport import CallContext, ServerClient, calling
+from palestra.transport import CallContext, ServerClient, add_verify_request, calling
 
 logger = logging.getLogger("palestra.rollouts")
 
@@ -75,8 +75,11 @@ class Collector:
         run_id: str = "",
         observers: Sequence[Observer] = (),
         admission: Admission | None = None,
+        verified_again: str = "",
     ) -> None:
+        """`verified_again`: the command that verifies again what is kept in the failures file."""
         self._client = client
+        self._verified_again = verified_again
         self._journal = journal
         self._accounting = accounting
         self._limits = limits
@@ -194,6 +197,7 @@ class Collector:
 
     def _went_on(self, key: RolloutKey, flight: InFlight) -> Failed:
         error = went_on(flight.describe(), self._limits.rollout_timeout_s)
+        add_verify_request(error, flight)
         self._tell(error, flight.row, key)
         elapsed_s = time.monotonic() - flight.attempt_started
         return failed(
@@ -203,6 +207,7 @@ class Collector:
             max_attempts=self._limits.max_attempts,
             started_at=time.time() - elapsed_s,
             elapsed_s=elapsed_s,
+            again=self._verified_again,
         )
 
     async def _sync(self, done: asyncio.Event) -> None:
@@ -261,7 +266,9 @@ class Collector:
     def _count(self, result: Scored | Failed) -> bool:
         """Account for one attempt; whether it was the rollout's last."""
         if isinstance(result, Scored):
-            self._accounting.score(result.outcome, result.reward, result.output_tokens)
+            self._accounting.score(
+                result.outcome, result.reward, result.output_tokens, result.tool_failures
+            )
             return True
         self.progress.last_failure = f"{result.key} {result.outcome.value}: {result.message}"
         if result.terminal:
@@ -293,6 +300,7 @@ class Collector:
         limit_s = self._limits.rollout_timeout_s
         started_at, started = time.time(), time.monotonic()
         flight.attempt, flight.attempt_started = attempt, started
+        flight.verify_request = None
         context = CallContext(
             row=RowIdentity(key.task, key.rollout, attempt, flight.agent, self._run_id),
             deadline=started + limit_s,
@@ -312,7 +320,7 @@ class Collector:
             error: CallError = timed_out(flight.describe(), limit_s)
         except CallError as failure:
             error = failure
-        self._tell(error, row, key)
+        self._tell(add_verify_request(error, flight), row, key)
         return failed(
             row,
             error,
@@ -320,4 +328,5 @@ class Collector:
             max_attempts=self._limits.max_attempts,
             started_at=started_at,
             elapsed_s=time.monotonic() - started,
+            again=self._verified_again,
         )

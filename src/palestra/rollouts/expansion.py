@@ -179,9 +179,10 @@ class Expansion:
         if name is not None and not isinstance(name, str):
             yield f"/{AGENT_REF}/name is not a text"
             return
-        name = name or default or self._settings.agent_name
+        name = name or default or self._settings.agent_name or self._only_agent()
         if not name:
-            yield "no agent_ref, and no agent_name was given"
+            known = ", ".join(sorted(self._known_agents)) or "none"
+            yield f"no agent_ref, and no agent_name was given (agents: {known})"
             return
         if name not in self._known_agents:
             known = ", ".join(sorted(self._known_agents)) or "none"
@@ -189,6 +190,10 @@ class Expansion:
             yield f"agent {name!r} does not exist (agents: {known}){near}"
         self.agents_used.add(name)
         row[AGENT_REF] = {"type": AGENT_TYPE, "name": name}
+
+    def _only_agent(self) -> str | None:
+        """Where there is one agent, nobody needs to name it."""
+        return next(iter(self._known_agents)) if len(self._known_agents) == 1 else None
 
     def _index(self, row: Mapping[str, Any], place: Place) -> Iterator[str]:
         given = row.get(TASK_INDEX)

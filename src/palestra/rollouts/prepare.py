@@ -15,6 +15,7 @@ from typing import Any
 
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.answers import has_answers, reverify_command
 from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
@@ -29,6 +30,7 @@ from palestra.rollouts.recorded import (
     output_tokens_of,
     recorded_rows,
 )
+from palestra.rollouts.results import tool_failures_in
 from palestra.rollouts.settings import CollectSettings, RunPaths
 from palestra.schema import FAILURE_CLASS, RolloutKey, key_of, read_jsonl
 from palestra.transport import new_id
@@ -153,7 +155,7 @@ def plan(
                 f"the run at {paths.output} was made from something else:\n  "
                 + "\n  ".join(changed),
                 hint="give back what was changed; or start again: --on-stale restart (or "
-                "--overwrite) moves that run to <name>.bak",
+                "--overwrite) moves that run to <name>.bak" + _kept_answers(paths, settings),
             )
         if changed:
             told = ("the run was made from something else, so it starts again:", *changed)
@@ -368,6 +370,15 @@ def _share_of(manifest: Manifest) -> str:
     return f"{manifest.shard.index}/{manifest.shard.of}" if manifest.shard else "the whole run"
 
 
+def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
+    """How the answers of a stale run are scored by what has changed, when it has any."""
+    scored = paths.output.exists() and paths.output.stat().st_size > 0
+    if not (scored or has_answers(paths.failures)):
+        return ""
+    again = reverify_command(paths.output, settings.verified_by)
+    return f"; what the model has answered already, {again} verifies as things are now"
+
+
 def _ended(paths: RunPaths, made: Materialized, max_attempts: int) -> Ended:
     """What the files of a run say: scored, failed for good, or worth another attempt."""
     accounting = Accounting(made.rollouts)
@@ -402,7 +413,12 @@ def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> s
         key = _own_key(row, path, repeats)
         if key not in done:
             done.add(key)
-            accounting.score(outcome_of(row), float(row["reward"]), output_tokens_of(row))
+            accounting.score(
+                outcome_of(row),
+                float(row["reward"]),
+                output_tokens_of(row),
+                tool_failures_in(row),
+            )
     return done
 
 

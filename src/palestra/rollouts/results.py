@@ -8,6 +8,7 @@ import msgspec
 from pydantic import BaseModel
 
 from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError, readable
+from palestra.rollouts.answers import asked_of_result, hint_with, line_with_answer
 from palestra.rollouts.marked import raise_if_marked
 from palestra.schema import (
     AGENT_REF,
@@ -17,6 +18,7 @@ from palestra.schema import (
     MAX_ROW_BYTES,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    TOOL_FAILURES,
     Outcome,
     RolloutKey,
     encode_json,
@@ -34,6 +36,8 @@ class Scored(msgspec.Struct, frozen=True):
     reward: float
     line: bytes
     output_tokens: int = 0
+    tool_failures: tuple[str, ...] = ()
+    """Of each tool call that broke: the tool, and the exception's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,18 @@ RETRIABLE = "retriable"
 def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
     """The result row of a verify response.
 
-    Raises VerifierError without a finite reward, and what the result says it failed of.
+    Raises VerifierError without a finite reward, and what the result says it failed of: with
+    what was verified, as far as the result tells.
     """
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
+    try:
+        return _scored(row, fields)
+    except CallError as error:
+        error.verify_request = asked_of_result(fields)
+        raise
+
+
+def _scored(row: Mapping[str, Any], fields: dict[str, Any]) -> Scored:
     raise_if_marked(fields)
     reward = reward_in(fields)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
@@ -88,6 +101,19 @@ def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Sco
         reward=reward,
         line=line,
         output_tokens=_output_tokens(response),
+        tool_failures=tool_failures_in(fields),
+    )
+
+
+def tool_failures_in(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """`look_up: KeyError` for each tool call that broke; authors may write there what they like."""
+    told = fields.get(TOOL_FAILURES)
+    if not isinstance(told, list):
+        return ()
+    return tuple(
+        f"{fault['tool']}: {fault['type']}"
+        for fault in told
+        if isinstance(fault, dict) and {"tool", "type"} <= fault.keys()
     )
 
 
@@ -158,14 +184,20 @@ def failed(
     max_attempts: int,
     started_at: float,
     elapsed_s: float,
+    again: str = "",
 ) -> Failed:
-    """The failures-file row of one attempt. `started_at`: seconds since the epoch."""
+    """The failures-file row of one attempt. `started_at`: seconds since the epoch.
+
+    `again`: the command that verifies what the model has answered another time.
+    """
     outcome = outcome_of(error)
     retriable = error.retriable and outcome in WORTH_ANOTHER_ATTEMPT
     terminal = not retriable or attempt >= max_attempts
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     told = described(error)
-    line = encode_json(
+    if again and error.verify_request is not None:
+        told["hint"] = hint_with(told["hint"], again)
+    line = line_with_answer(
         {
             TASK_INDEX: key.task,
             ROLLOUT_INDEX: key.rollout,
@@ -176,7 +208,9 @@ def failed(
             **told,
             "started_at": started_at,
             "elapsed_s": round(elapsed_s, 3),
-        }
+        },
+        row,
+        error.verify_request,
     )
     return Failed(key, outcome, error.layer, told["message"], line, terminal)
 

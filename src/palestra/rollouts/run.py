@@ -11,6 +11,7 @@ from palestra.errors import CallError, PalestraError, RunFailed
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.admission import Admission
 from palestra.rollouts.aggregate import aggregate
+from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.journal import Journal, JournalFailed
@@ -80,6 +81,7 @@ async def run(
             run_id=prepared.manifest.digest[:RUN_ID_DIGITS],
             observers=observers,
             admission=_admission(prepared, settings, client, most),
+            verified_again=reverify_command(prepared.paths.output, settings.verified_by),
         )
         if on_start is not None:
             on_start(collector.progress)

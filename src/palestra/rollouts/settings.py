@@ -97,6 +97,8 @@ class CollectSettings:
     """When the input is the materialized rows of `shard`."""
     drain_file: Path | None = None
     """Once this file is there, no further rollout starts; those in flight end."""
+    verified_by: str = ""
+    """What `palestra reverify` is to be told of the environment, for hints."""
 
     @property
     def bound(self) -> int | None:

@@ -47,6 +47,7 @@ from palestra.schema.judging import (
 from palestra.schema.outcomes import Outcome
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
+    TOOL_FAILURES,
     TRANSFORMS,
     TRANSFORMS_VALUE,
     AggregateMetrics,
@@ -97,7 +98,7 @@ from palestra.schema.thoughts import (
     thought_in,
 )
 from palestra.schema.unchecked import changed, maker
-from palestra.schema.written import called, response_of, said
+from palestra.schema.written import UNNAMED_CALL, called, response_of, said
 
 __all__ = [
     "AGENT_REF",
@@ -114,8 +115,10 @@ __all__ = [
     "NO_PERSIST",
     "ROLLOUT_INDEX",
     "TASK_INDEX",
+    "TOOL_FAILURES",
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
+    "UNNAMED_CALL",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "ChatChoice",

@@ -20,6 +20,11 @@ As `TRANSFORMS_VALUE` where only the value may be another one: the field must st
 TRANSFORMS_VALUE = "value"
 
 
+TOOL_FAILURES = "tool_failures"
+"""Of a verify response: the tool calls of its rollout that ended in an exception nobody meant, as
+`[{"tool": …, "type": …, "message": …}]`. Absent when there was none."""
+
+
 class RunRequest(WireModel):
     """`POST /run` of an agent: one task row."""
 

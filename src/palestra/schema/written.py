@@ -20,8 +20,12 @@ def said(text: str) -> OutputMessage:
     return _make_message({**given, "status": "completed"})
 
 
+UNNAMED_CALL = "call_1"
+"""The id of a call that was given none; a scripted model numbers such calls."""
+
+
 def called(
-    name: str, arguments: Mapping[str, Any] | str = "{}", call_id: str = "call_1"
+    name: str, arguments: Mapping[str, Any] | str = "{}", call_id: str = UNNAMED_CALL
 ) -> FunctionCall:
     """A call of a tool; `arguments` as an object, or as the text that a model wrote."""
     text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()

@@ -20,12 +20,12 @@ from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Questi
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
-from palestra.serving.reward_rules import RewardRules
+from palestra.serving.reward_rules import WRONG_KINDS, RewardRules
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
-from palestra.serving.tools import tool, tool_schema
+from palestra.serving.tools import ToolError, tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
 from palestra.serving.venvs import cache_root, interpreter_for
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
@@ -38,6 +38,7 @@ __all__ = [
     "REMOTE",
     "SESSION_ID_KEY",
     "TOKEN_FIELDS",
+    "WRONG_KINDS",
     "Agent",
     "AgentConfig",
     "Aside",
@@ -76,6 +77,7 @@ __all__ = [
     "State",
     "Step",
     "StepRequest",
+    "ToolError",
     "TurnsServer",
     "Watchdog",
     "assembled",

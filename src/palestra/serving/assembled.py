@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError, ServerDied
 from palestra.serving.build import build_server, server_client
-from palestra.serving.endpoints import own_frames
+from palestra.serving.own_errors import own_frames
 from palestra.serving.server import Server
 from palestra.transport import ServerClient, Target
 

@@ -10,11 +10,12 @@ import inspect
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from typing import Any
 
+from palestra.config import did_you_mean
 from palestra.errors import InputDataError, RowError
 from palestra.schema import (
     CREATE_PARAMS,
@@ -25,6 +26,7 @@ from palestra.schema import (
 )
 from palestra.serving.aside import Aside
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
+from palestra.serving.reward_rules import RewardRules
 
 ANSWER = "answer"
 RESPONSE = "response"
@@ -43,12 +45,18 @@ class Environment:
     prompt: str
     system: str
     gold: str = ""
+    reward_rules: RewardRules = field(default_factory=RewardRules)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.verify(*args, **kwargs)
 
     def rows(self) -> Iterable[dict[str, Any]]:
-        """Task rows. Raises InputDataError naming each row that lacks a field of the prompt."""
+        """Task rows.
+
+        Raises InputDataError naming each row that lacks a field of the prompt, or one that the
+        function asks for.
+        """
+        self._check_parameters()
         wanted = self._prompt_fields()
         bad = [
             f"row {number}: no field {name!r}"
@@ -65,6 +73,26 @@ class Environment:
             if self.system:
                 messages.insert(0, {"role": "system", "content": self.system})
             yield {CREATE_PARAMS: {"input": messages}, **row}
+
+    def _check_parameters(self) -> None:
+        """Raise InputDataError for what the function asks for and rows do not have."""
+        asked = _required(self.verify)
+        bad: list[str] = []
+        for name in asked:
+            rows = [n for n, row in enumerate(self.data) if name not in row]
+            if not rows:
+                continue
+            fields = {ANSWER, RESPONSE}.union(*self.data) - set(asked)
+            where = "no row" if len(rows) == len(self.data) else f"row {rows[0]} of data"
+            has = "has" if len(rows) == len(self.data) else "does not have"
+            bad.append(f"{name!r}, which {where} {has}{did_you_mean(name, fields)}")
+        if bad:
+            known = sorted({ANSWER, RESPONSE}.union(*self.data))
+            raise InputDataError(
+                f"{self.name}({', '.join(inspect.signature(self.verify).parameters)}) asks for "
+                + "; for ".join(bad),
+                hint=f"its parameters may be: {', '.join(known)}",
+            )
 
     def _prompt_fields(self) -> list[str]:
         try:
@@ -91,6 +119,7 @@ def environment(
     system: str = "",
     name: str = "",
     gold: str = "",
+    reward_rules: RewardRules | None = None,
 ) -> Callable[[Callable[..., float]], Environment]:
     """Make an environment of a function.
 
@@ -99,12 +128,15 @@ def environment(
     it names; `response` gives it the whole trajectory. It returns the reward. A plain function
     is called on one of a few threads, so it should keep no state between calls and cannot use
     signals (SIGALRM timeouts); an `async` one is awaited, and must not block.
+    `name`: what the environment is called in tables, files and errors; else the function's.
     `gold`: what a perfect model would answer, with `{field}` placeholders, for `verify-env`.
+    `reward_rules`: what its rewards may be, where it is not 0 for wrong and 1 for right.
     """
 
     def decorate(function: Callable[..., Any]) -> Environment:
         label = name or getattr(function, "__name__", "environment")
-        return Environment(label, function, tuple(data), prompt, system, gold)
+        rules = reward_rules or RewardRules()
+        return Environment(label, function, tuple(data), prompt, system, gold, rules)
 
     return decorate
 
@@ -136,6 +168,10 @@ class FunctionServer(ResourcesServer):
         gold = self.made_environment().gold
         return response_of(gold.format(**row)) if gold else None
 
+    def declared_reward_rules(self) -> RewardRules:
+        """The environment's own."""
+        return self.made_environment().reward_rules
+
     def made_environment(self) -> Environment:
         """The environment that this class serves."""
         raise NotImplementedError
@@ -161,14 +197,21 @@ def _wanted(made: Environment, offered: Mapping[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(made.verify).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return dict(offered)
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if name not in offered and parameter.default is inspect.Parameter.empty
-    ]
+    missing = [name for name in _required(made.verify) if name not in offered]
     if missing:
         raise RowError(
             f"{made.name} asks for {', '.join(missing)}, which the row does not have",
             hint=f"this row has: {', '.join(sorted(offered))}",
         )
     return {name: offered[name] for name in parameters if name in offered}
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    """The fields that a function asks for and has no default for."""
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in {ANSWER, RESPONSE}
+        and parameter.default is inspect.Parameter.empty
+        and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+    ]

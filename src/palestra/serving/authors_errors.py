@@ -15,10 +15,15 @@ def stops_this_task(error: BaseException) -> bool:
     return task is None or task.cancelling() > 0
 
 
-def error_text(error: BaseException) -> str:
-    """`KeyError: 'x'`: type and text, as text that can be written and sent whatever it holds."""
+def text_of(error: BaseException) -> str:
+    """What an exception says, as text that can be written and sent whatever it holds."""
     try:
         text = str(error)
     except Exception as inner:
         text = f"(its text cannot be made: {type(inner).__name__})"
-    return f"{type(error).__name__}: {text}".encode("utf-8", "backslashreplace").decode()
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def error_text(error: BaseException) -> str:
+    """`KeyError: 'x'`: type and text."""
+    return f"{type(error).__name__}: {text_of(error)}"

@@ -37,9 +37,11 @@ from palestra.transport import (
     Activity,
     ASGIApp,
     CallContext,
+    add_verify_request,
     calling,
     context_from_headers,
     current_call,
+    encoded_with,
     new_id,
     parse_set_cookies,
 )
@@ -142,7 +144,9 @@ class Boundary:
         if failure is not None and not answer.started:
             add_row(failure, context.row)
             mask_error(failure, self._mask)
-            await _answer(answer.pass_on, status_for(failure), to_body(failure))
+            if scope.get("client") != IN_PROCESS_CLIENT:  # a caller in this process has it already
+                add_verify_request(failure, context.activity)
+            await _answer_failure(answer.pass_on, failure)
 
     async def _failure(
         self,
@@ -322,8 +326,17 @@ def _timed_out(server: str, path: str, context: CallContext) -> DeadlineExceeded
     )
 
 
+async def _answer_failure(send: Send, failure: CallError) -> None:
+    body = to_body(failure)
+    asked = {name: body.pop(name) for name in ("verify_request",) if name in body}
+    await _send_json(send, status_for(failure), encoded_with(body, asked) or encode_json(body))
+
+
 async def _answer(send: Send, status: int, body: Any) -> None:
-    raw = encode_json(body)
+    await _send_json(send, status, encode_json(body))
+
+
+async def _send_json(send: Send, status: int, raw: bytes) -> None:
     await send(
         {
             "type": "http.response.start",

@@ -5,14 +5,14 @@ HTTP `Request` itself. A method that wants the request is only reachable through
 """
 
 import inspect
-import logging
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from pathlib import Path
+from dataclasses import asdict
+from http import HTTPStatus
 from typing import Any, Literal, final, get_type_hints
 
 import orjson
 from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
@@ -22,13 +22,24 @@ from palestra.errors import (
     FieldProblem,
     RowError,
 )
-from palestra.schema import RejectedField, encode_json, fields_of, rejected_fields, rejection_text
-from palestra.serving.authors_errors import ESCAPES, error_text, stops_this_task
+from palestra.schema import (
+    TOOL_FAILURES,
+    RejectedField,
+    encode_json,
+    fields_of,
+    rejected_fields,
+    rejection_text,
+)
+from palestra.serving.authors_errors import ESCAPES, error_text, stops_this_task, text_of
 from palestra.serving.published import published_schema
-from palestra.serving.sessions import SESSION_ID_KEY, Session, SessionStore
-from palestra.serving.tools import arguments_model
-
-logger = logging.getLogger("palestra.serving")
+from palestra.serving.sessions import (
+    LONGEST_MESSAGE,
+    SESSION_ID_KEY,
+    Session,
+    SessionStore,
+    ToolFault,
+)
+from palestra.serving.tools import ToolError, arguments_model
 
 JSON_TYPE = "application/json"
 
@@ -40,16 +51,6 @@ def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowErr
         f"{server}{path} rejects the body: {rejection_text(fields)}",
         evidence=Evidence(problems=problems),
     )
-
-
-def own_frames(error: BaseException, limit: int = 4) -> str:
-    """The last frames of a traceback, ours left out unless there are no others."""
-    # One that was raised anew on its way here says where it came from.
-    frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
-    here = str(Path(__file__).parent)
-    theirs = [frame for frame in frames if not frame.filename.startswith(here)] or frames
-    lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in theirs[-limit:]]
-    return "\n".join(lines)
 
 
 @final
@@ -170,8 +171,7 @@ class Endpoint:
         except ESCAPES as error:
             if stops_this_task(error):
                 raise
-            self._on_error(self.path, error)
-            return tool_error(error_text(error))
+            return self._said_of(error, session_id)
         if isinstance(result, str):
             # Half a surrogate pair (a file name, a cut emoji) can be neither sent nor stored.
             return result if result.isascii() else result.encode("utf-8", "replace").decode()
@@ -179,6 +179,21 @@ class Endpoint:
             return encode_json(result).decode()
         except TypeError as error:
             raise self._on_error(self.path, error) from error
+
+    def _said_of(self, error: BaseException, session_id: str) -> "ToolFailure":
+        """What the model reads of an exception; one that nobody meant is kept for the row."""
+        if isinstance(error, ToolError):
+            return tool_error(text_of(error))
+        if (
+            isinstance(error, HTTPException)
+            and error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
+        ):
+            return tool_error(error_text(error))
+        self._on_error(self.path, error)
+        message = text_of(error)[:LONGEST_MESSAGE]
+        fault = ToolFault(self.path.removeprefix("/"), type(error).__name__, message)
+        self._sessions.open(session_id).note_fault(fault)
+        return tool_error(error_text(error))
 
     def _parse(self, body: Any) -> Any:
         model = self._body_model
@@ -198,6 +213,7 @@ class Endpoint:
     async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         if self._prepare is not None:
             body = self._prepare(body)
+        ended: Session | None = None
         try:
             result = self._begin(body, session_id, request)
             if self._is_async or isinstance(result, Awaitable):
@@ -210,9 +226,11 @@ class Endpoint:
             raise self._on_error(self.path, error) from error
         finally:
             if self.ends_session:
-                self._sessions.close(session_id)
+                ended = self._sessions.close(session_id)
         if self._check is not None:
             self._check(result)
+        if ended is not None and ended.tool_faults:
+            result = _with_faults(result, ended.tool_faults)
         return result if self._extend is None else self._extend(result, session_id)
 
     def _begin(self, body: Any, session_id: str, request: Request | None = None) -> Any:
@@ -251,6 +269,14 @@ class Endpoint:
         return HttpResponse(encode_json(result), media_type=JSON_TYPE)
 
 
+def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
+    """A verify response that tells which of its tools broke."""
+    told = fields_of(result) if isinstance(result, BaseModel) else result
+    if not isinstance(told, dict):
+        return result  # a whole HTTP answer, which is its author's
+    return {**told, TOOL_FAILURES: [asdict(fault) for fault in faults]}
+
+
 class ToolFailure(str):
     """What a tool that failed answers: text like any other, for who does not ask."""
 
@@ -260,8 +286,3 @@ class ToolFailure(str):
 def tool_error(message: str) -> ToolFailure:
     """What the model reads when its tool call failed."""
     return ToolFailure(encode_json({"error": message}).decode())
-
-
-def log_own_error(server: str, path: str, error: BaseException) -> None:
-    """Say once, with the author's frames, that a method raised."""
-    logger.error("%s%s raised %s\n%s", server, path, error_text(error), own_frames(error))

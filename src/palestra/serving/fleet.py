@@ -20,11 +20,11 @@ from palestra.config import InstanceConfig, Redactor, ResolvedConfig
 from palestra.errors import ConfigError, DeadlineExceeded, InfraError, PalestraError, ServerDied
 from palestra.serving.build import build_server, server_client
 from palestra.serving.child import Child
-from palestra.serving.endpoints import own_frames
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder
+from palestra.serving.own_errors import own_frames
 from palestra.serving.server import Server
 from palestra.serving.sockets import (
     LOOPBACK,

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,11 +19,11 @@ from starlette.responses import JSONResponse
 from palestra.config import Redactor, ResolvedConfig, dump_yaml
 from palestra.errors import CallError, ConfigError, Evidence, InfraError
 from palestra.serving.boundary import Boundary
-from palestra.serving.endpoints import log_own_error
 from palestra.serving.fleet import Fleet
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance
 from palestra.serving.listener import serving
+from palestra.serving.own_errors import OwnErrors
 from palestra.serving.refusals import Refusals
 from palestra.serving.runfile import RunFile, read_run_file, remove_run_file, write_run_file
 from palestra.serving.sockets import LOOPBACK, holder_of, listen
@@ -60,7 +61,7 @@ def head_app(
         server=HEAD,
         refusals=Refusals(app, server=HEAD, own_failure=_own_failure, mask=mask),
         mask=mask,
-        on_error=_raised,
+        on_error=partial(_raised, OwnErrors()),
         token=token,
     )
 
@@ -69,10 +70,10 @@ def _own_failure(message: str, evidence: Evidence) -> CallError:
     return InfraError(message, evidence=evidence)
 
 
-def _raised(path: str, error: BaseException) -> CallError:
+def _raised(errors: OwnErrors, path: str, error: BaseException) -> CallError:
     if isinstance(error, CallError):
         return error
-    log_own_error(HEAD, path, error)
+    errors.log(HEAD, path, error)
     return InfraError(f"the {HEAD}'s {path} raised {type(error).__name__}: {error}")
 
 

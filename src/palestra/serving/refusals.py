@@ -30,11 +30,13 @@ from palestra.errors import (
     to_body,
 )
 from palestra.schema import encode_json
-from palestra.transport import current_call
+from palestra.transport import RESERVED_PATHS, add_verify_request, current_call
 
 LONGEST_DETAIL = 500
 """Characters of an author's own answer that the message repeats."""
 
+_OF_TURNS = frozenset({"reset", "step"})
+"""What an environment that takes turns has besides."""
 _UNTOLD = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"})
 """Pages of the framework, which no caller of ours looks for."""
 
@@ -71,7 +73,10 @@ class Refusals:
         """The envelope of one refusal. `routed`: whether some route was found for the path."""
         failure = self._failure(method, path, status, detail, routed=routed)
         add_row(failure, current_call().row)
+        add_verify_request(failure, current_call().activity)
         mask_error(failure, self._mask)
+        if status == HTTPStatus.NOT_FOUND and not routed and method == "POST":
+            detail = self._no_such_tool(path) or detail
         return {**to_body(failure), "detail": self._masked(detail)}
 
     def _masked(self, detail: Any) -> Any:
@@ -124,6 +129,16 @@ class Refusals:
         failure.retriable = False
         return failure
 
+    def _no_such_tool(self, path: str) -> str:
+        """What a model reads that calls a tool there is not; empty when this has no tools at all."""
+        posts = {known for how, known in _endpoints(self._app) if how == "POST"}
+        if "/verify" not in posts:
+            return ""  # no environment
+        tools = sorted(known[1:] for known in posts if _is_tool(known))
+        near = did_you_mean(path[1:], tools)
+        known = f"; tools: {', '.join(tools)}" if tools else "; there are none"
+        return f"there is no tool named {path[1:]!r}{near}{known}"
+
     def _no_such_method(self, method: str, path: str) -> CallError:
         known = [how for how, where in _endpoints(self._app) if where == path]
         failure = self._own_failure(
@@ -132,6 +147,12 @@ class Refusals:
         )
         failure.retriable = False
         return failure
+
+
+def _is_tool(path: str) -> bool:
+    """Whether a path that takes POST is a tool's: one step, and none of the protocol's own."""
+    name = path[1:]
+    return name not in RESERVED_PATHS and name not in _OF_TURNS and not {"/", "{"} & set(name)
 
 
 def _endpoints(app: FastAPI) -> Iterable[tuple[str, str]]:

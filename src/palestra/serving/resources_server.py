@@ -210,6 +210,10 @@ class ResourcesServer(Server):
             return "stateless"
         return self.reverify_mode
 
+    def declared_reward_rules(self) -> RewardRules:
+        """`reward_rules`, or what stands in their place."""
+        return self.reward_rules
+
     def _check_reward(self, result: Any) -> None:
         """A reward that is no finite number never leaves the environment."""
         reward = (

@@ -16,7 +16,8 @@ from palestra.schema import rejected_fields
 from palestra.serving.authors_errors import error_text
 from palestra.serving.boundary import Boundary, SessionCookie
 from palestra.serving.direct import Direct
-from palestra.serving.endpoints import Endpoint, log_own_error, own_frames, row_error
+from palestra.serving.endpoints import Endpoint, row_error
+from palestra.serving.own_errors import OwnErrors
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
 from palestra.transport import ASGIApp, ServerClient, new_id, worker_cookie
@@ -51,6 +52,7 @@ class Server(BaseModel):
     _palestra_secret: str = PrivateAttr(default_factory=new_id)
     _palestra_token: str = PrivateAttr(default="")
     _palestra_worker: int | None = PrivateAttr(default=None)
+    _palestra_errors: OwnErrors = PrivateAttr(default_factory=OwnErrors)
 
     @property
     def name(self) -> str:
@@ -69,6 +71,7 @@ class Server(BaseModel):
             await self.stop()
         finally:
             self._palestra_sessions.close_all()
+            self._palestra_errors.tell_rest()
 
     def routes(self) -> list[Endpoint]:
         """The protocol endpoints of this kind of server."""
@@ -91,9 +94,9 @@ class Server(BaseModel):
             return self.relayed(error)
         if isinstance(error, RequestValidationError):
             return _request_error(self.name, path, error)
-        log_own_error(self.name, path, error)
+        frames = self._palestra_errors.log(self.name, path, error)
         message = f"{self.name}{path} raised {error_text(error)}"
-        return self.own_failure(message, Evidence(traceback=own_frames(error)))
+        return self.own_failure(message, Evidence(traceback=frames))
 
     def relayed(self, error: CallError) -> CallError:
         """What the failure of a call that this server made means to whoever called it."""

@@ -19,6 +19,21 @@ logger = logging.getLogger("palestra.serving")
 SESSION_ID_KEY = "session_id"
 
 
+MOST_TOOL_FAILURES = 50
+"""Of one rollout that are kept: a model may call a broken tool for ever."""
+LONGEST_MESSAGE = 500
+"""Characters of a tool's exception that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFault:
+    """A tool call that ended in an exception nobody meant."""
+
+    tool: str
+    type: str
+    message: str
+
+
 @dataclass(slots=True)
 class Session:
     """One rollout's state on one server. `state` is the environment's to fill."""
@@ -28,6 +43,8 @@ class Session:
     last_used: float = field(default_factory=time.monotonic)
     deadline: float | None = None
     """By when its rollout must be done, a `time.monotonic()` value."""
+    tool_faults: list[ToolFault] = field(default_factory=list, repr=False)
+    """Its tool calls that failed of a bug, the first of them; `verify` adds them to the row."""
     _endings: list[Callable[[], object]] = field(default_factory=list, repr=False)
 
     def at_end(self, release: Callable[[], object]) -> None:
@@ -37,6 +54,11 @@ class Session:
         loop, last come first; it must not block, and what it raises is only logged.
         """
         self._endings.append(release)
+
+    def note_fault(self, fault: ToolFault) -> None:
+        """Keep one for the row, as long as there are few."""
+        if len(self.tool_faults) < MOST_TOOL_FAILURES:
+            self.tool_faults.append(fault)
 
     def end(self) -> None:
         """Release what the session holds."""
@@ -79,11 +101,12 @@ class SessionStore:
         session.deadline = current_call().deadline
         return session
 
-    def close(self, session_id: str) -> None:
-        """Forget a session; unknown ids are fine."""
+    def close(self, session_id: str) -> Session | None:
+        """Forget a session, which is given back; unknown ids are fine."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.end()
+        return session
 
     def close_all(self) -> None:
         """Forget every session."""

@@ -14,6 +14,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 _TOOL_MARK = "_palestra_tool"
 
 
+class ToolError(Exception):
+    """Raise it in a tool to refuse a call: the model reads the message, and may try again.
+
+    Any other exception is a bug of the tool. The model reads that one too, and the rollout goes
+    on, but its row tells it under `tool_failures`.
+    """
+
+
 def tool(method: F) -> F:
     """Mark a method of a `ResourcesServer` as a tool that the model may call.
 

@@ -11,7 +11,7 @@ import pytest
 
 from palestra.config import ResolvedConfig, ServerType, load_config
 from palestra.errors import ConfigError
-from palestra.schema import RunRequest, VerifyResponse, to_plain
+from palestra.schema import TOOL_FAILURES, RunRequest, VerifyResponse, to_plain
 from palestra.serving import Assembly, assembled
 from palestra.testing.places import config_of
 from palestra.testing.scripted import Answer, ScriptedModel
@@ -43,6 +43,8 @@ class ScriptedFleet:
             use_env_yaml=False,
         )
         self.model = model or ScriptedModel.saying(*answers)
+        self.tool_failures: list[dict[str, str]] = []
+        """Tool calls of its rollouts that broke, each with `tool`, `type` and `message`."""
         self._runner = asyncio.Runner()
         self._stack = AsyncExitStack()
         self._assembly: Assembly | None = None
@@ -76,12 +78,16 @@ class ScriptedFleet:
         )
 
     def run(self, row: Mapping[str, Any], *, agent: str = "") -> dict[str, Any]:
-        """One rollout: the result row. Raises `CallError` as a collection would record it."""
+        """One rollout: the result row. Raises `CallError` as a collection would record it.
+
+        Calls of tools that broke are in its `tool_failures`, and in the fleet's.
+        """
         if self._assembly is None:
             raise RuntimeError("the fleet is not started: `with fleet:`")
         peer = self._assembly.client.peer(agent or _agent_of(self._config))
         answer = self._runner.run(peer.call("/run", RunRequest.model_validate(row), VerifyResponse))
         result: dict[str, Any] = to_plain(answer)
+        self.tool_failures += result.get(TOOL_FAILURES) or []
         return result
 
 

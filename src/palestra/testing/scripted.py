@@ -6,7 +6,15 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from palestra.errors import ModelRejectedRow
-from palestra.schema import OutputItem, Response, ResponseCreateParams, response_of
+from palestra.schema import (
+    UNNAMED_CALL,
+    FunctionCall,
+    OutputItem,
+    Response,
+    ResponseCreateParams,
+    changed,
+    response_of,
+)
 from palestra.serving import ModelServer, ModelServerConfig, Session, server_client
 
 Answer = str | OutputItem | Response | Iterable[str | OutputItem]
@@ -48,7 +56,7 @@ class ScriptedModel(ModelServer):
         """The next answer."""
         del session
         self.asked.append(body)
-        return _response(self._answer(body))
+        return _with_own_ids(_response(self._answer(body)), turn=len(self.asked))
 
 
 def _response(answer: Answer) -> Response:
@@ -56,3 +64,14 @@ def _response(answer: Answer) -> Response:
         return answer
     items: Any = [answer] if isinstance(answer, str) or hasattr(answer, "type") else list(answer)
     return response_of(*items, model="scripted")
+
+
+def _with_own_ids(response: Response, *, turn: int) -> Response:
+    """The response with an id of its own for each call whose author gave it none."""
+    output = [
+        changed(item, {"call_id": f"call_{turn}_{number}"})
+        if isinstance(item, FunctionCall) and item.call_id == UNNAMED_CALL
+        else item
+        for number, item in enumerate(response.output, start=1)
+    ]
+    return changed(response, {"output": output})

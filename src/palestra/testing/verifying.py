@@ -14,7 +14,14 @@ from palestra.config import (
 )
 from palestra.conformance import Door, LoopGuard, Player, Verdict, door_of
 from palestra.errors import ConfigError
-from palestra.schema import JUDGE_REPLAY, OutputItem, Response, read_jsonl, response_of
+from palestra.schema import (
+    JUDGE_REPLAY,
+    TOOL_FAILURES,
+    OutputItem,
+    Response,
+    read_jsonl,
+    response_of,
+)
 from palestra.serving import (
     Environment,
     ResourcesServer,
@@ -141,4 +148,11 @@ def _assert_reward(verdict: Verdict, reward: float) -> None:
     if verdict.timed_out:
         raise AssertionError(f"not verified within {TIMEOUT_S:g} s")
     if verdict.reward != reward:
-        raise AssertionError(f"got {verdict.reward:g}, not {reward:g}")
+        raise AssertionError(f"got {verdict.reward:g}, not {reward:g}{_broken_tools(verdict)}")
+
+
+def _broken_tools(verdict: Verdict) -> str:
+    """What the tools that broke on the way raised; empty when none did."""
+    told = (verdict.reported or {}).get(TOOL_FAILURES) or []
+    raised = [f"{fault['tool']} raised {fault['type']}: {fault['message']}" for fault in told]
+    return f" (its tools broke: {'; '.join(raised)})" if raised else ""

@@ -37,7 +37,7 @@ from palestra.transport.local import (
     LocalServer,
     call_asgi,
 )
-from palestra.transport.peer import Peer
+from palestra.transport.peer import RESERVED_PATHS, Peer
 from palestra.transport.retry import (
     BUSY_STATUSES,
     WITHIN_FLEET,
@@ -46,6 +46,7 @@ from palestra.transport.retry import (
     retry_after_s,
     with_retries,
 )
+from palestra.transport.unverified import add_verify_request, encoded_with, fields_of_request
 from palestra.transport.workers import worker_cookie, worker_url
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ __all__ = [
     "BUSY_STATUSES",
     "CONNECTOR_LIMIT",
     "IN_PROCESS_CLIENT",
+    "RESERVED_PATHS",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
     "ASGIApp",
@@ -78,11 +80,14 @@ __all__ = [
     "ServerReply",
     "Target",
     "WrongUrl",
+    "add_verify_request",
     "call_asgi",
     "calling",
     "context_from_headers",
     "context_headers",
     "current_call",
+    "encoded_with",
+    "fields_of_request",
     "new_id",
     "parse_set_cookies",
     "retry_after_s",

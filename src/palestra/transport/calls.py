@@ -20,6 +20,7 @@ from palestra.errors import (
     excerpt,
     from_body,
     mask_error,
+    without_answer,
 )
 from palestra.transport.context import context_headers, current_call
 from palestra.transport.failure_line import failure_line
@@ -134,7 +135,7 @@ class Caller:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, reply: HttpReply
     ) -> None:
         if reply.status >= 400:
-            answer = excerpt(reply.body)
+            answer = excerpt(without_answer(reply.body))
             self.log_failure(method, url, body, answer, headers=headers, status=reply.status)
 
     def tell_changes(self, where: str, before: bytes, after: bytes) -> None:

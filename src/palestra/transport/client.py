@@ -12,6 +12,7 @@ from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.local import IN_PROCESS
 from palestra.transport.peer import Peer
 from palestra.transport.retry import WITHIN_FLEET, RetryPolicy
+from palestra.transport.unverified import note_verify_request
 from palestra.transport.workers import worker_url
 
 
@@ -132,6 +133,7 @@ class ServerClient:
     ) -> ServerReply:
         """One request; any status is an answer. Raises `CallError` when none came."""
         target = self.target(server_name)
+        note_verify_request(url_path, json)
         body = encode_json(json) if json is not None else b""
         reply = await self._caller.exchange(
             target,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import orjson
@@ -35,6 +36,8 @@ class Activity:
     awaiting: str = ""
     since: float = field(default_factory=time.monotonic)
     """`time.monotonic()` of the last change."""
+    verify_request: Any = field(default=None, repr=False)
+    """What `/verify` was asked last: what the model has answered outlives a failure after it."""
 
     def now(self, phase: str, awaiting: str) -> None:
         """Note that the rollout entered `phase` and waits for `awaiting`."""

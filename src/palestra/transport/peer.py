@@ -19,16 +19,18 @@ from palestra.errors import (
     from_body,
     status_for,
 )
-from palestra.schema import changed, encode_json, fields_of, why_unreadable
+from palestra.schema import CREATE_PARAMS, changed, encode_json, fields_of, why_unreadable
 from palestra.transport.calls import Caller, Target, json_or_none
 from palestra.transport.context import current_call
 from palestra.transport.http import HttpReply
 from palestra.transport.ids import new_id
 from palestra.transport.local import IN_PROCESS, LocalEndpoint
+from palestra.transport.unverified import note_verify_request
 from palestra.transport.workers import worker_url
 
 Reply = TypeVar("Reply", bound=BaseModel)
 
+RUN = "/run"
 RESERVED_PATHS = frozenset(
     {"", "run", "verify", "seed_session", "aggregate_metrics", "mcp", "docs", "openapi.json"}
 )
@@ -65,6 +67,7 @@ class Peer:
         Raises `CallError` for any failure, with this server among its hops.
         """
         before = self._note(path, f"{self._target.name} {path}")
+        note_verify_request(path, body)
         endpoint = self._endpoint(path)
         if endpoint is None:
             reply = await self._exchange(path, encode_json(body), stateless=self._is_model)
@@ -203,7 +206,18 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
         why = why_unreadable(body, error)
         message = f"{target.name}{path} answered what is no {answer.__name__}: {why}"
         kind = ModelError if target.server_type == "responses_api_models" else VerifierError
-        raise kind(message, evidence=evidence) from error
+        failure = kind(message, evidence=evidence)
+        if path == RUN:
+            failure.verify_request = _answer_in(body)
+        raise failure from error
+
+
+def _answer_in(body: bytes) -> dict[str, Any] | None:
+    """What the result of a rollout holds of the model's answer, when it is no result otherwise."""
+    held = json_or_none(body)
+    if not isinstance(held, dict) or "response" not in held:
+        return None
+    return {name: held[name] for name in (CREATE_PARAMS, "response") if name in held}
 
 
 def _said_by_the_tool(failure: CallError, answered: Any) -> str | None:

@@ -19,7 +19,7 @@ from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Role, Run, read_plan
 from palestra.cluster.stamping import with_stamped
 from palestra.cluster.supervisor.lease import CHECK_S, LeaseWatch
-from palestra.config import ResolvedConfig
+from palestra.config import ResolvedConfig, names_in_files
 from palestra.errors import InputDataError, RunFailed
 from palestra.rollouts import CollectSettings, GivenRows
 from palestra.rollouts import Shard as Share
@@ -151,6 +151,8 @@ def policy_settings(
                 hint="export it where the run is submitted from",
             )
         told["policy_api_key"] = key or "none"
+    elif policy.base_url is not None and "policy_api_key" not in names_in_files(overrides_of(run)):
+        told["policy_api_key"] = "none"  # an endpoint that asks for none
     return told
 
 

@@ -100,7 +100,7 @@ def merge(
 
 def reverify(
     rollouts: Annotated[
-        Path, typer.Option("--rollouts", "-r", help="Scored rows of a run, one JSON row a line.")
+        Path, typer.Option("--rollouts", "-r", help="Scored rows of a run, or its failures file.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the new rows go (.jsonl).")],
     environment: Annotated[
@@ -124,6 +124,13 @@ def reverify(
     fresh_judge: Annotated[
         bool, typer.Option("--fresh-judge", help="Ask judges anew; without it, replay answers.")
     ] = False,
+    with_failures: Annotated[
+        bool,
+        typer.Option(
+            "--with-failures",
+            help="Also the answers in the run's failures file, whose verification failed.",
+        ),
+    ] = False,
     force: Annotated[
         bool,
         typer.Option("--force", help="Also with environments that need their live session."),
@@ -138,7 +145,8 @@ def reverify(
 ) -> None:
     """Run today's verifiers over stored responses, without a model, and show what changes.
 
-    Without --environment, each row goes to the environment of its agent in the configs.
+    Without --environment, each row goes to the environment of its agent in the configs. A failures
+    file gives the answers whose verification failed: they become scored rows.
     """
 
     def command() -> int:
@@ -154,6 +162,7 @@ def reverify(
             concurrency=concurrency,
             timeout_s=timeout,
             fresh_judge=fresh_judge,
+            with_failures=with_failures,
             force=force,
             overwrite=overwrite,
             resume=resume,

@@ -1,10 +1,7 @@
 """`nemo_gym.reward_profile`: the metrics of repeated attempts, over our own."""
 
-import dis
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType
+from collections.abc import Callable, ItemsView, KeysView, Mapping, Sequence, ValuesView
 from typing import Any
 
 from palestra.compat.metrics import aggregated
@@ -20,33 +17,41 @@ REWARD = "reward"
 _ANSWER = "__answer__"
 
 
-class PassMetrics(dict[str, Any]):
-    """The metrics, by name.
+class PassMetrics(tuple[dict[str, Any], Any, Any, int]):
+    """(metrics, scores of every rollout, names of the scores, largest k).
 
-    Taken apart (`metrics, *_ = found`) or indexed by number it is (metrics, scores of every
-    rollout, names of the scores, largest k): authors use it either way.
+    Authors take it apart, or use it as the metrics themselves: it also reads by name.
     """
 
-    def __init__(self, metrics: Mapping[str, Any], scores: Any, names: Any, most: int) -> None:
-        super().__init__(metrics)
-        self._parts = (dict(metrics), scores, names, most)
+    __slots__ = ()
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, int | slice):
-            return self._parts[key]
-        return super().__getitem__(key)
+        return self.metrics[key] if isinstance(key, str) else super().__getitem__(key)
 
-    def __iter__(self) -> Iterator[Any]:
-        asker = sys._getframe(1)  # noqa: SLF001 - what asks for it is what matters
-        return iter(self._parts) if _takes_apart(asker) else super().__iter__()
+    def __contains__(self, key: object) -> bool:
+        return key in self.metrics
 
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """By name."""
+        metrics, *_ = self
+        return metrics
 
-def _takes_apart(frame: FrameType) -> bool:
-    """Whether what `frame` is doing is an assignment to several names.
+    def keys(self) -> KeysView[str]:
+        """Names of the metrics."""
+        return self.metrics.keys()
 
-    Nothing else tells it from a loop: both ask for an iterator, and no more.
-    """
-    return dis.opname[frame.f_code.co_code[frame.f_lasti]] in {"UNPACK_SEQUENCE", "UNPACK_EX"}
+    def values(self) -> ValuesView[Any]:
+        """The metrics."""
+        return self.metrics.values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Names and metrics."""
+        return self.metrics.items()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """One of the metrics."""
+        return self.metrics.get(name, default)
 
 
 def compute_pass_majority_metrics(
@@ -74,7 +79,7 @@ def compute_pass_majority_metrics(
         rows, score_names=names, answer_key=_ANSWER
     )
     most = max((len(task) for task in tasks), default=0)
-    return PassMetrics(metrics, scores, names, most)
+    return PassMetrics((metrics, scores, names, most))
 
 
 def compute_subset_metrics(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.resources_servers.calendar.times import clock
+from palestra.resources_servers.calendar.times import written
 
 _BEGINNING = re.compile(r"\[\s*(?:\{|\])")
 _DECODER = json.JSONDecoder()
@@ -50,8 +50,8 @@ def _last_list(text: str) -> list[Any] | None:
         if match is None:
             break
         try:
-            written, at = _DECODER.raw_decode(text, match.start())
-            found = written or found or []
+            entries, at = _DECODER.raw_decode(text, match.start())
+            found = entries or found or []
         except (ValueError, RecursionError):
             at = match.start() + 1
     return found
@@ -61,7 +61,7 @@ def _event(entry: object) -> WrittenEvent | None:
     if not isinstance(entry, dict):
         return None
     number, start, duration = (entry.get(key) for key in ("event_id", "start_time", "duration"))
-    minutes = clock(start) if isinstance(start, str) else None
+    minutes = written(start) if isinstance(start, str) else None
     whole = _whole(number), _whole(duration)
     if minutes is None or whole[0] is None or whole[1] is None:
         return None

@@ -10,12 +10,15 @@ the next such line closes it. Where fences are odd:
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 DEEPER: Final = 3
 """Columns by which a closing fence may stand to the right of the opening one."""
 
 _FENCE: Final = re.compile(r"`{3,}")
+_MARGIN: Final = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(?=`)")
+"""Before a fence: blanks, and the mark of the list's item that it may begin."""
 _NAME: Final = re.compile(r"[\w+#.-]+\s*")
 
 
@@ -38,4 +41,14 @@ def last_code_block(text: str) -> str | None:
             opened = number, fence
         elif len(fence[0]) >= len(opening[0]):
             block, opened = (first, number), None
-    return None if block is None else "\n".join(lines[block[0] + 1 : block[1]])
+    if block is None:
+        return None
+    return "\n".join(_program(lines[block[0]], lines[block[0] + 1 : block[1]]))
+
+
+def _program(fence: str, lines: Sequence[str]) -> Sequence[str]:
+    """The lines without the indentation of the fence above them, where the first of them has it."""
+    found = _MARGIN.match(fence)
+    margin = re.sub(r"\S", " ", found[0]) if found else ""
+    first = next((line for line in lines if line.strip()), "")
+    return [line.removeprefix(margin) for line in lines] if first.startswith(margin) else lines

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
-from palestra.resources_servers.stopped import Stopped, value_of
+from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig, RewardRules
@@ -64,11 +64,14 @@ class EquivalenceRuleServer(ResourcesServer):
         return part * await self._similarity(answer, expected)
 
     async def _similarity(self, answer: str, expected: str) -> float:
-        texts = answer, expected
+        compared, alone = (Call(f"{_RATIO}:ratio", (one, expected)) for one in (answer, expected))
         try:
-            return float(await value_of(self._workers, f"{_RATIO}:ratio", *texts, limit_s=LIMIT_S))
+            found = await value_of(
+                self._workers, compared, alone=alone, field="expected_answer", limit_s=LIMIT_S
+            )
         except Stopped:
             return 0.0
+        return float(found)
 
     async def stop(self) -> None:
         """End the worker processes."""

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jsonschema_rs
-from pydantic import Field
 
 from palestra.errors import RowError
-from palestra.resources_servers.arguments import Called
+from palestra.resources_servers.arguments import Called, ExpectedCall
 from palestra.schema import (
     FunctionCall,
     FunctionTool,
@@ -20,18 +19,10 @@ from palestra.schema import (
     Response,
     VerifyRequest,
     VerifyResponse,
-    WireModel,
     called,
     response_of,
 )
 from palestra.serving import ResourcesServer, RewardRules, tool
-
-
-class ExpectedCall(WireModel):
-    """The call that belongs to the question."""
-
-    name: str = Field(min_length=1)
-    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class WeatherVerifyRequest(VerifyRequest):

@@ -14,6 +14,7 @@ from palestra.resources_servers.gymnasium.spaces import (
     action_in,
     observation_text,
     plain_info,
+    unplayable,
 )
 from palestra.schema import Response, WireModel
 from palestra.serving import (
@@ -145,6 +146,13 @@ class GymnasiumServer(TurnsServer):
                 f"{self.name}: {env_id} cannot be made: {error}",
                 hint="`python -c 'import gymnasium; gymnasium.pprint_registry()'` lists the ids",
             ) from error
+        part = unplayable(made.action_space)
+        if part is not None:
+            made.close()
+            raise RowError(
+                f"{self.name}: actions of {env_id} cannot be written as text: {part}",
+                hint="wrap it so that its actions are texts, numbers, lists or objects of them",
+            )
         return made
 
     def _seen(self, game: Game, observation: Any) -> str:

@@ -27,32 +27,83 @@ def action_in(text: str, space: "Space[Any]", names: Mapping[str, int]) -> Any:
         raise NoAction("Your turn holds no <action>…</action>.")
     written = found[:LONGEST_ACTION]
     by_name = {name.casefold(): number for name, number in names.items()}
-    if written.casefold() in by_name:
-        return by_name[written.casefold()]
+    name = written.strip("\"'").casefold()
+    if name in by_name:
+        return by_name[name]
     action = _of_space(written, space)
-    if action is None or not space.contains(action):
+    if action is None:
         known = f" It is one of: {', '.join(names)}." if names else f" Actions are {space}."
         raise NoAction(f"{written[:100]!r} is no action.{known}")
     return action
 
 
-def _of_space(written: str, space: "Space[Any]") -> Any:
-    """What `written` is as a value of the space, or None; whether it lies in it is not checked."""
+def unplayable(space: "Space[Any]") -> "Space[Any] | None":
+    """The part of an action space, or all of it, that cannot be written as text or JSON."""
     from gymnasium import spaces
 
-    if isinstance(space, spaces.Text):
-        return written
-    try:
-        value = orjson.loads(written)
-    except orjson.JSONDecodeError:
+    kinds = spaces.Text, spaces.Discrete, spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary
+    if isinstance(space, kinds):
         return None
+    if isinstance(space, spaces.Tuple):
+        parts = list(space.spaces)
+    elif isinstance(space, spaces.Dict):
+        parts = list(space.spaces.values())
+    elif isinstance(space, spaces.Sequence) and not space.stack:
+        parts = [space.feature_space]
+    else:
+        return space
+    return next((found for part in parts if (found := unplayable(part)) is not None), None)
+
+
+def _of_space(written: str, space: "Space[Any]") -> Any:
+    """What `written` is as a value of the space, or None when it is none."""
+    from gymnasium import spaces
+
+    try:
+        value = written if isinstance(space, spaces.Text) else orjson.loads(written)
+        action = _value(value, space)
+        return action if space.contains(action) else None
+    except (ValueError, TypeError, OverflowError):  # spaces refuse in many ways
+        return None
+
+
+def _value(value: Any, space: "Space[Any]") -> Any:
+    """JSON as a value of the space. Raises ValueError or TypeError where it has not its form."""
+    from gymnasium import spaces
+
     if isinstance(space, spaces.Discrete):
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-    try:
-        (unpacked,) = space.from_jsonable([value])
-    except Exception:  # each kind of space has its own way to refuse
-        return None
-    return unpacked
+        return _whole(value)
+    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+        return _numbers(value, space)
+    if isinstance(space, spaces.Tuple):
+        return tuple(_value(*pair) for pair in zip(value, space.spaces, strict=True))
+    if isinstance(space, spaces.Sequence):
+        return tuple(_value(each, space.feature_space) for each in value)
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, dict) or value.keys() != space.spaces.keys():
+            raise ValueError("other keys than the space's")
+        return {name: _value(value[name], part) for name, part in space.spaces.items()}
+    return value
+
+
+def _numbers(value: Any, space: "Space[Any]") -> Any:
+    """The numbers of an array; one alone needs no brackets."""
+    import numpy as np
+
+    read = np.array(value)
+    said = np.array(value, dtype=object).ravel()
+    if read.dtype.kind not in "iuf" or any(isinstance(each, bool) for each in said):
+        raise ValueError("not numbers alone")
+    made = read.astype(space.dtype)
+    if space.dtype is not None and space.dtype.kind in "iu" and (made != read).any():
+        raise ValueError("not whole numbers of its size")
+    return made.reshape(space.shape) if made.shape == () and space.shape else made
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or value != int(value):
+        raise ValueError("not a whole number")
+    return int(value)
 
 
 def observation_text(observation: Any, space: "Space[Any]") -> str:

@@ -99,12 +99,6 @@ class MathWithCodeRow(WireModel):
 class MathWithCodeVerifyRequest(VerifyRequest, MathWithCodeRow):
     """The row, and the trajectory."""
 
-    @property
-    def expected(self) -> str:
-        """What the row says. Stored rollouts of the field have it in their response alone."""
-        stored = (self.response.model_extra or {}).get("expected_answer")
-        return super().expected or (stored if isinstance(stored, str) else "")
-
 
 class MathWithCodeServer(MathServer):
     """Runs cells, then grades by the rules, then by the judge."""

@@ -69,7 +69,7 @@ def grade(expected: str, text: str) -> list[str | None]:
         return [BAD_EXPECTED, None]
     answers = find_answers(text)
     if not answers.readings:
-        return _grade_found(wanted[-1], answers.tail)
+        return _grade_found(wanted, answers.tail)
     if len(answers.readings[0]) > LONGEST_ANSWER:
         return [TOO_LONG, None]
     readings = [reading for reading in answers.readings if len(reading) <= LONGEST_ANSWER]
@@ -89,18 +89,19 @@ def _grade_readings(wanted: Sequence[str], readings: Sequence[str]) -> list[str 
 def _read_expected(expected: str) -> Sequence[str]:
     """How a row spells it: with or without a box, with or without dollar signs."""
     boxed = find_answers(expected).readings
-    return [spelling.rewritten(spelling.bare(item)) for item in boxed or (expected,)]
+    return [reading for item in boxed or (expected,) for reading in spelling.readings(item)]
 
 
 def _compare(wanted: Sequence[str], reading: str) -> tuple[bool, str | None]:
     """Whether a reading is one of those wanted; and how it is shown."""
-    given = spelling.rewritten(spelling.bare(reading))
-    expression, normal = library.read(given)
-    shown = _shown(expression, normal)
-    if not shown:
-        return False, None
-    equal = any(_equal(item, given, expression, normal) for item in wanted)
-    return equal, shown
+    first: str | None = None
+    for given in spelling.readings(reading):
+        expression, normal = library.read(given)
+        shown = _shown(expression, normal)
+        if shown and any(_equal(item, given, expression, normal) for item in wanted):
+            return True, shown
+        first = first or shown
+    return False, first
 
 
 def _equal(wanted: str, given: str, expression: Any | None, normal: str) -> bool:
@@ -166,12 +167,12 @@ def _is_false(answer: str, expression: Any | None) -> bool:
     return not _LETTER.search(_COMMAND.sub("", answer)) and library.contradicts_itself(expression)
 
 
-def _grade_found(wanted: str, text: str) -> list[str | None]:
+def _grade_found(wanted: Sequence[str], text: str) -> list[str | None]:
     found = library.find(text) if text else []
     if not found:
         return [NO_ANSWER, None]
-    expected, normal = library.read(wanted)
-    equal = any(library.equal(item, other) for item in (normal, expected) for other in found)
+    read = [item for reading in wanted for item in library.read(reading)]
+    equal = any(library.equal(item, other) for item in read for other in found)
     named = found[-1] if isinstance(found[-1], str) else ""
     if not remarks.is_denied(named, text):
         return [CORRECT if equal else DIFFERENT, _shown(found[0], "")]

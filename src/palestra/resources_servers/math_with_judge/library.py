@@ -18,10 +18,18 @@ from antlr4.atn.PredictionMode import PredictionMode
 from latex2sympy2_extended import antlr_parser
 from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy, normalize_latex
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
-from math_verify.grader import should_treat_as_complex
+from math_verify.grader import is_relation, should_treat_as_complex, unwrap_fcs
 from math_verify.parser import get_last_eq
 from sympy import And, Equality, I
 
+from palestra.resources_servers.math_with_judge import spelling
+from palestra.resources_servers.math_with_judge.costs import is_costly, same_at_samples
+from palestra.resources_servers.math_with_judge.small import differ_near_zero
+from palestra.resources_servers.math_with_judge.solutions import (
+    as_values,
+    is_other_equation,
+    same_solution,
+)
 from palestra.resources_servers.math_with_judge.towers import end_of_tower
 from palestra.resources_servers.math_with_judge.units import ends_in_variables
 
@@ -57,10 +65,34 @@ class _Reader(_Latex2Sympy):  # type: ignore[misc]  # the library says nothing o
 
 def read(answer: str) -> tuple[Any | None, str]:
     """An answer's expression, None when it is none, and its normalized text."""
+    if (condition := spelling.condition(answer)) and (members := _members(condition)) is not None:
+        return members, answer
     config = _WITHOUT if ends_in_variables(answer) else _WITH_UNITS
     normal: str = normalize_latex(answer, config)
     expression = _expression(normal)
     return (_expression(get_last_eq(normal)) if expression is None else expression), normal
+
+
+def _members(condition: str) -> Any | None:
+    """The numbers that fulfil a condition, as a set; None where the library has none."""
+    relation = _expression(normalize_latex(condition, _WITHOUT))
+    if not is_relation(relation) or not _is_linear(relation):
+        return None
+    try:
+        return unwrap_fcs(relation).as_set()
+    except MemoryError:
+        raise
+    except Exception:  # sympy refuses it with whatever its classes raise
+        return None
+
+
+def _is_linear(relation: Any) -> bool:
+    """Whether it bounds one symbol alone, so that nothing has to be solved."""
+    items = relation.args if isinstance(relation, And) else (relation,)
+    sides = [side for item in items for side in item.args]
+    return len(relation.free_symbols) == 1 and all(
+        side.is_Symbol or not side.free_symbols for side in sides
+    )
 
 
 @lru_cache(maxsize=128)
@@ -88,14 +120,27 @@ def find(text: str) -> list[Any]:
 
 
 def equal(expected: Any | None, given: Any | None) -> bool:
-    """Whether two expressions (or two texts) are equal, by the library's rules.
-
-    It takes `i` for a variable. Where that is the only one there is, it is the imaginary unit.
-    """
+    """Whether two expressions (or two texts) are equal, by the library's rules and ours."""
     if expected is None or given is None:
         return False
+    if (same := same_solution(expected, given, equal)) is not None:
+        return same
+    return _same_unnamed(expected, given)
+
+
+def _same_unnamed(expected: Any, given: Any) -> bool:
+    if is_other_equation(expected, given) or differ_near_zero(expected, given):
+        return False
+    if is_costly(expected) or is_costly(given):
+        return same_at_samples(expected, given)
+    expected, given = as_values(expected, given)
     if verify(expected, given, timeout_seconds=None):
         return True
+    return _same_if_imaginary(expected, given)
+
+
+def _same_if_imaginary(expected: Any, given: Any) -> bool:
+    """The library takes `i` for a variable. Where it is the only one, it is the imaginary unit."""
     symbols = _symbols(expected) | _symbols(given)
     if {symbol.name for symbol in symbols} != {"i"}:
         return False

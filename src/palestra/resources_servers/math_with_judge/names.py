@@ -16,7 +16,12 @@ _FIGURE = re.compile(
     r"\\(?P<sign>triangle|angle|measuredangle|overline|overrightarrow|overleftrightarrow|vec|"
     r"widehat|square|Box|odot)(?![A-Za-z])|(?P<word>triangle|angle|line|segment|ray)\s+(?=[A-Z])"
 )
-_SAME_FIGURE: Final = {"measuredangle": "angle", "overline": "segment", "Box": "square"}
+_SAME_FIGURE: Final = {
+    "measuredangle": "angle",
+    "overline": "segment",
+    "Box": "square",
+    "overrightarrow": "vec",
+}
 _BETWEEN = re.compile(r"\s*(?:[,;&]|\band\b)\s*")
 _SPACE = re.compile(r"[\s{}~$]|\\[,;:! ]")
 _CAPITALS = re.compile(r"(?=\d*[A-Z])[0-9A-Z']{2,}")

@@ -6,7 +6,10 @@ equal except that they are the same words, or the same option.
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Final
+
+from palestra.resources_servers.math_with_judge.dress import undressed, with_periods
 
 _DELIMITERS: Final = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"))
 WRAPPED: Final = 3
@@ -38,7 +41,16 @@ _SUBSCRIPT = re.compile(rf"_\s*\{{\s*{TEXT.pattern}\s*\}}")
 _REPEATING = re.compile(
     r"(?<![\d.])(\d*)\.(\d*)\\(?:overline|bar|dot)(?![A-Za-z])\s*(?:\{\s*(\d+)\s*\}|(\d))"
 )
-_SCIENTIFIC = re.compile(r"(?<![\w.}\\])(\d+(?:\.\d+)?)[eE](\d+|[+-]\d{2,})(?![\w.])")
+_SCIENTIFIC = re.compile(
+    r"(?<![\w.}\\])(?:(\d+\.\d+|1)[eE]([+-]?\d+)|(\d+)[eE](\d+|[+-]\d{2,}))(?![\w.])"
+)
+_PERHAPS_SCIENTIFIC = re.compile(r"(?<![\w.}\\])(\d+)e([+-]\d)(?![\w.])")
+r"""`3e-8` may be `3 \times 10^{-8}` or `3e - 8`; `1e-3` and `1.5e-3` are no products."""
+_BUILDER = re.compile(
+    r"\\?\{\s*([A-Za-z])\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?"
+    r"(?:\\mid(?![A-Za-z])|\\vert(?![A-Za-z])|\\colon(?![A-Za-z])|[|:])\s*(.+?)\s*\\?\}",
+    re.DOTALL,
+)
 _BINOMIAL = re.compile(r"(\\[dt]?binom)\s*(\{[^{}]*\}|[0-9A-Za-z])\s*(\{[^{}]*\}|[0-9A-Za-z])")
 _NATURAL = re.compile(r"\\log_\s*(?:e(?![A-Za-z])|\{\s*e\s*\})")
 _PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*|')+)\}|(\\prime)(?![A-Za-z]))|[\u2032\u2033]")
@@ -91,6 +103,7 @@ def rewritten(answer: str) -> str:
     r"""As the library reads it: `3 1/2` as a mixed number, `1\,000` as one number, `3e8` as a
     product, `0.\overline{3}` as a fraction, `\log_e` as `\ln`, `€5` as five euros.
     """
+    answer = bare(undressed(answer))
     answer = _BIG.sub("", answer.replace("\\varnothing", "\\emptyset"))
     answer = answer.replace("\u2212", "-").replace("°", r"^\circ")
     exact, _, rounded = answer.partition("\\approx")
@@ -103,6 +116,19 @@ def rewritten(answer: str) -> str:
         money = _MONEY[price["before"] or price["after"]]
         return rf"{price['minus']}{price['sum'] or price['amount']} \text{{ {money}}}"
     return _SPACED_THOUSANDS.sub(lambda found: re.sub(r"[^\d-]", "", found[0]), answer)
+
+
+def readings(answer: str) -> Sequence[str]:
+    """An answer as `rewritten` has it, and the other way to read it, where there is one."""
+    plain = rewritten(bare(with_periods(answer)))
+    other = _PERHAPS_SCIENTIFIC.sub(r"\1 \\times 10^{\2}", plain)
+    return (plain,) if other == plain else (plain, other)
+
+
+def condition(answer: str) -> str:
+    r"""What a set's members fulfil, `x>1` of `\{x \mid x>1\}`; empty when it is no such set."""
+    found = _BUILDER.fullmatch(answer.replace("\\left", "").replace("\\right", "").strip())
+    return found[2] if found and found[1] in found[2] else ""
 
 
 def _primes(found: re.Match[str]) -> str:
@@ -127,7 +153,7 @@ def _braced(found: re.Match[str]) -> str:
 _REWRITINGS: Final = (
     (_PRIMES, _primes),
     (_SUBSCRIPT, r"_{\1}"),
-    (_SCIENTIFIC, r"\1 \\times 10^{\2}"),
+    (_SCIENTIFIC, r"\1\3 \\times 10^{\2\4}"),
     (_REPEATING, _fraction),
     (_BINOMIAL, _braced),
     (_NATURAL, r"\\ln "),

@@ -1,4 +1,5 @@
-"""Powers of powers that are too large to be worked out, found before anything tries.
+r"""Numbers that are too large to be worked out, found before anything tries: towers of powers,
+factorials, `\binom{10^9}{10^8}`.
 
 sympy works out what it reads: `9**9**9**9` would take all the time and memory there is.
 """
@@ -16,16 +17,30 @@ _TOO_LARGE: Final = 4 * MOST_DIGITS
 """As an exponent, of whatever base there is."""
 _MOST_LEVELS: Final = 8
 
+_MOST_FACTORIAL: Final = 200_000
+"""Whose factorial has about as many digits as are worked out."""
+_MOST_OBJECTS: Final = 100_000
+"""Out of which many are chosen."""
+_MOST_CHOSEN: Final = 1000
+"""Out of more than those."""
+
 _TOKEN = re.compile(
-    r"(?P<numeral>\d+)|(?P<power>\*\*|\^)|(?P<open>[({])|(?P<close>[)}])|(?P<other>\S)"
+    r"(?P<numeral>\d+)|(?P<power>\*\*|\^)|(?P<open>[({])|(?P<close>[)}])|"
+    r"(?P<factorial>(?<!\\)!)|(?P<other>\S)"
 )
+_GROUP: Final = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
+_BINOMIAL = re.compile(
+    rf"\\[dt]?binom\s*{_GROUP}\s*{_GROUP}|\{{([^{{}}]*)\\choose(?![A-Za-z])([^{{}}]*)\}}"
+)
+_POWER = re.compile(r"(\d+)(?:\s*\^\s*\{?\s*(\d+))?")
 _FACTORIALS = re.compile(r"\d[\s)}]*(?:![\s)}]*){3,}")
 
 
 def end_of_tower(text: str) -> int | None:
     """Where the last such number in a text ends; None when it has none."""
     ends = [found.end() for found in _FACTORIALS.finditer(text)]
-    if "^" in text or "**" in text:
+    ends += [found.end() for found in _BINOMIAL.finditer(text) if _is_too_wide(found)]
+    if "^" in text or "**" in text or "!" in text:
         ends += _ends_of_powers(text)
     return max(ends, default=None)
 
@@ -47,6 +62,13 @@ class _Chain:
         self.numbers.append(number)
         self.goes_on = False
 
+    def multiply_out(self) -> None:
+        """Take the factorial of the last number."""
+        is_large = bool(self.numbers) and (self.numbers[-1] or 0) > _MOST_FACTORIAL
+        self.end()
+        if is_large:
+            self.numbers = [_TOO_LARGE, _TOO_LARGE]
+
     def end(self) -> None:
         self.numbers, self.goes_on, self.is_alone = [], False, False
 
@@ -59,6 +81,8 @@ def _ends_of_powers(text: str) -> list[int]:
         match token.lastgroup:
             case "numeral":
                 chain.add(_capped(token[0]))
+            case "factorial":
+                chain.multiply_out()
             case "power":
                 chain.goes_on = bool(chain.numbers)
             case "open":
@@ -79,6 +103,20 @@ def _ends_of_powers(text: str) -> list[int]:
         if _is_too_large(chain.numbers):
             ends.append(len(text))
     return ends
+
+
+def _is_too_wide(found: re.Match[str]) -> bool:
+    above, below = (_product(found[group] or found[group + 2] or "") for group in (1, 2))
+    return above > _MOST_OBJECTS and below > _MOST_CHOSEN
+
+
+def _product(text: str) -> int:
+    """Of the numbers in a text, as far as they count here: how large it can be about."""
+    product = 1
+    for found in _POWER.finditer(text):
+        value = _value([_capped(found[1]), _capped(found[2])] if found[2] else [_capped(found[1])])
+        product = min(product * max(value or 1, 1), _TOO_LARGE)
+    return product
 
 
 def _is_too_large(numbers: Sequence[int | None]) -> bool:

@@ -5,6 +5,7 @@ as 3 and `3ab` as 3. Here letters are a unit only where no product of variables 
 """
 
 import re
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 _NAMES: Final = {
@@ -40,9 +41,46 @@ _NAMES: Final = {
     "radian": "rad radian radians",
     "km/h": "km/h kmh kph kmph km/hr",
     "m/s": "m/s",
-    "mph": "mph mi/h miles/hour",
+    "mph": "mph mi/h",
+    "joule": "joule joules",
+    "kilojoule": "kilojoule kilojoules",
+    "newton": "newton newtons",
+    "watt": "watt watts",
+    "kilowatt": "kilowatt kilowatts",
+    "volt": "volt volts",
+    "hertz": "hertz",
+    "pascal": "pascal pascals",
+    "kilopascal": "kilopascal kilopascals",
+    "mole": "mole moles",
+    "millimole": "millimole millimoles",
+    "ohm": "ohm ohms",
+    "man": "man men",
+    "woman": "woman women",
 }
 _UNITS: Final = {name: unit for unit, names in _NAMES.items() for name in names.split()}
+_SYMBOLS: Final = {
+    "J": "joule",
+    "kJ": "kilojoule",
+    "N": "newton",
+    "W": "watt",
+    "kW": "kilowatt",
+    "V": "volt",
+    "Hz": "hertz",
+    "Pa": "pascal",
+    "kPa": "kilopascal",
+    "mol": "mole",
+    "mmol": "millimole",
+}
+"""Units only as they are written, and marked as text."""
+_FILLING: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and the of in all total exactly about approximately approx around roughly unit units "
+        "only different distinct possible percent each square sq cubic cu answer per cent "
+        "or more less fewer greater above below higher lower larger smaller than at least most",
+    )
+)
+"""What words behind a number say besides its unit."""
 _WORDY: Final = {"square": "^2", "sq": "^2", "cubic": "^3", "cu": "^3"}
 _LETTERS_OF_UNITS: Final = frozenset("mgshl")
 
@@ -56,6 +94,8 @@ _BARE_TAIL = re.compile(
 )
 _DEGREES = re.compile(r"(?:\^\s*\{?\s*\\circ\s*\}?|°)\s*$")
 _NUMBER = re.compile(r"(?:[\d\s.,+*/^{}()~-]|\\(?:[dtc]?frac|sqrt|pi|times|cdot|[,;!: ]))*")
+_WORD = re.compile(r"[^\W\d_]+")
+_ASIDE = re.compile(r"\([^()]*\)?")
 _ORDINAL = re.compile(r"\d(?:st|nd|rd|th)$")
 
 
@@ -72,12 +112,26 @@ def unit_of(answer: str) -> str:
 
 
 def _known(said: str, power: str | None) -> str:
-    first, _, rest = said.strip(" ~.").casefold().partition(" ")
+    if symbol := _SYMBOLS.get(said.strip(" ~.")):
+        return symbol + (f"^{power}" if power else "")
+    said, _, above = said.strip(" ~.").casefold().partition("^")
+    power = power or above.strip(" {}") or None
+    first, _, rest = said.partition(" ")
     wordy = _WORDY.get(first)
-    unit = _UNITS.get(rest.strip() if wordy else f"{first}{rest}", "")
+    unit = _unit(rest if wordy else said)
     if not unit:
         return ""
     return unit + (wordy or (f"^{power}" if power else ""))
+
+
+def _unit(said: str) -> str:
+    """A unit's one name; of `meters per second` too."""
+    parts = [part.replace(" ", "") for part in re.split(r"\s+per\s+|/", said)]
+    units = [_UNITS.get(part, "") for part in parts]
+    joined = "/".join(units)
+    return _UNITS.get(said.replace(" ", ""), "") or (
+        _UNITS.get(joined, joined) if all(units) else ""
+    )
 
 
 def ends_in_variables(answer: str) -> bool:
@@ -98,6 +152,36 @@ def _is_product(answer: str) -> bool:
 
 
 def differ(one: str, other: str) -> bool:
-    """Whether two answers state units, and not the same. Neither is converted."""
+    """Whether two answers state units, and not the same. Neither is converted.
+
+    Of words that are no unit known here (`sides`, `diagonals`), those of one answer may be more.
+    """
     first, second = unit_of(one), unit_of(other)
-    return bool(first and second) and first != second
+    if first and second:
+        return first != second
+    said, meant = _words_behind(one, first), _words_behind(other, second)
+    return bool(said and meant) and not (said <= meant or meant <= said)
+
+
+def _words_behind(answer: str, unit: str) -> AbstractSet[str]:
+    """What stands in words behind a number, without what says nothing of its unit."""
+    tail = _TEXT_TAIL.search(answer) or _BARE_TAIL.search(answer)
+    if tail is None or not _is_amount(answer[: tail.start()]) or _is_product(answer):
+        return frozenset({unit} - {""})
+    said = _ASIDE.sub("", tail[1]).casefold() if len(tail[1].strip()) > 1 else tail[1].strip()
+    words = frozenset(map(_singular, _WORD.findall(said))) - _FILLING
+    return words | ({unit} - {""})
+
+
+def _is_amount(before: str) -> bool:
+    return bool(_NUMBER.fullmatch(before)) and any(sign.isdigit() for sign in before)
+
+
+def _singular(word: str) -> str:
+    if word in _UNITS:
+        return _UNITS[word]
+    if word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if word.endswith(("ches", "shes", "xes", "sses")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") and len(word) > 3 else word

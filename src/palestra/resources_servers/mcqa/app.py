@@ -122,7 +122,8 @@ class McqaServer(ResourcesServer):
         pattern = body.template_metadata.output_regex if body.template_metadata else None
         if pattern is None:
             return GRAMMARS[body.grading_mode](text, body.by_letter())
-        found = await search(self._workers, pattern, text)
+        prompt = body.responses_create_params.last_message
+        found = await search(self._workers, pattern, text, prompt=prompt)
         return None if found is None else choice(found, body.by_letter())
 
     async def stop(self) -> None:

@@ -12,22 +12,29 @@ import unicodedata
 from collections.abc import Mapping
 
 from palestra.resources_servers.boxes import last_box
+from palestra.resources_servers.latex_text import plain_text
 
 Options = Mapping[str, str]
 
 LONGEST_ANSWER = 5_000
 """Characters of a candidate that are looked at; no letter and no option is longer."""
 
+_NAMED = r"(?:(?:option|choice|answer)[\s:(\[]+)?[(\[]?"
 _ONE_CAPITAL = re.compile(r"[\W_]*([A-Z])[\W_]*", re.ASCII)
-_ONE_LETTER = re.compile(r"(?:(?:option|choice|answer)\s+)?([A-Za-z])", re.IGNORECASE)
-_LETTER_AND_TEXT = re.compile(r"(?:option\s+|choice\s+)?([A-Za-z])\s?[).:\]]\s*(.+)", re.DOTALL)
-_OTHER_LETTER = re.compile(r"(?<![A-Za-z])[A-Z](?![A-Za-z])")
-_ANSWER_COLON = re.compile(r"\banswer[\s*_]{0,4}(?:is[\s*_]{0,4})?[:\uff1a]", re.IGNORECASE)
-_WRAPPER = re.compile(
-    r"\\(?:boxed|fbox|mbox|text|textbf|textit|textrm|mathrm|mathbf|mathsf|mathit|rm|bf)"
-    r"\s?\{(.*)\}",
-    re.DOTALL,
+_ONE_LETTER = re.compile(rf"{_NAMED}([A-Za-z])[)\]]?", re.IGNORECASE)
+_LETTER_AND_TEXT = re.compile(rf"{_NAMED}([A-Za-z])\s?[).:\]]\s*(.+)", re.DOTALL | re.IGNORECASE)
+_LETTER_BESIDE_TEXT = re.compile(
+    rf"{_NAMED}([A-Za-z])(?:\s+-\s+|\s*[\u2013\u2014]\s*|\s+(?=\())(.+)", re.DOTALL | re.IGNORECASE
 )
+"""`B - Rome`, `B (Rome)`: so are sums and functions written, hence it must be the option's text."""
+_MARKED_LETTER = re.compile(r"[\s*_`$]*(\(?[A-Za-z][).:]?)[*_`$]+(?=\W)")
+"""`**B** - Rome`: the emphasis of a letter alone."""
+_OTHER_LETTER = re.compile(r"(?<![A-Za-z])[A-Z](?![A-Za-z])")
+_DENIAL = re.compile(
+    r"\b(?:not|no|nor|never|neither|cannot|wrong|incorrect|false|untrue|invalid|impossible|"
+    r"unlikely|rejected|eliminated|excluded|ruled out|\w+n['\u2019]t)\b"
+)
+_ANSWER_COLON = re.compile(r"\banswer[\s*_]{0,4}(?:is[\s*_]{0,4})?[:\uff1a]", re.IGNORECASE)
 _BLANK = re.compile(r"\s+")
 _EDGES = " \t\r\n.,;:!?*_$`'\"()[]{}<>\\"
 
@@ -64,22 +71,48 @@ def lenient_answer_colon(text: str, options: Options) -> str | None:
 def choice(candidate: str, options: Options) -> str | None:
     """The option that a short text names: "B", "(b)", "**B**", "B) its text", or its text.
 
-    A candidate that names a second letter ("B) or C") chooses nothing.
+    A candidate that names a second letter ("B) or C"), goes on with another option's text or
+    denies what it names ("B) is wrong") chooses nothing.
     """
-    content = _unwrapped(unicodedata.normalize("NFKC", candidate[:LONGEST_ANSWER]))
+    plain = plain_text(unicodedata.normalize("NFKC", candidate[:LONGEST_ANSWER]))
+    if match := _MARKED_LETTER.match(plain):
+        plain = match[1] + plain[match.end() :]
+    content = _unwrapped(plain)
     if match := _ONE_LETTER.fullmatch(content):
         return _known(match[1].upper(), options)
+    texts = {letter: _normal(text) for letter, text in options.items()}
     wanted = _normal(content)
-    same = [letter for letter, text in options.items() if _normal(text) == wanted]
+    same = [letter for letter, text in texts.items() if text == wanted]
     if len(same) == 1 and wanted:
         return same[0]
     if match := _LETTER_AND_TEXT.fullmatch(content):
-        letter = match[1].upper()
-        if _normal(match[2]) == _normal(options.get(letter, "")):
-            return _known(letter, options)
-        if not set(_OTHER_LETTER.findall(match[2])) - {letter}:
-            return _known(letter, options)
-    return None
+        fits = _goes_with(match[1].upper(), match[2], texts)
+    elif match := _LETTER_BESIDE_TEXT.fullmatch(content):
+        fits = _is_said_in(texts.get(match[1].upper(), ""), _normal(match[2]))
+        fits = fits and _goes_with(match[1].upper(), match[2], texts)
+    else:
+        return None
+    return _known(match[1].upper(), options) if fits else None
+
+
+def _goes_with(letter: str, text: str, texts: Options) -> bool:
+    """Whether what follows a letter leaves it the one that is chosen."""
+    said, own = _normal(text), texts.get(letter, "")
+    if said == own:
+        return True
+    if said in texts.values() or set(_OTHER_LETTER.findall(text)) - {letter}:
+        return False
+    if _is_said_in(said, own):
+        return True
+    if _DENIAL.search(said):
+        return False
+    others = (other for at, other in texts.items() if at != letter)
+    return _is_said_in(own, said) or not any(_is_said_in(other, said) for other in others)
+
+
+def _is_said_in(part: str, whole: str) -> bool:
+    """Whether some words, if they are any, stand in others."""
+    return bool(part) and re.search(rf"(?<!\w){re.escape(part)}(?!\w)", whole) is not None
 
 
 def _known(letter: str, options: Options) -> str | None:
@@ -87,13 +120,11 @@ def _known(letter: str, options: Options) -> str | None:
 
 
 def _unwrapped(text: str) -> str:
-    """Without the emphasis, brackets and LaTeX commands around it."""
+    """Without the emphasis and brackets around it."""
     for _ in range(8):
         bare = text.strip()
-        if match := _WRAPPER.fullmatch(bare.strip(" \t\r\n$*_`.")):
-            text = match[1]
-            continue
-        bare = bare.strip(_EDGES) if not _LETTER_AND_TEXT.fullmatch(bare) else bare
+        if not _LETTER_AND_TEXT.fullmatch(bare) and not _LETTER_BESIDE_TEXT.fullmatch(bare):
+            bare = bare.strip(_EDGES)
         if bare == text:
             return bare
         text = bare
@@ -101,5 +132,5 @@ def _unwrapped(text: str) -> str:
 
 
 def _normal(text: str) -> str:
-    plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = plain_text(unicodedata.normalize("NFKC", text)).casefold()
     return _BLANK.sub(" ", plain).strip(_EDGES)

@@ -8,7 +8,7 @@ import re
 import warnings
 from typing import Final
 
-from palestra.resources_servers.stopped import Stopped, value_of
+from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.sandbox import Workers
 
 LIMIT_S: Final = 1.0
@@ -18,13 +18,16 @@ LONGEST_TEXT: Final = 100_000
 """Characters searched, from the end: the answer is what a model writes last."""
 
 
-async def search(workers: Workers, pattern: str, text: str) -> str | None:
-    """`last_match` in a worker; None also when nothing is found in time."""
-    searched = text[-LONGEST_TEXT:]
+async def search(workers: Workers, pattern: str, text: str, *, prompt: str) -> str | None:
+    """`last_match` in a worker; None also when nothing is found in time.
+
+    Raises RowError for a pattern that does not come to an end on the row's own prompt either.
+    """
+    function = f"{__name__}:{last_match.__name__}"
+    searched, own = (Call(function, (pattern, each[-LONGEST_TEXT:])) for each in (text, prompt))
+    field = "template_metadata.output_regex"
     try:
-        found = await value_of(
-            workers, f"{__name__}:{last_match.__name__}", pattern, searched, limit_s=LIMIT_S
-        )
+        found = await value_of(workers, searched, alone=own, field=field, limit_s=LIMIT_S)
     except Stopped:
         return None
     return None if found is None else str(found)

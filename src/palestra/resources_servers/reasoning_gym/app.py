@@ -1,17 +1,26 @@
 """`ReasoningGymServer`: scores answers to the library's tasks with the library's scorers."""
 
-import asyncio
+import json
 from collections.abc import Mapping
-from functools import cached_property, partial
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
 from palestra.errors import RowError
-from palestra.resources_servers.reasoning_gym.library import UnknownFamily, load_reasoning_gym
-from palestra.resources_servers.reasoning_gym.scoring import extract_answer, score_answer
+from palestra.resources_servers.reasoning_gym.library import check_installed
+from palestra.resources_servers.reasoning_gym.scoring import UNKNOWN_FAMILY, extract_answer
+from palestra.resources_servers.stopped import Call, Stopped, value_of
+from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
-from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig, RewardRules
+from palestra.serving import ResourcesServer, ResourcesServerConfig, RewardRules
+
+LIMIT_S: Final = 10.0
+"""Of a core, for one answer."""
+
+STARTS_S: Final = 120.0
+
+_LIBRARY: Final = "palestra.resources_servers.reasoning_gym"
 
 
 class TaskMetadata(WireModel):
@@ -36,8 +45,10 @@ class ReasoningGymServer(ResourcesServer):
     config: ResourcesServerConfig
 
     async def start(self) -> None:
-        """Load the library before the first request."""
-        await asyncio.to_thread(load_reasoning_gym)
+        """Load the library, in the workers, before the first request."""
+        check_installed()
+        ready = Call(f"{_LIBRARY}.library:warm_up", ())
+        await value_of(self._workers, ready, alone=ready, field="", limit_s=STARTS_S)
 
     reward_rules: ClassVar[RewardRules] = RewardRules(
         wrong=0.99, unsure={"mentioned": "some of the library's scorers search the whole text"}
@@ -58,19 +69,36 @@ class ReasoningGymServer(ResourcesServer):
             "metadata": {"source_dataset": family, **(body.metadata.model_extra or {})},
         }
         try:
-            score = await self._aside.run(partial(score_answer, family, answer, entry))
-        except UnknownFamily as error:
-            raise RowError(f"metadata.source_dataset: {error.message}", hint=error.hint) from None
-        reported = {"scorer_error": score.error} if score.error else {}
+            verdict, value, error = await self._scored(family, answer, json.dumps(entry))
+        except Stopped as stopped:
+            verdict, value, error = "", 0.0, f"the scorer was stopped: {stopped.why}"
+        if verdict == UNKNOWN_FAMILY:
+            message, _, hint = error.partition("\n")
+            raise RowError(f"metadata.source_dataset: {message}", hint=hint)
+        reported = {"scorer_error": error} if error else {}
         return self.reply(
             body,
-            score.value,
+            value,
             task_name=family,
-            score=score.value,
+            score=value,
             extracted_answer=answer,
             **reported,
         )
 
+    async def _scored(self, family: str, answer: str, entry: str) -> tuple[str, float, str]:
+        given, own = (
+            Call(f"{_LIBRARY}.scoring:score_in_worker", (family, text, entry))
+            for text in (answer, None)
+        )
+        verdict, value, error = await value_of(
+            self._workers, given, alone=own, field="answer", limit_s=LIMIT_S
+        )
+        return verdict, float(value), error
+
+    async def stop(self) -> None:
+        """End the worker processes."""
+        await self._workers.close()
+
     @cached_property
-    def _aside(self) -> Aside:
-        return Aside()
+    def _workers(self) -> Workers:
+        return open_workers(preload=[f"{_LIBRARY}.library:warm_up", f"{_LIBRARY}.scoring"])

@@ -66,13 +66,23 @@ def load_reasoning_gym() -> ModuleType:
         return _loaded()
 
 
-@cache
-def _loaded() -> ModuleType:
+def check_installed() -> None:
+    """Raises ConfigError when the library is not installed. Loads nothing."""
     if find_spec(LIBRARY) is None:
         raise ConfigError(
             "the reasoning_gym environment needs the library of that name",
             hint="pip install 'palestra[reasoning-gym]'",
         )
+
+
+def warm_up() -> None:
+    """Load the library, for workers, before the first call."""
+    load_reasoning_gym()
+
+
+@cache
+def _loaded() -> ModuleType:
+    check_installed()
     stand_in = None if find_spec(PYCOSAT) else _pycosat_stand_in()
     if stand_in is not None:
         sys.modules[PYCOSAT] = stand_in

@@ -4,16 +4,23 @@ A scorer that trips over an answer says that the answer cannot be parsed: that i
 that trips over the row's own answer as well says that the row is broken: that is no reward.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from tokenize import TokenError
 from typing import Any
 
-from palestra.resources_servers.reasoning_gym.library import Scorer, scorer_of
+from palestra.resources_servers.reasoning_gym.library import (
+    Scorer,
+    UnknownFamily,
+    scorer_of,
+)
 
 LONGEST_ANSWER = 100_000
 """Characters; no family asks for more, and scorers slow down with length."""
+
+SCORED, UNKNOWN_FAMILY = "scored", "unknown_family"
 
 OPEN, CLOSE = "<answer>", "</answer>"
 
@@ -64,11 +71,24 @@ def extract_answer(text: str) -> str:
     return text[start + len(OPEN) : end].strip() if start >= 0 else text
 
 
-def score_answer(family: str, answer: str, entry: Mapping[str, Any]) -> Score:
-    """Score `answer` to a row's `question`, `answer` and `metadata`. May take long: no event loop.
+def score_in_worker(family: str, answer: str | None, entry: str) -> tuple[str, float, str]:
+    """What a worker does: SCORED with the score and why there may be none, or UNKNOWN_FAMILY
+    with a message and, on the next line, a hint.
 
-    This is the seam for a worker that can be killed. Raises what the scorer raises on a row
-    that it cannot even score the right answer of.
+    `answer`: None for the row's own. `entry`: JSON, in which integers are of any length.
+    """
+    row = json.loads(entry)
+    try:
+        score = score_answer(family, str(row["answer"]) if answer is None else answer, row)
+    except UnknownFamily as error:
+        return UNKNOWN_FAMILY, 0.0, f"{error.message}\n{error.hint}"
+    return SCORED, score.value, score.error
+
+
+def score_answer(family: str, answer: str, entry: Mapping[str, Any]) -> Score:
+    """Score `answer` to a row's `question`, `answer` and `metadata`. May take long.
+
+    Raises what the scorer raises on a row that it cannot even score the right answer of.
     """
     scorer = _CORRECTED.get(family) or scorer_of(family)
     if len(answer) > LONGEST_ANSWER:

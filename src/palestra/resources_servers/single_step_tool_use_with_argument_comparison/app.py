@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from palestra.resources_servers.arguments import Called, json_object, same_value
+from palestra.resources_servers.arguments import Called, exact_object, json_object, same_value
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
@@ -106,11 +106,11 @@ class StepServer(ResourcesServer):
     def _call(self, expected: ExpectedCall, made: Called) -> Judged:
         if made.name != expected.name:
             return Judged(False, "A call of another tool than the expected one was found")
-        if made.arguments is None:
+        if made.exact is None:
             return Judged(False, "The arguments of the tool call are not a JSON object")
         ignored = self._ignored(made.name)
-        wanted = json_object(expected.arguments) or {}
-        if not same_value(_without(wanted, ignored), _without(made.arguments, ignored)):
+        wanted = exact_object(expected.arguments) or {}
+        if not same_value(_without(wanted, ignored), _without(made.exact, ignored)):
             return Judged(False, "The arguments of the tool call differ from the expected ones")
         return Judged(True, "The expected tool call was found")
 

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
-from palestra.resources_servers.string_match.extraction import ExtractionMode, extracted, same
+from palestra.resources_servers.string_match.extraction import ExtractionMode, extracted
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig
 
@@ -50,10 +50,10 @@ class StringMatchServer(ResourcesServer):
     async def verify(self, body: StringMatchVerifyRequest) -> VerifyResponse:
         """1.0 when the answer is the expected one; else 0.0."""
         answer = extracted(body.response.final_text, body.extraction_mode)
-        right = answer is not None and same(
-            answer, body.expected_answer, case_sensitive=body.case_sensitive
-        )
-        return self.reply(body, float(right), extracted_answer=answer)
+        if answer is None:
+            return self.reply(body, 0.0, extracted_answer=None)
+        right = answer.says(body.expected_answer, case_sensitive=body.case_sensitive)
+        return self.reply(body, float(right), extracted_answer=answer.bare or answer.written)
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """pass@k, its averages, and majority@k over the answers; in percent."""

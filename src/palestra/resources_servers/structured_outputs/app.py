@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue
 from palestra.errors import RowError
 from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
-from palestra.resources_servers.stopped import Stopped, value_of
+from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.resources_servers.structured_outputs.calls import only_call
 from palestra.resources_servers.structured_outputs.documents import Notation
 from palestra.resources_servers.structured_outputs.grading import BAD_SCHEMA, VALID, WRONG
@@ -61,8 +61,8 @@ class StructuredOutputsServer(ResourcesServer):
             verdict, message = await self._graded(body, schema)
         except NoDocument as error:
             verdict, message = WRONG, error.message
-        except Stopped:
-            verdict, message = WRONG, "it takes more time or memory than there is to look at it"
+        except Stopped as stopped:
+            verdict, message = WRONG, stopped.why
         if verdict == BAD_SCHEMA:
             raise RowError(f"schema_str: {message}")
         valid = verdict == VALID
@@ -78,13 +78,16 @@ class StructuredOutputsServer(ResourcesServer):
         return stated
 
     async def _graded(self, body: StructuredOutputsVerifyRequest, schema: JsonValue) -> list[str]:
-        graded = partial(value_of, self._workers, limit_s=LIMIT_S)
+        alone = Call(f"{_GRADING}:grade_document", (schema, "json", "null"))
         if body.response_mode == "tool_call":
             given = only_call(body.response.output, body.tool_name).arguments
-            name, args = "grade_arguments", (given, body.tool_payload_key)
+            call = Call(f"{_GRADING}:grade_arguments", (schema, given, body.tool_payload_key))
         else:
-            name, args = "grade_document", (body.schema_type, body.response.final_text)
-        verdict: list[str] = await graded(f"{_GRADING}:{name}", schema, *args)
+            text = body.response.final_text
+            call = Call(f"{_GRADING}:grade_document", (schema, body.schema_type, text))
+        verdict: list[str] = await value_of(
+            self._workers, call, alone=alone, field="schema_str", limit_s=LIMIT_S
+        )
         return verdict
 
     async def stop(self) -> None:

@@ -116,7 +116,7 @@ def _read_csv(text: str, shape: Shape) -> JsonValue:
         if len(record) != len(header):
             raise NoDocument(f"record {number} has {len(record)} cells below {len(header)} names")
     if shape.wants("array"):
-        read = _record_reader(header, shape.item())
+        read = _record_reader(header, shape.item(0))
         return [read(record) for record in records]
     if len(records) != 1:
         raise NoDocument(f"{len(records)} records, where the schema wants one")

@@ -10,6 +10,15 @@ from typing import Final
 from pydantic import JsonValue
 
 _BRANCHES: Final = ("anyOf", "oneOf", "allOf")
+_CONDITIONS: Final = ("if", "then", "else")
+_IMPLIED: Final = {
+    "properties": "object",
+    "additionalProperties": "object",
+    "patternProperties": "object",
+    "items": "array",
+    "prefixItems": "array",
+}
+"""The type that a keyword speaks of, for schemas that name none."""
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,400}")
 _NUMBER: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -28,11 +37,7 @@ class Shape:
 
     def property(self, name: str) -> "Shape":
         """What it wants of a property."""
-        return self._below(
-            properties[name]
-            for schema in self._schemas
-            if isinstance(properties := schema.get("properties"), dict) and name in properties
-        )
+        return self._below(found for schema in self._schemas for found in _of_name(schema, name))
 
     def has_property(self, name: str) -> bool:
         """Whether it knows one of this name."""
@@ -51,9 +56,9 @@ class Shape:
             if isinstance(name, str)
         }
 
-    def item(self) -> "Shape":
-        """What it wants of a list's items."""
-        return self._below(schema["items"] for schema in self._schemas if "items" in schema)
+    def item(self, place: int) -> "Shape":
+        """What it wants of a list's item; the first is in place 0."""
+        return self._below(found for schema in self._schemas for found in _at(schema, place))
 
     def _below(self, schemas: Iterator[JsonValue]) -> "Shape":
         return Shape({"anyOf": list(schemas)}, self._root)
@@ -85,17 +90,60 @@ def scalar_reader(shape: Shape) -> Callable[[str], JsonValue]:
     return read
 
 
+def _of_name(schema: dict[str, JsonValue], name: str) -> list[JsonValue]:
+    """What a schema says of a property, by its name, by patterns, or as one of the others."""
+    properties, patterns = schema.get("properties"), schema.get("patternProperties")
+    found = []
+    if isinstance(properties, dict) and name in properties:
+        found.append(properties[name])
+    if isinstance(patterns, dict):
+        found += [wanted for pattern, wanted in patterns.items() if _matches(pattern, name)]
+    others = [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
+    return found or [wanted for wanted in others if isinstance(wanted, dict)]
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+def _at(schema: dict[str, JsonValue], place: int) -> list[JsonValue]:
+    """What a schema says of the item in a place, in the words of any draft."""
+    items = schema.get("items")
+    first = items if isinstance(items, list) else schema.get("prefixItems")
+    if isinstance(first, list) and place < len(first):
+        return [first[place]]
+    others = [items, schema.get("additionalItems"), schema.get("unevaluatedItems")]
+    return [wanted for wanted in others if isinstance(wanted, dict)]
+
+
 def _types(schema: dict[str, JsonValue]) -> list[str]:
+    """The types that a schema names, or else those of the values and parts that it allows."""
     named = schema.get("type")
     if isinstance(named, str):
         return [named]
     if isinstance(named, list):
         return [name for name in named if isinstance(name, str)]
-    return [
-        name
-        for name, keyword in (("object", "properties"), ("array", "items"))
-        if keyword in schema
-    ]
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    allowed = values if isinstance(values, list) else []
+    implied = [name for keyword, name in _IMPLIED.items() if keyword in schema]
+    return implied + [_type_of(value) for value in allowed]
+
+
+def _type_of(value: JsonValue) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
 
 
 def _spread(schema: JsonValue, root: JsonValue) -> Iterator[dict[str, JsonValue]]:
@@ -111,6 +159,7 @@ def _spread(schema: JsonValue, root: JsonValue) -> Iterator[dict[str, JsonValue]
         for name in _BRANCHES:
             if isinstance(branches := each.get(name), list):
                 waiting.extend(branches)
+        waiting.extend(each.get(name) for name in _CONDITIONS)
 
 
 def _target(reference: JsonValue, root: JsonValue) -> JsonValue:

@@ -91,7 +91,7 @@ def _local(name: str) -> str:
 
 def _value(element: Element, shape: Shape) -> JsonValue:
     if shape.wants("array") and not shape.wants("object"):
-        return [_value(child, shape.item()) for child in element.children]
+        return _items(element.children, shape)
     if not element.children and not element.attributes:
         if not element.text and shape.wants("object") and not shape.wants("string", "null"):
             return {}
@@ -118,9 +118,13 @@ def _property(elements: list[Element], shape: Shape) -> JsonValue:
     if len(elements) == 1:
         if not first.children and not first.text and not first.attributes:
             return []
-        if _is_around_items(first, shape.item()):
-            return [_value(child, shape.item()) for child in first.children]
-    return [_value(element, shape.item()) for element in elements]
+        if _is_around_items(first, shape.item(0)):
+            return _items(first.children, shape)
+    return _items(elements, shape)
+
+
+def _items(elements: list[Element], shape: Shape) -> JsonValue:
+    return [_value(element, shape.item(place)) for place, element in enumerate(elements)]
 
 
 def _is_around_items(element: Element, item: Shape) -> bool:

@@ -14,8 +14,9 @@ from palestra.errors import RowError, VerifierError
 from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, SAME
+from palestra.resources_servers.text_to_sql.extraction import extract_sql
 from palestra.resources_servers.text_to_sql.prompt import SYSTEM, TEMPLATE
-from palestra.resources_servers.text_to_sql.queries import extract_sql, same_text
+from palestra.resources_servers.text_to_sql.queries import same_text
 from palestra.sandbox import Crashed, OutOfMemory, Raised, TimedOut, Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling

@@ -70,10 +70,15 @@ class Comparison:
     numbers: list[Number] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     patterns: list[str] = field(default_factory=list)
-    """Texts with a wildcard of LIKE."""
+    """Texts that match one with a wildcard."""
     marks: set[str] = field(default_factory=set)
     calls: bool = False
     """Whether a function is called in it."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its patterns see letter case."""
+        return "glob" in self.marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +98,28 @@ class Spoken:
         """The texts that a column itself is compared with, whole."""
         return [text for one in self._of(column) if not one.calls for text in one.texts]
 
-    def patterns(self, column: str) -> list[str]:
-        """Texts that match a pattern, and those that a function of the column is compared with."""
+    def likes(self, column: str) -> list[str]:
+        """Texts that match a pattern of LIKE, which sees no letter case."""
+        return [text for one in self._of(column) if not one.is_exact for text in one.patterns]
+
+    def parts(self, column: str) -> list[str]:
+        """Texts that match a pattern of GLOB, or that a function of the column is compared with."""
         return [
             text
             for one in self._of(column)
-            for text in (*one.patterns, *(one.texts if one.calls else ()))
+            for text in (
+                *(one.patterns if one.is_exact else ()),
+                *(one.texts if one.calls else ()),
+            )
         ]
+
+    def joined(self) -> frozenset[frozenset[str]]:
+        """Pairs of columns, by name, that are equated."""
+        return frozenset(
+            frozenset(one.columns)
+            for one in self.comparisons
+            if one.marks & {"=", "=="} and len(one.columns) == 2 and not one.calls
+        )
 
     def compares(self, column: str) -> bool:
         """Whether a column is compared with anything."""

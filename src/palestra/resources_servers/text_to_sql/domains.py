@@ -7,13 +7,14 @@ written for this column; those of the other query only where they lie among what
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from palestra.resources_servers.text_to_sql.constants import Spoken
 from palestra.resources_servers.text_to_sql.declared import Column
+from palestra.resources_servers.text_to_sql.made_up import KEY_NAME
 from palestra.resources_servers.text_to_sql.moments import (
     DAY,
     YEAR,
@@ -39,8 +40,16 @@ LARGEST = 2**53
 MOST_TIMES_BEYOND = 20
 """How many times larger than what a column holds a constant may be, to be believed of it."""
 
+_YEARS = 1500, 2100
+"""Numbers in between may well be years."""
+
 _BOUNDED = re.compile(
     r"rating|stars?|score|grade|level|priority|month|day|quarter|week|percent|pct"
+)
+_NEVER_FAR = re.compile(
+    _BOUNDED.pattern
+    + r"|year|(?:^|_)age|hour|minute|second|gpa|rank|position|type|status|class|kind|ratio|rate"
+    r"|share|floor|latitude|longitude|(?:^|_)(?:lat|lng|lon)$|" + KEY_NAME
 )
 _FUTURE = re.compile(r"due|end|expir|deadline|until|next|schedul|plan|follow|valid")
 _FLAGS = (
@@ -52,6 +61,15 @@ _FLAGS = (
     {"male", "female"},
     {"on", "off"},
 )
+
+
+_LETTER_CASES: tuple[tuple[Callable[[str], bool], Callable[[str], str]], ...] = (
+    (str.istitle, str.title),
+    (str.isupper, str.upper),
+    (str.islower, str.lower),
+    (lambda value: value[:1].isupper(), lambda text: text[:1].upper() + text[1:]),
+)
+"""What may hold of all of a column's values, and how to write a text so that it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +135,21 @@ def _numbers(column: Column, values: Sequence[Any], said: Said, *, is_made_up: b
     others += [n for spoken in said.both for n in spoken.all_numbers()]
     if is_made_up:
         lowest, highest = min([lowest, *others]), max([highest, *others])
-    points = [n for n in (*points, *others) if lowest <= n <= highest]
+    furthest = _furthest(column, low, highest)
+    points = [n for n in (*points, *others) if lowest <= n <= furthest]
     if decimals is None:
         points = [int(n) for n in points if n == int(n)]
     else:
         points = [round(float(n), decimals) for n in points]
-    return Numbers(lowest, highest, decimals, points)
+    return Numbers(lowest, highest, furthest, decimals, points)
+
+
+def _furthest(column: Column, low: Number, high: Number) -> Number:
+    """What a column might hold at most: more by far, but for keys, years, scales and shares."""
+    is_year = low >= _YEARS[0] and high <= _YEARS[1]
+    if low < 0 or high <= 1 or is_year or _NEVER_FAR.search(column.name.lower()):
+        return high
+    return high * MOST_TIMES_BEYOND
 
 
 def _decimals(values: Sequence[Any]) -> int | None:
@@ -155,7 +182,9 @@ def _moments(column: Column, values: Sequence[str], said: Said, written: str) ->
     furthest = moved(max([last, *believed]), YEAR)
     others = around(said.candidate.all_texts(), said.candidate.numbers(column.name))
     points = [*believed, *(moment for moment in others if earliest <= moment <= furthest)]
-    asked = [text for one in said.both for text in one.patterns(column.name)]
+    asked = [
+        text for one in said.both for text in (*one.likes(column.name), *one.parts(column.name))
+    ]
     points += in_months(asked, first, last)
     if any(spoken.now for spoken in said.both):
         recent = _recent(column, said)
@@ -192,14 +221,23 @@ def _texts(column: Column, values: Sequence[str], said: Said, *, is_unique: bool
     is_free = shapes <= {"a"} or any(" " in value for value in values)
     exact = [*whole, *said.candidate.texts(column.name)]
     cased = [f(text) for text in exact for f in (str.lower, str.upper, str.swapcase, str.title)]
-    patterns = [text for spoken in said.both for text in spoken.patterns(column.name)]
+    likes = [text for spoken in said.both for text in spoken.likes(column.name)]
+    parts = [text for spoken in said.both for text in spoken.parts(column.name)]
     points = [
         text
-        for text in (*exact, *exact, *cased, *patterns)
+        for text in (*exact, *exact, *cased, *_written_as(values, likes), *parts)
         if text and (_shape(text) in shapes or (is_free and re.search(r"[^\W\d_]", text)))
     ]
     # Names are written in one way, but for one that is spoken of.
     return Texts(points, not is_unique and any(spoken.letter_case for spoken in said.both))
+
+
+def _written_as(values: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Texts with capital letters where a column's values have them: LIKE would find any."""
+    for holds, way in _LETTER_CASES:
+        if all(map(holds, values)):
+            return [way(text) for text in texts]
+    return list(texts)
 
 
 def _shape(text: str) -> str:

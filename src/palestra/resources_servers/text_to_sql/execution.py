@@ -100,10 +100,14 @@ class _Comparison:
             except Refused:
                 continue
             wanted = self._with_order(result, others)
-            is_arbitrary = any(Counter(result) != Counter(other) for other in others)
-            if is_arbitrary or wanted.says_nothing:
+            if any(Counter(result) != Counter(other) for other in others):
                 continue
-            verdict = self._verdict(wanted, f"variant {number} of the database")
+            where = f"variant {number} of the database"
+            if wanted.says_nothing:
+                natural = made.manner(number).exchanges_only
+                verdict = self._something_for_nothing(where) if natural else None
+            else:
+                verdict = self._verdict(wanted, where)
             if verdict:
                 return verdict
         if not self._decided:
@@ -121,6 +125,19 @@ class _Comparison:
             return DIFFERENT, f"another order on {where}"
         self._decided += not wanted.says_nothing
         return None
+
+    def _something_for_nothing(self, where: str) -> tuple[str, str] | None:
+        """A verdict where the reference says nothing on rows in which all that it names is there.
+
+        None where the candidate says no more, though it may be a NULL or a 0.
+        """
+        try:
+            found = self._run(self._candidate)
+        except Refused:
+            return None
+        if len(found) <= 1 and all(any(v in _NOTHING for v in row) for row in found):
+            return None
+        return DIFFERENT, f"a result where there is none, on {where}"
 
     def _with_order(self, result: Sequence[Plain], others: Sequence[Sequence[Plain]]) -> _Expected:
         ordered = is_ordered(self._reference) and all(result == other for other in others)

@@ -6,7 +6,7 @@ on that, so it is kept in variants.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, permutations
 from typing import Any
 
@@ -37,16 +37,28 @@ _LAST_NAME = re.compile(r"last_?name|lname|sur_?name|family_?name")
 
 
 def undeclared(
-    read: Declared, declared: Sequence[Reference], others: Sequence[Declared]
+    read: Declared,
+    declared: Sequence[Reference],
+    others: Sequence[Declared],
+    joined: Collection[frozenset[str]],
 ) -> Iterator[Reference]:
-    """References that no schema declares: a column named like a key, all its values among its."""
+    """References that no schema declares: a column named for a key or joined with it.
+
+    All its values are among the key's.
+    """
     taken = {place for reference in declared for place in reference.places}
     for place, column in enumerate(read.columns):
         if place in taken or read.key == (place,) or _meant(column.name) == _stem(read.name):
             continue
         for other in others:
-            target = _named_key(column.name, other)
-            if target is None or other.name == read.name:
+            target = None
+            if other.name != read.name:
+                target = _named_key(column.name, other)
+                if target is None and any(row[place] is not None for row in read.rows):
+                    target = _key_of_the_named(column.name, other)
+            if target is None and not _is_key(read, place):
+                target = _joined_key(column.name, other, joined)
+            if target is None:
                 continue
             there = {row[target] for row in other.rows}
             if all(row[place] in there for row in read.rows if row[place] is not None):
@@ -65,11 +77,35 @@ def _named_key(name: str, other: Declared) -> int | None:
         if place is None:
             continue
         is_declared = other.key == (place,)
-        values = [row[place] for row in other.rows]
-        is_key = is_declared or (not other.key and place == 0 and len(values) == len(set(values)))
-        if is_key and (is_said or (is_declared and wanted == name)):
+        if _is_key(other, place) and (is_said or (is_declared and wanted == name)):
             return place
     return None
+
+
+def _key_of_the_named(name: str, other: Declared) -> int | None:
+    """The place of a table's declared key if `name` is the table's: `dept` for the code of dept."""
+    is_named = name.lower() in {other.name.lower(), _stem(other.name)}
+    return other.key[0] if is_named and len(other.key) == 1 else None
+
+
+def _joined_key(name: str, other: Declared, joined: Collection[frozenset[str]]) -> int | None:
+    """The place of a table's key if a query joins it with a column called `name`."""
+    return next(
+        (
+            place
+            for place, column in enumerate(other.columns)
+            if frozenset((name.lower(), column.name.lower())) in joined and _is_key(other, place)
+        ),
+        None,
+    )
+
+
+def _is_key(table: Declared, place: int) -> bool:
+    """Whether a column is a table's key: declared, or the first one, without a repetition."""
+    values = [row[place] for row in table.rows]
+    return table.key == (place,) or (
+        not table.key and place == 0 and len(values) == len(set(values))
+    )
 
 
 def _meant(name: str) -> str:

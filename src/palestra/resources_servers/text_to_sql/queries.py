@@ -1,68 +1,14 @@
-r"""Reading queries: out of a model's text, and what can be told of one without running it.
+"""Reading queries: what can be told of one without running it.
 
 Pure functions of text, linear in its length, that never raise.
 """
 
 import re
 
-LONGEST_QUERY = 50_000
-"""Characters; a longer text is no answer to a question."""
-
-_BLOCK = re.compile(
-    r"(?P<fence>```|~~~)[ \t]*(?P<language>[\w+-]*)[ \t]*\r?\n(?P<inside>.*?)(?P=fence)", re.DOTALL
-)
-_FENCE = re.compile("```|~~~")
-_SQL = re.compile(r"sql|postgres|duckdb|oracle", re.IGNORECASE)
-_BEGINS = re.compile(
-    r"""
-    (?: \s | \( | --[^\n]*(?:\n|\Z) | /\*.*?(?:\*/|\Z) )*+
-    (?: (?:select|insert|update|delete|create)\b
-      | values\s*\(
-      | with\s+(?:recursive\s+)?[^\s(]+\s*(?:\([^()]*\)\s*)?as\s*(?:(?:not\s+)?materialized\s*)?\(
-    )
-    """,
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
-)
-_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\[\]]*\]""")
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _ORDER_BY = re.compile(r"\border\s+by\b", re.IGNORECASE)
 _AFTER_ORDER = re.compile(r"\blimit\b|\boffset\b|;", re.IGNORECASE)
-
-
-def extract_sql(text: str) -> str | None:
-    """The last closed block that holds a query, one marked as SQL before others, or a bare query.
-
-    A block that begins like no query (its result, say) is taken where there is nothing else.
-    """
-    blocks = [
-        (match["inside"].strip(), bool(_SQL.search(match["language"])))
-        for match in _BLOCK.finditer(text)
-    ]
-    queries = [(block, is_marked) for block, is_marked in blocks if _BEGINS.match(block)]
-    ranked = (
-        [block for block, is_marked in queries if is_marked],
-        [block for block, _ in queries],
-        _bare(text),
-        [block for block, is_marked in blocks if is_marked],
-        [block for block, _ in blocks],
-    )
-    found = next((kind[-1] for kind in ranked if kind), "")
-    return found if 0 < len(found) <= LONGEST_QUERY else None
-
-
-def _bare(text: str) -> list[str]:
-    """A query outside of any block: the whole text, or one statement with blocks behind it."""
-    first = _BLOCK.search(text)
-    bare = text[: first.start()].strip() if first else text.strip()
-    if _FENCE.search(bare) or not _BEGINS.match(bare):
-        return []
-    if first is None:
-        return [bare]
-    plain = _COMMENT.sub(_blank, _QUOTED.sub(_blank, bare))
-    end = plain.find(";") + 1
-    blank = _BLANK_LINE.search(bare)
-    return [bare[:end] if end else bare[: blank.start()] if blank else bare]
 
 
 def same_text(first: str, second: str) -> bool:
@@ -91,11 +37,15 @@ def with_equals_told_apart(query: str, columns: int, *, descending: bool) -> str
     return f"{query[:end]}\n{more} {query[end:]}"
 
 
+def without_quotes(query: str) -> str:
+    """The query with blanks for what is quoted or commented; as long as it is."""
+    return _COMMENT.sub(_blank, _QUOTED.sub(_blank, query))
+
+
 def _outside(query: str) -> str:
     """The query with blanks for what is quoted, commented or in parentheses; as long as it is."""
-    plain = _COMMENT.sub(_blank, _QUOTED.sub(_blank, query))
     depth, outside = 0, []
-    for part in re.split(r"([()])", plain):
+    for part in re.split(r"([()])", without_quotes(query)):
         if part == "(":
             depth += 1
         outside.append(part if depth <= 0 else " " * len(part))

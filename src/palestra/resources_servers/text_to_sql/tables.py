@@ -4,7 +4,7 @@ The schema says a part of it: keys, references, what must not be NULL. The rows 
 `holding`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from random import Random
@@ -61,12 +61,15 @@ class Table:
         return {place for reference in self.references for place in reference.places}
 
 
-def tables_of(database: Database) -> list[Table]:
-    """The tables, those that others refer to first. Raises Refused."""
+def tables_of(database: Database, joined: Collection[frozenset[str]] = ()) -> list[Table]:
+    """The tables, those that others refer to first. Raises Refused.
+
+    `joined`: pairs of columns' names, in lower case, that the reference query equates.
+    """
     found = database.query("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")
     names = [name for (name,) in found if not name.startswith("sqlite_")]
     read = {name: read_table(database, name) for name in names}
-    tables = {name: _known(one, list(read.values())) for name, one in read.items()}
+    tables = {name: _known(one, list(read.values()), joined) for name, one in read.items()}
     parents = {
         name: {reference.parent for reference in table.references} - {name}
         for name, table in tables.items()
@@ -78,7 +81,7 @@ def tables_of(database: Database) -> list[Table]:
     return [tables[name] for name in ordered if name in tables]
 
 
-def _known(read: Declared, others: Sequence[Declared]) -> Table:
+def _known(read: Declared, others: Sequence[Declared], joined: Collection[frozenset[str]]) -> Table:
     named = {other.name.lower(): other for other in others}
     declared = tuple(
         Reference(one.places, parent.name, one.columns)
@@ -86,7 +89,7 @@ def _known(read: Declared, others: Sequence[Declared]) -> Table:
         if (parent := named.get(one.parent.lower()))
         and all(parent.place(column) is not None for column in one.columns)
     )
-    references = (*declared, *undeclared(read, declared, others))
+    references = (*declared, *undeclared(read, declared, others, joined))
     referring = {place for reference in references for place in reference.places}
     rows = read.rows or made_up(read.columns)
     alone = unique(read, rows, referring)

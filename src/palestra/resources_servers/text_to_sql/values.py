@@ -11,6 +11,9 @@ from palestra.resources_servers.text_to_sql.moments import SECOND, YEAR, has_a_d
 
 Number = int | float
 
+FAR_SHARE = 0.15
+"""How many of the numbers that are drawn are far above those there are, where some may be."""
+
 
 class Domain(Protocol):
     """Values that a column could hold."""
@@ -41,10 +44,11 @@ class Closed:
 @final
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Numbers from `low` to `high`, and `points` of interest."""
+    """Numbers from `low` to `high`, a few up to `furthest`, and `points` of interest."""
 
     low: Number
     high: Number
+    furthest: Number
     decimals: int | None
     """None: whole numbers."""
     points: Sequence[Number]
@@ -53,9 +57,11 @@ class Numbers:
         """A point, or any number in between."""
         if self.points and random.random() < 0.6:
             return random.choice(self.points)
+        is_far = self.furthest > self.high and random.random() < FAR_SHARE
+        low, high = (self.high, self.furthest) if is_far else (self.low, self.high)
         if self.decimals is None:
-            return random.randint(int(self.low), int(self.high))
-        return round(random.uniform(self.low, self.high), self.decimals)
+            return random.randint(int(low), int(high))
+        return round(random.uniform(low, high), self.decimals)
 
     def fresh(self, random: Random, _held: Any, /) -> Any:
         """A point, or a number above all others."""

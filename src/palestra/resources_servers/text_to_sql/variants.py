@@ -17,6 +17,7 @@ from palestra.resources_servers.text_to_sql.declared import Reference
 from palestra.resources_servers.text_to_sql.domains import Said, domain_of
 from palestra.resources_servers.text_to_sql.holding import folded
 from palestra.resources_servers.text_to_sql.made_up import first_value
+from palestra.resources_servers.text_to_sql.manners import FAVOURED_SHARE, Manner, manner_of
 from palestra.resources_servers.text_to_sql.tables import Table, tables_of
 from palestra.resources_servers.text_to_sql.values import Domain, Moments
 
@@ -44,10 +45,19 @@ class Plan:
     compared: Mapping[str, Collection[int]]
     """By table, the columns that a query compares with something."""
 
+    def manner(self, number: int) -> Manner:
+        """How the variant of a number is made."""
+        return manner_of(number, can_exchange=any(map(self.exchanged, self.tables)))
+
+    def exchanged(self, table: Table) -> list[int]:
+        """The columns without repetition that a query compares: what names a table's rows."""
+        single = {places[0] for places in table.unique if len(places) == 1}
+        return sorted(single & set(self.compared[table.name])) if len(table.base) > 1 else []
+
 
 def plan(database: Database, said: Said) -> Plan:
     """Learn from a database how its variants are made. Raises Refused."""
-    tables = tables_of(database)
+    tables = tables_of(database, said.reference.joined())
     return Plan(
         tables,
         {table.name: _domains(table, said) for table in tables},
@@ -93,8 +103,9 @@ def fill(database: Database, made: Plan, number: int) -> None:
     """Replace the content of every table by that of the variant of this number. Raises Refused."""
     for table in made.tables:
         database.change(f"DELETE FROM {quoted(table.name)}")  # noqa: S608
+    manner = made.manner(number)
     for table in made.tables:
-        _Maker(Random(f"{number} {table.name}"), database, table, made).fill()
+        _Maker(Random(f"{number} {table.name}"), database, table, made, manner).fill()
     for _ in made.tables:
         if not sum(_repair(database, table) for table in made.tables):
             break
@@ -122,8 +133,11 @@ def _repair(database: Database, table: Table) -> int:
 class _Maker:
     """Makes the rows of one table in one variant."""
 
-    def __init__(self, random: Random, database: Database, table: Table, made: Plan) -> None:
+    def __init__(
+        self, random: Random, database: Database, table: Table, made: Plan, manner: Manner
+    ) -> None:
         self._random = random
+        self._manner = manner
         self._database = database
         self._table = table
         self._domains = made.domains[table.name]
@@ -131,10 +145,15 @@ class _Maker:
         share = random.choice(CHANGED_SHARES)
         compared = made.compared[table.name]
         self._shares = [
-            max(share, COMPARED_SHARE) if place in compared else share
+            max(share, COMPARED_SHARE) if place in compared and not manner.more else share
             for place in range(len(table.columns))
         ]
+        names = ", ".join(quoted(column.name) for column in table.columns)
+        places = ", ".join("?" * len(table.columns))
+        self._statement = f"INSERT OR IGNORE INTO {quoted(table.name)} ({names}) VALUES ({places})"  # noqa: S608
         self._base = table.base
+        if manner.exchanges:
+            self._base = _exchanged(table.base, made.exchanged(table), random)
         self._single = {places[0] for places in table.unique if len(places) == 1}
         self._taken: dict[tuple[int, ...], set[tuple[Any, ...]]] = {p: set() for p in table.unique}
         self._determined = [
@@ -144,16 +163,21 @@ class _Maker:
 
     def fill(self) -> None:
         """Add rows to the table, one at least where any can be. Raises Refused."""
+        if self._manner.exchanges_only:
+            self._insert_all()
+            return
         choices = {one: self._choices(one) for one in self._table.references}
         kept = [row for row in self._base if self._random.random() < KEPT_SHARE]
-        more = self._random.choices(
-            self._base, k=self._random.randint(1, len(self._base) + MOST_MORE)
-        )
+        drawn = self._random.randint(1, len(self._base) + MOST_MORE)
+        more = self._random.choices(self._base, k=drawn + self._manner.more)
         added = sum(self._add(row, choices, is_new=False) for row in kept or self._base[:1])
         added += sum(self._add(row, choices, is_new=True) for row in more)
         if not added:
-            for row in self._base:
-                self._insert(row)
+            self._insert_all()
+
+    def _insert_all(self) -> None:
+        for row in self._base:
+            self._insert(row)
 
     def _choices(self, reference: Reference) -> list[Row]:
         """What a reference may point to; of its own table, what that held."""
@@ -189,10 +213,7 @@ class _Maker:
         return key in self._taken[places] and (is_whole or None not in key)
 
     def _insert(self, row: Row) -> bool:
-        names = ", ".join(quoted(column.name) for column in self._table.columns)
-        places = ", ".join("?" * len(row))
-        statement = f"INSERT OR IGNORE INTO {quoted(self._table.name)} ({names}) VALUES ({places})"  # noqa: S608
-        return self._database.change(statement, row) > 0
+        return self._database.change(self._statement, row) > 0
 
     def _made(
         self, held: Row, choices: Mapping[Reference, list[Row]], *, is_new: bool
@@ -246,7 +267,22 @@ class _Maker:
         given = tuple(row[place] for place in reference.places)
         if None in given and self._random.random() < 0.5:
             return
-        is_there = any(tuple(choice) == given for choice in choices)
-        if choices and (is_new or not is_there or self._random.random() < MOVED_SHARE):
-            for place, value in zip(reference.places, self._random.choice(choices), strict=True):
+        if choices and (
+            is_new
+            or self._random.random() < MOVED_SHARE
+            or all(tuple(choice) != given for choice in choices)
+        ):
+            is_favoured = self._manner.favours and self._random.random() < FAVOURED_SHARE
+            chosen = choices[0] if is_favoured else self._random.choice(choices)
+            for place, value in zip(reference.places, chosen, strict=True):
                 row[place] = value
+
+
+def _exchanged(base: Sequence[Row], places: Sequence[int], random: Random) -> list[Row]:
+    """Rows of which each has what another one had in these columns."""
+    rows = [list(row) for row in base]
+    for place in places:
+        by = random.randrange(1, len(base))
+        for number, row in enumerate(rows):
+            row[place] = base[(number + by) % len(base)][place]
+    return list(rows)

@@ -6,7 +6,6 @@ from palestra.resources_servers.workplace_assistant.listing import Output, outpu
 from palestra.resources_servers.workplace_assistant.records import TABLES, Office, Workplace
 from palestra.serving import Session
 
-TODAY = "2023-11-30"
 NOW = "2023-11-30 23:59:00"
 """When every task takes place, as their prompts say."""
 

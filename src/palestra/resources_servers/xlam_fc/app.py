@@ -7,26 +7,16 @@ that the calls made are exactly the expected ones.
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
-
-from palestra.resources_servers.arguments import Called
+from palestra.resources_servers.arguments import Called, ExpectedCall
 from palestra.schema import (
     FunctionCall,
     Response,
     VerifyRequest,
     VerifyResponse,
-    WireModel,
     called,
     response_of,
 )
 from palestra.serving import ResourcesServer, ResourcesServerConfig
-
-
-class ExpectedCall(WireModel):
-    """One call that belongs to the answer."""
-
-    name: str = Field(min_length=1)
-    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class XlamVerifyRequest(VerifyRequest):

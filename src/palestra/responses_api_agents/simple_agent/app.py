@@ -11,7 +11,7 @@ tool that raised) goes back to it as the tool's output and never ends the rollou
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import orjson
@@ -57,14 +57,14 @@ class SimpleAgent(BoundAgent):
 
     config: SimpleAgentConfig
 
-    async def respond(
+    def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """The last turn's response, with the items of all turns and their summed usage.
 
         Raises `CallError` when the model or the environment gave no answer.
         """
-        return await self.play(params, model, environment.call_tool)
+        return self.play(params, model, environment.call_tool)
 
     async def play(
         self, params: ResponseCreateParams, model: Peer, call_tool: CallTool

@@ -14,7 +14,7 @@ MOST_LOST = 3
 """Connections that may break over one request before it is held to be what breaks them."""
 
 
-def _url(base_url: str, path: str) -> str:
+def url_of(base_url: str, path: str) -> str:
     """`path` below the base URL; one that begins with `../` is at the server's root."""
     if path.startswith("../"):
         return base_url.removesuffix("/v1") + path[2:]
@@ -57,7 +57,7 @@ class Way:
         self._lost = 0
         self._soured: set[Endpoint] = set()
         """Those that answered 500: the next try goes elsewhere, if it can."""
-        self.url = _url(endpoints.home(session).url, path)
+        self.url = url_of(endpoints.home(session).url, path)
         """Where it went last."""
 
     async def send(self, remaining_s: float | None) -> HttpReply:
@@ -93,7 +93,7 @@ class Way:
 
     def _with_shortest_wait(self, reply: HttpReply) -> HttpReply:
         # Where none was asked for, the usual one has its jitter.
-        if len(self._endpoints.all) == 1 or retry_after_s(reply) is None:
+        if retry_after_s(reply) is None:
             return reply
         wait = f"{self._endpoints.soonest_s():.3f}"
         return replace(reply, headers={**reply.headers, "retry-after": wait})
@@ -105,10 +105,8 @@ class Way:
         return found or self._endpoints.home(self._session)
 
     async def _exchange(self, endpoint: Endpoint, deadline: float | None) -> HttpReply:
-        self.url = _url(endpoint.url, self._path)
+        self.url = url_of(endpoint.url, self._path)
         left = None if deadline is None else deadline - asyncio.get_running_loop().time()
-        if len(self._endpoints.all) == 1:
-            return await self._send(self.url, left)
         try:
             async with asyncio.timeout(None) as wait:
                 endpoint.waits.add(wait)
@@ -125,7 +123,7 @@ class Way:
     def _note_loss(self, endpoint: Endpoint, error: ConnectionFailed) -> None:
         self._endpoints.lost(endpoint, error.message)
         self._lost += error.sent
-        if self._lost >= MOST_LOST and len(self._endpoints.all) > 1:
+        if self._lost >= MOST_LOST:
             failure = ModelError(
                 f"{self._lost} connections broke over this request, the last one at "
                 f"{endpoint.url}: {error.message}",

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from palestra.responses_api_models.chat.refusing import refuse
 from palestra.responses_api_models.chat.settings import ConversionSettings
-from palestra.responses_api_models.chat.thinking import split_thinking, wrap_thinking
+from palestra.responses_api_models.chat.thinking import has_tags, split_thinking, wrap_thinking
 from palestra.schema import (
     BESIDE_REASONING,
     CALL_SIGNATURE,
@@ -95,7 +95,8 @@ class _Turn:
         self._last_is_reasoning = isinstance(item, Reasoning)
 
     def _say(self, message: Message, position: int) -> None:
-        self._more.update(_name(message))
+        if message.__pydantic_extra__:
+            self._more.update(_name(message))
         if isinstance(message.content, str):
             self._pieces.append(message.content)
             return
@@ -153,26 +154,35 @@ class _Turn:
             message["reasoning_content"] = message["reasoning"] = "\n\n".join(thoughts)
         if self._calls:
             message["tool_calls"] = self._calls
-        return message | self._more
+        return message | self._more if self._more else message
 
     def _content(self, thoughts: list[str]) -> str | list[Any]:
         """The pieces as text, or as parts where one is a part."""
+        if len(self._pieces) == 1 and isinstance(alone := self._pieces[0], str):
+            return self._text(alone, thoughts)
         parts: list[Any] = []
         for is_text, group in groupby(self._pieces, key=lambda piece: isinstance(piece, str)):
             if not is_text:
                 parts += group
                 continue
-            text = "".join(map(str, group))
-            if self._settings.uses_reasoning_parser and text:
-                # Data may hold reasoning as tags in the text, where the parser's template
-                # would not look for it.
-                in_text, text = split_thinking(text, lone_tags=not self._thinks)
-                thoughts += in_text
+            text = self._text("".join(map(str, group)), thoughts)
             parts.append({"type": "text", "text": text})
         if len(parts) == 1 and isinstance(self._pieces[0], str):
-            alone: str = parts[0]["text"]
-            return alone
+            together: str = parts[0]["text"]
+            return together
         return [part for part in parts if part.get("text") != "" or part["type"] != "text"]
+
+    def _text(self, text: str, thoughts: list[str]) -> str:
+        """The text without the reasoning in it, which goes to `thoughts`.
+
+        Data may hold reasoning as tags in the text, where the parser's template would not look
+        for it.
+        """
+        if not self._settings.uses_reasoning_parser or not has_tags(text):
+            return text
+        in_text, text = split_thinking(text, lone_tags=not self._thinks)
+        thoughts += in_text
+        return text
 
 
 def _call(item: FunctionCall) -> dict[str, Any]:
@@ -225,7 +235,8 @@ def _heard(item: InputItem, index: int, settings: ConversionSettings) -> dict[st
     content: Any = item.content
     if not isinstance(content, str):
         content = _content(content, f"/input/{index}/content")
-    return {"role": role, "content": content, **_name(item)}
+    heard = {"role": role, "content": content}
+    return heard | _name(item) if item.__pydantic_extra__ else heard
 
 
 def _name(message: Message) -> dict[str, Any]:

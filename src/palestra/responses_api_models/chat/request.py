@@ -89,9 +89,10 @@ def to_chat_request(
 
 def _refuse_unsayable(params: ResponseCreateParams) -> None:
     given = params.model_fields_set
-    for name, (harmless, expected) in _ONLY_HARMLESS.items():
-        if name in given and getattr(params, name) not in harmless:
-            refuse(f"/{name}", expected)
+    if not _ONLY_HARMLESS.keys().isdisjoint(given):
+        for name, (harmless, expected) in _ONLY_HARMLESS.items():
+            if name in given and getattr(params, name) not in harmless:
+                refuse(f"/{name}", expected)
     for index, name in enumerate(params.include or ()):
         if name not in _INCLUDED:
             expected = f"one of {', '.join(sorted(_INCLUDED))}: a chat answers with nothing else"
@@ -141,7 +142,8 @@ def json_setting(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def _sampling(params: ResponseCreateParams, settings: ConversionSettings) -> dict[str, Any]:
     """Everything about how to answer, apart from tools."""
-    asked = {name: value for name in _SAME_NAME if (value := getattr(params, name)) is not None}
+    given = params.__dict__
+    asked = {name: value for name in _SAME_NAME if (value := given[name]) is not None}
     if params.max_output_tokens is not None:
         if params.max_output_tokens < 1:
             # An endpoint would say what it says of a prompt that leaves no room for an answer.

@@ -16,7 +16,7 @@ import orjson
 from palestra.errors import WrongSetting
 from palestra.responses_api_models.chat.provider_errors import check_whole
 from palestra.responses_api_models.chat.settings import ConversionSettings
-from palestra.responses_api_models.chat.thinking import Said, said_in
+from palestra.responses_api_models.chat.thinking import Said, has_tags, said_in
 from palestra.schema import (
     BESIDE_REASONING,
     CALL_SIGNATURE,
@@ -158,24 +158,39 @@ def _output(
 ) -> list[Any]:
     message = choice.message
     beside = message.reasoning_content or message.reasoning
-    said = list(said_in(message.content, lone_tags=not beside))
-    if beside:
-        if not settings.uses_reasoning_parser:
-            raise WrongSetting(
-                "the endpoint answered with its reasoning in a field of its own, which "
-                "`uses_reasoning_parser: false` rules out",
-                hint="set uses_reasoning_parser: true on this model server, or start the "
-                "endpoint without a reasoning parser",
-            )
-        said.insert(0, Said(beside, is_reasoning=True))
-    output = _spoken(said, digits, status)
-    _add_beside_reasoning(output, message, digits)
-    _add_to_message(output, message, choice.logprobs, digits, status)
+    if beside and not settings.uses_reasoning_parser:
+        raise WrongSetting(
+            "the endpoint answered with its reasoning in a field of its own, which "
+            "`uses_reasoning_parser: false` rules out",
+            hint="set uses_reasoning_parser: true on this model server, or start the "
+            "endpoint without a reasoning parser",
+        )
+    output = _said(message.content, beside, digits, status)
+    if message.reasoning_details is not None or message.thinking_blocks is not None:
+        _add_beside_reasoning(output, message, digits)
+    if message.refusal or choice.logprobs:
+        _add_to_message(output, message, choice.logprobs, digits, status)
     if message.tool_calls:
         output += [
             _call(call, f"{digits}{index}", status) for index, call in enumerate(message.tool_calls)
         ]
     return output or [_message([], digits, status)]
+
+
+def _said(content: Any, beside: str | None, digits: str, status: str) -> list[Any]:
+    """Reasoning and messages, from the content and the reasoning beside it."""
+    if content is None or (isinstance(content, str) and not has_tags(content)):
+        # The usual answer: nothing to take apart.
+        output: list[Any] = []
+        if beside:
+            output.append(_reasoning((Said(beside, is_reasoning=True),), digits))
+        if content:
+            output.append(_message([_output_text(content)], digits, status))
+        return output
+    said = list(said_in(content, lone_tags=not beside))
+    if beside:
+        said.insert(0, Said(beside, is_reasoning=True))
+    return _spoken(said, digits, status)
 
 
 def _spoken(said: Iterable[Said], digits: str, status: str) -> list[Any]:
@@ -210,8 +225,6 @@ def _own_part(part: Any) -> Refusal | UnknownPart:
 
 def _add_beside_reasoning(output: list[Any], message: UpstreamMessage, digits: str) -> None:
     """Keep what only the provider can read with the reasoning that it belongs to."""
-    if message.reasoning_details is None and message.thinking_blocks is None:
-        return
     kept = {name: found for name in BESIDE_REASONING if (found := getattr(message, name))}
     if not kept:
         return

@@ -163,7 +163,10 @@ class ChatCompletionsServer(ModelServer):
         """One turn of the model. Raises `CallError` for whatever the endpoint refuses."""
         model = self.config.model
         request = to_chat_request(body, model=model, settings=self._conversion)
-        url, answer = await self.post(self.chat_path + self._query, request, session)
+        path = self.chat_path + self._query
+        url, answer = await self._upstream.post_to(
+            self._model_endpoints, path, request, session=session.id
+        )
         completion = self._upstream.answers.read(url, answer, decode_completion)
         if isinstance(completion, ContextOverflow):
             return overflow_response(body, model=model, sentence=completion.sentence)

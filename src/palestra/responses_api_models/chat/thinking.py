@@ -33,12 +33,17 @@ def wrap_thinking(blocks: Iterable[str]) -> str:
     return "".join([f"{OPEN}{block}{CLOSE}" for block in blocks])
 
 
+def has_tags(text: str) -> bool:
+    """Whether there is any tag in the text."""
+    return OPEN in text or CLOSE in text
+
+
 def stretches(text: str, *, lone_tags: bool = True) -> Iterator[Said]:
     """The text's blocks and what stands around them, in order, whitespace kept.
 
     lone_tags: whether a block may be half marked.
     """
-    if OPEN not in text and CLOSE not in text:
+    if not has_tags(text):
         if text:
             yield Said(text)
         return

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from http import HTTPStatus
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import orjson
@@ -17,7 +17,7 @@ from palestra.errors import (
 )
 from palestra.responses_api_models.chat.answers import Answers
 from palestra.responses_api_models.chat.endpoints import Endpoint, Endpoints
-from palestra.responses_api_models.chat.failover import Way
+from palestra.responses_api_models.chat.failover import Way, url_of
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     provider_sentence,
@@ -52,6 +52,8 @@ STRIKES = 3
 _SHORTEST_KEY_MASKED = 8
 """A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
 
+
+_TOO_MANY_REQUESTS = 429
 
 _LONGEST_REASON = 200
 """Characters of a busy answer that a line of the log has room for."""
@@ -107,11 +109,7 @@ class Upstream:
         Raises `CallError`: what `classify` makes of a refusal, or that no answer came.
         """
         encoded = encode_json(body)
-
-        async def send(remaining_s: float | None) -> HttpReply:
-            return await self._send_once(url, encoded, remaining_s)
-
-        return await self._post(encoded, send, lambda: url)
+        return await self._post(encoded, partial(self._send_once, url, encoded), lambda: url)
 
     async def post_to(
         self, endpoints: Endpoints, path: str, body: Mapping[str, Any], *, session: str
@@ -121,6 +119,11 @@ class Upstream:
         Raises as `post` does.
         """
         encoded = encode_json(body)
+        if len(endpoints.all) == 1:
+            # Nothing to choose, and so nothing to note: as nearly always.
+            url = url_of(endpoints.all[0].url, path)
+            once = partial(self._send_once, url, encoded)
+            return Answered(url, await self._post(encoded, once, lambda: url))
 
         async def send(url: str, remaining_s: float | None) -> HttpReply:
             return await self._send_once(url, encoded, remaining_s)
@@ -148,7 +151,7 @@ class Upstream:
                 # What it said before is not why. (It is, when only the time ran out.)
                 last = None
                 raise
-            if last.status == HTTPStatus.TOO_MANY_REQUESTS:
+            if last.status == _TOO_MANY_REQUESTS:
                 self.answers.raise_hopeless(url_now(), last)
             return last
 

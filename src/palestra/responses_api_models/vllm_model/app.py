@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -103,10 +103,15 @@ class VLLMModel(ChatCompletionsServer):
     def _continuities(self) -> Counter[tuple[str, str]]:
         return Counter()
 
-    async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
+    def responses(
+        self, body: ResponseCreateParams, session: Session
+    ) -> Coroutine[Any, Any, Response]:
         """One turn of the model. Raises `CallError` for whatever the endpoint refuses."""
-        if not self.config.return_token_id_information:
-            return await super().responses(body, session)
+        if self.config.return_token_id_information:
+            return self._with_token_ids(body, session)
+        return super().responses(body, session)
+
+    async def _with_token_ids(self, body: ResponseCreateParams, session: Session) -> Response:
         model, settings = self.config.model, self._conversion
         request = to_chat_request(body, model=model, settings=settings)
         previous, why_not = previous_of_items(body, request["messages"], settings)

@@ -1,6 +1,7 @@
 """Verifying stored responses again, with today's verifiers and without a model call.
 
 stored.py      the rollouts that are read, line by line, and where each is verified
+unverified.py  the answers in a failures file, whose verification failed
 task_rows.py   the inputs that fill in what a rollout lacks
 verify.py      many rows at once, written in the order of the input
 files.py       the output, what is done of it so far, and what it was made from
@@ -11,6 +12,12 @@ changes.py     how the rewards differ from those before
 from palestra.rollouts.reverification.files import Origin, ReverifyPaths, begin, check_places
 from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
 from palestra.rollouts.reverification.task_rows import FoundTaskRows, TaskRows
+from palestra.rollouts.reverification.unverified import (
+    UnverifiedAnswers,
+    failures_beside,
+    holds_failures,
+    scored_beside,
+)
 from palestra.rollouts.reverification.verify import (
     Reverification,
     ReverifyLimits,
@@ -32,8 +39,12 @@ __all__ = [
     "Sessions",
     "StoredRollouts",
     "TaskRows",
+    "UnverifiedAnswers",
     "Verifier",
     "begin",
     "check_modes",
     "check_places",
+    "failures_beside",
+    "holds_failures",
+    "scored_beside",
 ]

@@ -13,6 +13,7 @@ from palestra.config import nearest
 from palestra.datasets.problems import RowProblems
 from palestra.errors import InputDataError
 from palestra.rollouts.reverification.task_rows import IDENTITY, FoundTaskRows, TaskRows, digest_of
+from palestra.rollouts.reverification.unverified import UnverifiedAnswers
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -57,6 +58,8 @@ class StoredRow:
     task: Mapping[str, Any]
     """Its task row, where one was given; it wins over what the rollout holds of the task."""
     server: str
+    unverified: bool = False
+    """Whether it comes from a failures file, where `line` then is."""
 
     @property
     def previous(self) -> float | None:
@@ -84,7 +87,8 @@ class StoredRow:
         task, rollout = self.row.get(TASK_INDEX), self.row.get(ROLLOUT_INDEX)
         named = [f"task {task}"] if task is not None else []
         named += [f"rollout {rollout}"] if rollout is not None else []
-        return f"line {self.line}" + (f" ({', '.join(named)})" if named else "")
+        file = "failures file, " if self.unverified else ""
+        return f"{file}line {self.line}" + (f" ({', '.join(named)})" if named else "")
 
 
 _OF_THE_VERDICT = frozenset({RESPONSE, "reward", PREVIOUS, JUDGE_REPLAY})
@@ -112,29 +116,32 @@ class StoredRollouts:
         *,
         limit: int | None = None,
         tasks: TaskRows | FoundTaskRows | None = None,
+        unverified: UnverifiedAnswers | None = None,
     ) -> None:
+        """`unverified`: rows after those of the file; alone, when they are of the same file."""
         self._path = path
+        self._unverified = unverified
         self._routes = routes
         self._limit = limit
         self._tasks = tasks
 
     def check(self) -> Checked:
         """Look at every row. Raises InputDataError for all that cannot be verified, at once."""
-        digest = digest_of(self._path)
+        digest = self._digest()
         problems = RowProblems()
         servers: set[str] = set()
         notices: list[str] = []
         seen = 0
         without = _WithoutResponse(self._path)
-        for line in self._lines():
+        for line, path in self._lines():
             if line.torn:
-                notices.append(f"{self._path}: left out a torn last line ({line.number})")
+                notices.append(f"{path}: left out a torn last line ({line.number})")
                 continue
             seen += 1
             without.look_at(line.row)
             found = list(_problems(line)) or self._add_server(line.row, servers)
             for problem in found:
-                problems.add(self._path, line.number, problem)
+                problems.add(path, line.number, problem)
         without.raise_if_all(seen)
         problems.raise_if_any(hint=self._hint)
         if not seen and self._limit != 0:
@@ -143,14 +150,18 @@ class StoredRollouts:
 
     def rows(self, count: int) -> Iterator[StoredRow]:
         """The first `count` rows, which `check` has seen."""
-        for number, line in enumerate(self._lines()):
+        whole = ((line, path) for line, path in self._lines() if not line.torn)
+        for number, (line, path) in enumerate(whole):
             if number >= count:
                 return
+            if not isinstance(line.row, dict):
+                raise InputDataError(f"{path} was changed while it was read")
             task = self._task_of(line.row)
             server = self._server_of(line.row, task)
             if isinstance(task, str) or server is None:
-                raise InputDataError(f"{self._path} was changed while it was read")
-            yield StoredRow(line.number, line.row, task, server)
+                raise InputDataError(f"{path} was changed while it was read")
+            of_failures = self._unverified is not None and path == self._unverified.path
+            yield StoredRow(line.number, line.row, task, server, unverified=of_failures)
 
     @property
     def _hint(self) -> str:
@@ -158,11 +169,26 @@ class StoredRollouts:
             return "--environment NAME verifies every row with that one"
         return ""
 
-    def _lines(self) -> Iterator[Line]:
-        for count, line in enumerate(read_jsonl(self._path)):
+    def _digest(self) -> str:
+        more = self._unverified
+        if more is None:
+            return digest_of(self._path)
+        return more.digest if more.path == self._path else f"{digest_of(self._path)}+{more.digest}"
+
+    def _lines(self) -> Iterator[tuple[Line, Path]]:
+        for count, found in enumerate(self._all_lines()):
             if self._limit is not None and count >= self._limit:
                 return
-            yield line
+            yield found
+
+    def _all_lines(self) -> Iterator[tuple[Line, Path]]:
+        more = self._unverified
+        if more is None or more.path != self._path:
+            for line in read_jsonl(self._path):
+                yield line, self._path
+        if more is not None:
+            for line in more.lines(self._tasks):
+                yield line, more.path
 
     def _add_server(self, row: Mapping[str, Any], servers: set[str]) -> list[str]:
         task = self._task_of(row)
@@ -232,7 +258,7 @@ class _WithoutResponse:
         if rows == 0:
             return
         if self._failures == rows:
-            what = "a failures file: its rows have no response"
+            what = "a failures file: its rows have no response, as the model had not answered"
         elif self._inputs == rows:
             what = "materialized inputs, not rollouts: its rows have no response"
         elif self._tasks == rows:

@@ -112,6 +112,13 @@ class TaskRows:
             return f"{self.path.name} has rows that differ with its prompt"
         return self._read(offset)
 
+    def row_of_run(self, rollout: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The row that the indices of a rollout name, where these are inputs of its run."""
+        for key in () if self._by_prompt else _indices(rollout):
+            if key in self._offsets:
+                return self._read(self._offsets[key])
+        return None
+
     def _offset_by_prompt(self, rollout: Mapping[str, Any]) -> int | None:
         exact = self._offsets.get(_prompt(rollout))
         # Instructions are often given to a whole run, beside its tasks.
@@ -174,6 +181,15 @@ class FoundTaskRows:
                     self._used[file.path] = None
                 return lacking
         return {}
+
+    def row_of_run(self, rollout: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The row of the run's own inputs that the indices of a rollout name."""
+        for file in self._files:
+            found = file.row_of_run(rollout)
+            if found is not None:
+                self._used[file.path] = None
+                return found
+        return None
 
     def used(self) -> tuple[Path, ...]:
         """The files from which something was taken so far."""

@@ -284,6 +284,7 @@ def _unverified(stored: StoredRow, error: CallError) -> Unverified:
     line = {
         FAILURE_CLASS: told.pop(FAILURE_CLASS),
         "line": stored.line,
+        **({"of_failures": True} if stored.unverified else {}),
         **stored.identity(),
         "environment": stored.server,
         **told,

@@ -1,0 +1,138 @@
+"""Answers whose verification failed: rows of a failures file, made into rollouts to verify.
+
+Of each rollout the last attempt that has an answer, unless the rollout was scored after all. What
+a failures row does not repeat of its task comes from the materialized inputs. The file stays on
+disk: memory holds an offset a row.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from palestra.rollouts.answers import RESPONSE, VERIFY_FIELDS, answer_in
+from palestra.rollouts.reverification.task_rows import (
+    IDENTITY,
+    FoundTaskRows,
+    TaskRows,
+    digest_of,
+)
+from palestra.schema import (
+    CREATE_PARAMS,
+    FAILURE_CLASS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Line,
+    read_jsonl,
+)
+
+SUFFIX = "_failures.jsonl"
+Key = tuple[Any, Any]
+
+
+def failures_beside(scored: Path) -> Path:
+    """Where the failures are of a run whose scored rows are at `scored`."""
+    return scored.with_name(f"{scored.stem}{SUFFIX}")
+
+
+def scored_beside(failures: Path) -> Path | None:
+    """Where the scored rows are of a run whose failures are at `failures`, by its name."""
+    stem = failures.name.removesuffix(SUFFIX)
+    return failures.with_name(f"{stem}.jsonl") if stem and stem != failures.name else None
+
+
+def holds_failures(path: Path) -> bool:
+    """Whether the first row of a file is one of failures."""
+    try:
+        first = next(read_jsonl(path), None)
+    except OSError:
+        return False
+    row = None if first is None else first.row
+    return isinstance(row, dict) and FAILURE_CLASS in row and "reward" not in row
+
+
+@dataclass(frozen=True, slots=True)
+class UnverifiedAnswers:
+    """The rows of one failures file that can be verified. Make it with `found_in`."""
+
+    path: Path
+    failed: int
+    """Rollouts that the file tells of and that were not scored."""
+    digest: str
+    _places: tuple[tuple[int, int], ...] = field(repr=False)
+    """Line number and offset of each row to verify, in the order of the file."""
+
+    @classmethod
+    def found_in(cls, path: Path, *, scored: Path | None) -> "UnverifiedAnswers":
+        """Look through the file, and through the scored rows when they are there.
+
+        Raises InputDataError when it cannot be read.
+        """
+        digest = digest_of(path)
+        last: dict[Key, tuple[int, int]] = {}
+        keys: dict[Key, None] = {}
+        offset = 0
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                row = _row(raw)
+                if row is not None:
+                    keys[_key(row)] = None
+                    if answer_in(row) is not None:
+                        last[_key(row)] = number, offset
+                offset += len(raw)
+        there = scored is not None and scored.is_file()
+        for line in read_jsonl(scored) if keys and scored is not None and there else ():
+            if isinstance(line.row, dict):
+                last.pop(_key(line.row), None)
+                keys.pop(_key(line.row), None)
+        return cls(path, len(keys), digest, tuple(sorted(last.values())))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def lines(self, tasks: TaskRows | FoundTaskRows | None) -> Iterator[Line]:
+        """The rollouts as lines; the error of one whose task is nowhere says so."""
+        with self.path.open("rb") as file:
+            for number, offset in self._places:
+                file.seek(offset)
+                row = _row(file.readline())
+                if row is None:
+                    yield Line(number, None, f"{self.path} was changed while it was read")
+                else:
+                    yield _as_rollout(number, row, tasks)
+
+    def told(self) -> str:
+        """How many there are, for the user."""
+        without = self.failed - len(self)
+        rest = f"; {without} more failed before the model had answered" if without else ""
+        return f"{len(self)} of the failed rollouts have the model's answer{rest}"
+
+
+def _as_rollout(
+    number: int, failure: Mapping[str, Any], tasks: TaskRows | FoundTaskRows | None
+) -> Line:
+    task = None if tasks is None else tasks.row_of_run(failure)
+    given = failure.get(VERIFY_FIELDS)
+    sent = given if isinstance(given, Mapping) else {}
+    if task is None and CREATE_PARAMS not in sent:
+        why = "its task is not there: --inputs names the materialized inputs of the run"
+        return Line(number, None, why)
+    identity = {name: failure[name] for name in IDENTITY if name in failure}
+    return Line(number, {**(task or {}), **sent, **identity, RESPONSE: failure[RESPONSE]})
+
+
+def _row(raw: bytes) -> dict[str, Any] | None:
+    """A row of failures; None for a torn line, and for what is no such row."""
+    if not raw.endswith(b"\n"):
+        return None
+    try:
+        row = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+    return row if isinstance(row, dict) and FAILURE_CLASS in row else None
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)

@@ -1,0 +1,68 @@
+"""Environments of one file are examined like any other, and advised in their own terms."""
+
+import asyncio
+from typing import ClassVar
+
+from planted import Sound
+from test_planted_bugs import LIMITS, examine
+
+from palestra.config import config_from_tree
+from palestra.conformance import Report, Subject, check_environment
+from palestra.conformance.report import Status
+from palestra.serving import (
+    WRONG_KINDS,
+    Environment,
+    ResourcesServerConfig,
+    RewardRules,
+    environment,
+    server_class_of,
+    server_client,
+)
+
+ANY_WORDS = "any words in the right number are right"
+DATA = [{"n": 1, "right": "sun"}, {"n": 3, "right": "the red sun"}]
+PROMPT = "Write {n} words and nothing else."
+
+
+def counted(answer: str, n: int) -> float:
+    return float(len(answer.split()) == n)
+
+
+def examined(made: Environment) -> Report:
+    config = ResourcesServerConfig(name="words")
+    server = server_class_of(made)(config=config, server_client=server_client({}, {}))
+    subject = Subject(
+        "words", config_from_tree({}), (), rows=list(made.rows()), ready={"words": server}
+    )
+    return asyncio.run(check_environment(subject, LIMITS))
+
+
+def test_an_environment_with_many_right_answers_passes_with_its_rules() -> None:
+    rules = RewardRules(unsure=dict.fromkeys(("garbage", "truncated", "wrong", "other"), ANY_WORDS))
+    made = environment(data=DATA, prompt=PROMPT, gold="{right}", reward_rules=rules)(counted)
+
+    report = examined(made)
+
+    assert report.passed, [check for check in report.checks if check.findings]
+
+
+def test_without_a_right_answer_the_advice_is_for_one_file() -> None:
+    data = [{"n": row["n"]} for row in DATA]
+
+    gold = examined(environment(data=data, prompt=PROMPT)(counted)).checks[0]
+
+    (finding,) = gold.findings
+    assert 'give @environment gold="{field}"' in finding.problem
+    assert "verifier_cases" not in finding.problem
+
+
+class Unsure(Sound):
+    """Any made-up answer may be right."""
+
+    reward_rules: ClassVar[RewardRules] = RewardRules(unsure=dict.fromkeys(WRONG_KINDS, "may be"))
+
+
+def test_every_answer_that_is_made_up_is_of_a_kind_that_rules_can_name() -> None:
+    wrong = next(check for check in examine(Unsure).checks if check.name == "wrong")
+
+    assert (wrong.status, wrong.probes) == (Status.SKIPPED, 0)
