@@ -22,7 +22,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": f"resp_{digest[:16]}",
         "object": "response",
-        "created_at": 0.0,
+        "created_at": 1.0,
         "model": body.get("model", ""),
         "status": "completed",
         "parallel_tool_calls": True,
