@@ -22,7 +22,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": f"resp_{digest[:16]}",
         "object": "response",
-        "created_at": 0.0,
+        "created_at": 1.0,
         "model": body.get("model", ""),
         "status": "completed",
         "parallel_tool_calls": True,
@@ -95,6 +95,8 @@ def main() -> None:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """Quiet."""
 
+    # All rollouts of a shard may come at once.
+    ThreadingHTTPServer.request_queue_size = 4096
     server = ThreadingHTTPServer((given.host, given.port), Handler)
     server.daemon_threads = True
     print(f"serving {given.model} on {given.port}", flush=True)  # noqa: T201

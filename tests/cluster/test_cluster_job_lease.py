@@ -174,3 +174,15 @@ def test_a_main_step_stops_writing_when_it_hears_nothing_of_its_supervisor(path:
     assert watch.lost() == ""
     now[0] = 20.0
     assert watch.lost() == "no word of the supervisor for 11 s"
+
+
+def test_who_comes_after_a_step_that_may_go_on_gives_it_time(path: Path) -> None:
+    first = lease(path, dead_process())
+    first.take()
+    first.release(stopped=False)
+    slept: list[float] = []
+    second = lease(path, ME)
+    second._stops_s, second._sleep = 7.0, slept.append
+    second.take()
+    assert slept == [7.0]
+    second.release()

@@ -1,5 +1,6 @@
 """The main step of a shard's job: collect the shard's rows, going on from what is there."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ import orjson
 
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, notice, warn_all
+from palestra.cli.loop import STOP_S
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.watching import watching
@@ -76,8 +78,12 @@ def _stop_without_lease(environment: Mapping[str, str]) -> None:
     def watch() -> None:
         while not (why := lease.lost()):
             threading.Event().wait(CHECK_S)
-        notice(f"stopping: {why}")
         os.kill(os.getpid(), signal.SIGTERM)
+        # Who read our output may be gone, too: that must not keep us here.
+        with contextlib.suppress(OSError, ValueError):
+            notice(f"stopping: {why}")
+        threading.Event().wait(STOP_S + 1.0)
+        os._exit(128 + signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True, name="lease").start()
 

@@ -132,12 +132,16 @@ class Lease:
         """Of this lease; 0 when it was never taken."""
         return self._mine.number if self._mine is not None else 0
 
-    def release(self) -> None:
-        """Give it back; nobody has to wait for us then."""
+    def release(self, *, stopped: bool = True) -> None:
+        """Give it back; nobody has to wait for us then.
+
+        Unless it is not certain that the main step has `stopped`: a step of Slurm's that had to be
+        ended may go on where its node's daemon is gone. Then whoever comes next gives it time.
+        """
         self._stop.set()
         if self._beating is not None:
             self._beating.join()
-        if self._mine is not None and not self.lost.is_set() and self._is_mine():
+        if stopped and self._mine is not None and not self.lost.is_set() and self._is_mine():
             write_whole(self._path, {**asdict(self._mine), "released": True})
         self._mine = None
 

@@ -102,7 +102,6 @@ def _srun(job: JobSpec, component: ComponentSpec, place: Place) -> list[str]:
         f"--nodes={nodes}",
         f"--ntasks={tasks}",
         f"--cpus-per-task={component.cpus}",
-        "--unbuffered",
         "--export=ALL",
     ]
     if place.nodes:

@@ -64,6 +64,7 @@ class Supervision:
         self._services: list[Service] = []
         self._main = MainStep(context)
         self._told_at = 0.0
+        self._stopped_by_itself = True
         files = context.run
         unit = context.job.shard.name if context.job.shard else None
         self._shard: ShardFiles | None = files.shard(unit) if unit else None
@@ -90,7 +91,7 @@ class Supervision:
         finally:
             self._stop_all()
         ended = self._settled(ended)
-        self._lease.release()
+        self._lease.release(stopped=self._stopped_by_itself)
         return self._finish(ended)
 
     def _already_done(self) -> Ended | None:
@@ -175,6 +176,7 @@ class Supervision:
         """The main step first: what it talks to goes after it."""
         if self._signals.stop and self._context.slurm_id:
             self._main.wait(3.0)  # Slurm has told its step, too
+        self._stopped_by_itself = not (self._main.running and self._context.slurm_id)
         self._main.end()
         for service in reversed(self._services):
             service.stop()
