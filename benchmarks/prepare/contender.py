@@ -1,6 +1,7 @@
 """One way of going over all rows: `python -m ...contender WAY FOLDER`, in a process of its own.
 
 parse    every row through orjson, nothing kept and nothing written: what the budget is made of
+json     every row through the standard library's json, likewise
 naive    validated with pydantic, `json.dumps` for the words, rows in memory, written again
 alone    `palestra prepare` in one process, with mcqa's request models, written once and per type
 prepare  the same, with a process for each core, as it does by itself
@@ -27,6 +28,13 @@ def parse(path: Path, _output: Path) -> None:
     with path.open("rb", buffering=1 << 20) as file:
         for line in file:
             orjson.loads(line)
+
+
+def parse_with_json(path: Path, _output: Path) -> None:
+    """Decode, as a script without further libraries does."""
+    with path.open("rb", buffering=1 << 20) as file:
+        for line in file:
+            json.loads(line)
 
 
 def naive(path: Path, output: Path) -> None:
@@ -66,7 +74,7 @@ def _prepare(path: Path, output: Path, *, processes: int | None) -> None:
     )
 
 
-WAYS = {"parse": parse, "naive": naive, "alone": alone, "prepare": prepare}
+WAYS = {"parse": parse, "json": parse_with_json, "naive": naive, "alone": alone, "prepare": prepare}
 
 
 def main(way: str, folder: Path) -> None:

@@ -351,6 +351,13 @@ def test_moves_that_cannot_be_are_one_error_before_anybody_is_asked(
         (["upload", "--version", "0.0.1"], "version: only for --storage gitlab"),
         (["download", "--storage", "gitlab", "--repo", "a/b"], "repo_id: only for --storage hf"),
         (["delete", "letters", "--storage", "hf"], "only datasets in GitLab's registry"),
+        (["download", "--dataset-name", "x"], "dataset_name: only for --storage gitlab"),
+        (["upload", "--yes"], "answers a question that is not asked"),
+        (["import", "train.jsonl", "--split", "test"], "only for a repository of the hub"),
+        (["import", "train.jsonl", "--artifact", "x"], "only for a repository of the hub"),
+        (["import", "hf:a/b", "--artifact", "x", "--split", "y"], "give one of them"),
+        (["import", "hf:"], "hf: names no repository"),
+        (["import", "x.csv", "--map", "a=b", "--map", "a=c"], "a comes from 'b' already"),
     ],
 )
 def test_flags_of_the_other_place_are_refused(desk: Desk, arguments: list[str], said: str) -> None:
@@ -411,6 +418,32 @@ def test_prepare_can_fetch_what_an_entry_names(desk: Desk, place: dict[str, obje
     Sources(tree, {"HF_ENDPOINT": desk.hub.endpoint})(entry, source, desk.folder / "x.jsonl")
 
     assert (desk.folder / "x.jsonl").read_bytes() == ROWS
+
+
+@pytest.mark.parametrize("chosen", [["--split", "test"], ["--artifact", "data/test.csv"]])
+def test_rows_are_imported_from_the_part_of_the_hub_that_is_asked_for(
+    desk: Desk, chosen: list[str]
+) -> None:
+    table = b"question,answer\n2 + 2?,4\n"
+    desk.hub.put(REPO, {"validation.jsonl": ROWS, "data/test.csv": table})
+
+    done = CliRunner().invoke(app, ["dataset", "import", f"hf:{REPO}", *chosen, "-o", "rows.jsonl"])
+
+    assert done.exit_code == 0, done.stderr
+    (line,) = (desk.folder / "rows.jsonl").read_text().splitlines()
+    assert '"expected_answer":"4"' in line
+
+
+def test_an_import_that_the_hub_refuses_shows_no_token(desk: Desk) -> None:
+    (desk.folder / "env.yaml").unlink()
+    desk.monkeypatch.setenv("HF_TOKEN", WRITER)
+    desk.hub.faults = [Fault("GET", status=403, said=f"no: Bearer {WRITER}", times=9)]
+
+    done = CliRunner().invoke(app, ["dataset", "import", f"hf:{REPO}"])
+
+    assert done.exit_code != 0
+    assert "this token may not do that" in done.stderr
+    assert WRITER not in done.stderr + done.stdout
 
 
 def test_lines_tell_the_start_the_way_and_the_end() -> None:

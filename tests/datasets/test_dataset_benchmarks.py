@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from preparations import dataset
 
-from palestra.datasets.benchmarks import Preparing, prepare_benchmarks
+from palestra.config import Redactor
+from palestra.datasets import AgentDataset
+from palestra.datasets.benchmarks import MOST_OUTPUT, Preparing, prepare_benchmarks
 from palestra.datasets.preparing import Located
-from palestra.errors import RunFailed
+from palestra.errors import InputDataError, RunFailed
 
 SCRIPT = """
 from pathlib import Path
@@ -67,5 +69,40 @@ def test_a_script_that_does_not_do_what_it_must_says_why(
 def test_rows_that_are_no_good_are_named(tmp_path: Path) -> None:
     script = f"def prepare():\n p = {str(tmp_path / 'rows.jsonl')!r}\n open(p, 'w').write('{{}}')\n return p"
 
-    with pytest.raises(RunFailed, match="line 1: no `responses_create_params`"):
+    with pytest.raises(InputDataError, match="line 1: no `responses_create_params`"):
         prepare_benchmarks([benchmark(tmp_path, script=script)], Preparing(Path), tell=print)
+
+
+def test_what_a_script_has_left_half_made_is_made_again(tmp_path: Path) -> None:
+    found = benchmark(tmp_path)
+    (tmp_path / "broken.py").write_text(f"open({str(found.path)!r}, 'w').write('half')\n1 / 0")
+    entry = found.entry.model_copy(update={"prepare_script": str(tmp_path / "broken.py")})
+    broken = Located(AgentDataset("agent", entry), found.path)
+
+    with pytest.raises(RunFailed):
+        prepare_benchmarks([broken], Preparing(Path), tell=print)
+    made = prepare_benchmarks([found], Preparing(Path, use_cached=True), tell=print)
+
+    assert made == {found.path: 1}
+
+
+def test_nothing_secret_of_what_a_script_prints_is_shown_not_even_a_part(tmp_path: Path) -> None:
+    secret = "canary-" * 8
+    script = f"def prepare():\n raise SystemExit({secret!r} + 'x' * {MOST_OUTPUT - 20})"
+
+    with pytest.raises(RunFailed) as caught:
+        prepare_benchmarks(
+            [benchmark(tmp_path, script=script)],
+            Preparing(Path, mask=Redactor([secret])),
+            tell=print,
+        )
+
+    assert "canary" not in caught.value.message
+
+
+def test_a_script_that_is_not_there_is_no_failure_of_a_script(tmp_path: Path) -> None:
+    found = benchmark(tmp_path)
+    (tmp_path / "prepare.py").unlink()
+
+    with pytest.raises(InputDataError, match="does not exist"):
+        prepare_benchmarks([found], Preparing(Path), tell=print)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from preparations import read_rows
 
-from palestra.datasets import Door, PromptTemplate
+from palestra.datasets import Door, PromptTemplate, load_prompt
 from palestra.datasets.importing import Columns, records_of, write_rows
-from palestra.errors import InputDataError
+from palestra.datasets.preparing.outputs import CannotWrite
+from palestra.errors import ConfigError, InputDataError
 
 
 def imported(source: Path, columns: Columns | None = None, **how: Any) -> list[dict[str, Any]]:
@@ -128,6 +129,7 @@ def test_a_misspelt_column_names_the_nearest_one(tmp_path: Path) -> None:
         ("t.csv", 'a\n"x', "line 2: unexpected end of data"),
         ("t.xls", "", "no format that can be imported"),
         ("t.csv", "question\n", "has no rows"),
+        ("t.json", "5", "neither a list of objects nor an object"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_clear_error(
@@ -135,3 +137,41 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(
 ) -> None:
     with pytest.raises(InputDataError, match=said):
         imported(written(tmp_path / name, text))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "tool_calls": ["x"]},
+        {"role": "assistant", "tool_calls": 5},
+        {"role": "user", "content": 5},
+        {"role": "user", "tool_calls": [{"function": "f"}]},
+    ],
+)
+def test_what_is_no_message_of_a_chat_is_named(tmp_path: Path, message: dict[str, Any]) -> None:
+    source = written(tmp_path / "c.jsonl", json.dumps({"messages": [message]}))
+
+    with pytest.raises(InputDataError, match="line 1: /messages holds a message that is none"):
+        imported(source)
+
+
+def test_a_record_of_a_table_is_named_by_the_line_on_which_it_begins(tmp_path: Path) -> None:
+    table = written(tmp_path / "t.csv", 'question,answer\n"two\nlines",1\n\nalone\n')
+
+    with pytest.raises(InputDataError, match="line 5: 1 cells under 2 columns"):
+        imported(table)
+
+
+def test_a_folder_is_no_output(tmp_path: Path) -> None:
+    source = written(tmp_path / "t.csv", "question\nx\n")
+
+    with pytest.raises(CannotWrite, match="it is a folder"):
+        write_rows(records_of(source), Columns().row, tmp_path, source=source)
+
+
+def test_a_template_does_not_look_into_python(tmp_path: Path) -> None:
+    written(tmp_path / "p.yaml", "user: '{question.__class__}'")
+
+    with pytest.raises(ConfigError, match="fields have no attributes"):
+        load_prompt(tmp_path / "p.yaml")
+    assert PromptTemplate("{meta[level]}").fields() == {"meta"}

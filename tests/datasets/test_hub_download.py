@@ -12,9 +12,18 @@ from pydantic import ValidationError
 from sharing_world import REPO, World, jsonl, rows
 
 from faulty_http import Fault
-from hub_fakes import FakeHub, fake_hub
+from hub_fakes import WRITER, FakeHub, fake_hub
+from palestra.datasets.entries import DatasetEntry
 from palestra.datasets.hub import HubDownload
-from palestra.errors import ConfigError, CredentialsRejected, InfraError, InputDataError
+from palestra.datasets.sources import Sources
+from palestra.datasets.transfer import Digest, arriving
+from palestra.errors import (
+    ConfigError,
+    CredentialsRejected,
+    InfraError,
+    InputDataError,
+    RunFailed,
+)
 
 LARGE = jsonl(rows(400))
 SMALL = jsonl(rows(2))
@@ -231,3 +240,57 @@ def test_the_token_goes_to_the_hub_and_nowhere_else(world: World, hub: FakeHub) 
     ]
     assert set(given) == {("api", True), ("datasets", True), ("large", False)}
     assert written.read_bytes() == LARGE
+
+
+def test_tables_and_lists_become_jsonl_too(world: World, hub: FakeHub) -> None:
+    files = {"train.csv": b"question,answer\nx,4\n", "dev.json": b'[{"question": "y"}]'}
+    hub.put(
+        REPO, {**files, "dataset_infos.json": b"{}", "test.csv": b"q\n1\n", "test.jsonl": SMALL}
+    )
+
+    world.download()
+
+    assert world.left() == ["test.jsonl", "train.jsonl", "validation.jsonl"]
+    out = world.folder / "out"
+    assert (out / "train.jsonl").read_bytes() == b'{"question":"x","answer":"4"}\n'
+    assert (out / "validation.jsonl").read_bytes() == b'{"question":"y"}\n'
+    assert (out / "test.jsonl").read_bytes() == SMALL
+
+
+def test_records_that_are_none_are_named_and_no_half_split_is_left(
+    world: World, hub: FakeHub
+) -> None:
+    hub.put(REPO, {"train.csv": b"a,b\n1,2\n3\n"})
+
+    with pytest.raises(InputDataError, match=r"line 3: 1 cells under 2 columns"):
+        world.download()
+
+    assert not (world.folder / "out" / "train.jsonl").exists()
+
+
+@pytest.mark.parametrize("file", ["benchmark.jsonl", "test.jsonl"])
+def test_a_benchmark_is_the_test_split_where_there_is_none_of_its_name(
+    world: World, hub: FakeHub, file: str
+) -> None:
+    hub.put(REPO, {"train.jsonl": LARGE, file: SMALL})
+    destination = world.folder / "rows.jsonl"
+    given = {"name": "b", "type": "benchmark", "jsonl_fpath": "rows.jsonl"}
+    entry = DatasetEntry.model_validate({**given, "huggingface_identifier": {"repo_id": REPO}})
+
+    Sources({"hf_token": WRITER}, {"HF_ENDPOINT": hub.endpoint})(entry, "huggingface", destination)
+
+    assert destination.read_bytes() == SMALL
+
+
+def test_a_full_disk_is_told_and_what_has_arrived_is_kept(tmp_path: Path) -> None:
+    with arriving(tmp_path / "rows.jsonl", Digest("a" * 64), 9) as part:
+        part.append([b"abc"], lambda _: None)
+        part.path.unlink()
+        part.path.symlink_to("/dev/full")
+
+        with pytest.raises(
+            RunFailed, match=r"rows\.jsonl cannot be written: No space left"
+        ) as told:
+            part.append([b"def"], lambda _: None)
+
+    assert "goes on where this one stopped" in told.value.hint

@@ -109,7 +109,7 @@ def test_a_train_split_names_every_row_that_lacks_what_it_must_have(tmp_path: Pa
     with pytest.raises(InputDataError) as refused:
         check_rows(path)
 
-    assert "without responses_create_params: rows 4\u20136" in refused.value.message
+    assert "without responses_create_params: rows 4-6" in refused.value.message
     assert "not a row: rows 8" in refused.value.message
     assert "not an object: rows 9" in refused.value.message
 

@@ -1,6 +1,7 @@
 """From files of rows to what a trainer reads."""
 
 import json
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -8,10 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from preparations import dataset, prepare, read_rows, row, write_rows
+from preparations import dataset, located, prepare, read_rows, row, write_rows
 
 from palestra.datasets import Door
-from palestra.errors import InputDataError
+from palestra.datasets.preparing import PrepareSettings, prepare_datasets, tokenizer_at
+from palestra.errors import ConfigError, InputDataError, RunFailed
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.just(" a  b "),
@@ -200,3 +202,56 @@ def test_rows_of_a_prompt_are_filled_in(tmp_path: Path) -> None:
     (made,) = read_rows(tmp_path / "benchmark.jsonl")
     assert made["responses_create_params"]["input"][0]["content"] == "What is 2 + 2?"
     assert made["question"] == "2 + 2"
+
+
+def test_a_row_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    deep = '{"a":' * 600 + "1" + "}" * 600
+    line = f'{{"responses_create_params": {{"input": "x", "metadata": {deep}}}}}'
+    path = write_rows(tmp_path / "d.jsonl", [row(), line])
+
+    doors = {"agent": [Door("env", "/verify", {"required": ["responses_create_params"]})]}
+
+    with pytest.raises(InputDataError, match="line 2: nested too deeply"):
+        prepare(tmp_path / "out", dataset(path), doors=doors)
+
+
+def test_rows_that_are_changed_meanwhile_are_not_written(tmp_path: Path) -> None:
+    params = {"input": "a", "temprature": 1}
+    path = write_rows(tmp_path / "d.jsonl", [{"responses_create_params": params}])
+
+    def change(_: str) -> None:  # while it is told of the misspelt parameter
+        os.utime(path, ns=(1, 1))
+
+    with pytest.raises(RunFailed, match=r"d\.jsonl has changed while it was prepared"):
+        prepare_datasets(
+            located(dataset(path)), PrepareSettings(tmp_path / "out"), doors={}, tell=change
+        )
+
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["d.jsonl"]
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Path:
+    """A real one, of words."""
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "what": 1}, "[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path / "tokenizer.json"
+
+
+def test_tokens_are_counted_by_the_tokenizer_that_is_given(tmp_path: Path, tokenizer: Path) -> None:
+    path = write_rows(tmp_path / "d.jsonl", [row("what is it?"), row("what")])
+
+    prepare(tmp_path / "out", dataset(path), tokenizer=tokenizer)
+
+    found = json.loads((tmp_path / "d_metrics.json").read_text())["Number of tokens"]
+    assert (found["Min"], found["Max"], found["Average"]) == (1.0, 4.0, 2.5)
+
+
+def test_a_file_that_is_no_tokenizer_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    (tmp_path / "t.json").write_text("{}")
+
+    with pytest.raises(ConfigError, match=r"tokenizer .*t\.json: "):
+        tokenizer_at(tmp_path / "t.json")

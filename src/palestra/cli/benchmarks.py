@@ -1,17 +1,19 @@
 """`benchmark list` and `benchmark prepare`."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.data_settings import BenchmarkArgs
 from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.tables import print_table
-from palestra.config import PACKAGE_ROOT, nearest
+from palestra.config import PACKAGE_ROOT, Redactor, nearest
 from palestra.datasets import datasets_of_agents
 from palestra.datasets.benchmarks import Preparing, prepare_benchmarks
 from palestra.datasets.preparing import Located, locate
+from palestra.datasets.sources import credentials_in
 from palestra.errors import ConfigError
 
 PLACES: Final = (
@@ -57,13 +59,18 @@ def prepare(
     found = _named(_benchmarks(overrides, ng=ng, extra=extra), names)
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     args = args_from(BenchmarkArgs, config.tree)
+    # A script that fails is shown with what it printed, which may be anything that it was given.
+    secrets = config.secrets | credentials_in(os.environ)
     how = Preparing(
         place=existing_path,
         arguments=args.prepare_script_args,
         use_cached=args.use_cached_prepared_benchmarks,
         at_once=args.num_prepare_benchmark_processes,
+        mask=Redactor(secrets),
     )
-    for path, rows in prepare_benchmarks(found, how, tell=notice).items():
+    with masking(secrets):
+        made = prepare_benchmarks(found, how, tell=notice)
+    for path, rows in made.items():
         say(f"  {shown(path)}: {rows} rows")
     return 0
 

@@ -12,13 +12,13 @@ from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.data_settings import RenderArgs
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.settings import args_from, existing_path, load
-from palestra.cli.transfers import transfers
+from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ResolvedConfig, ServerType
 from palestra.datasets import Door, load_prompt
-from palestra.datasets.entries import DatasetEntry, HuggingFaceIdentifier
+from palestra.datasets.hub import HubDownload
 from palestra.datasets.importing import Columns, records_of, write_rows
 from palestra.datasets.prompts import fill_row
-from palestra.datasets.sources import Sources
+from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
 from palestra.schema import read_jsonl
 
@@ -36,16 +36,17 @@ class ImportArgs:
     prompt: str | None = None
     environment: str | None = None
     output: Path | None = None
-    split: str = "train"
+    split: str | None = None
     artifact: str | None = None
 
 
 def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     """Make rows of a file, hold them to an environment, and write them."""
+    _refuse_what_cannot_be(args)
     prompt = load_prompt(existing_path(args.prompt)) if args.prompt else None
     columns = Columns(_fields(args.maps), args.answer, prompt)
     config = _config(args.environment, overrides)
-    with masking(config.secrets), _source(args, config) as source:
+    with masking(config.secrets | credentials_in(os.environ)), _source(args, config) as source:
         output = args.output or Path(f"{source.stem}_rows.jsonl")
         made = write_rows(
             records_of(source), columns.row, output, source=source, doors=_doors(config)
@@ -57,13 +58,29 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     return 0
 
 
+def _refuse_what_cannot_be(args: ImportArgs) -> None:
+    """Raises ConfigError for options that say nothing, or contradict each other."""
+    given = [f"--{name}" for name in ("split", "artifact") if getattr(args, name) is not None]
+    if not args.source.startswith(HUB) and given:
+        raise ConfigError(
+            f"{' and '.join(given)}: only for a repository of the hub, and {args.source} is a file",
+            hint="a repository is named hf:organization/name",
+        )
+    if args.source == HUB:
+        raise ConfigError("hf: names no repository", hint="as in hf:organization/name")
+    if len(given) > 1:
+        raise ConfigError("--split is all of a split and --artifact one file: give one of them")
+
+
 def _fields(maps: Sequence[str]) -> dict[str, str]:
     """`field=column`, each."""
-    fields = {}
+    fields: dict[str, str] = {}
     for given in maps:
         name, equals, column = given.partition("=")
         if not (name and equals and column):
             raise ConfigError(f"--map {given}: is FIELD=COLUMN, as in --map question=problem")
+        if name in fields:
+            raise ConfigError(f"--map {given}: {name} comes from {fields[name]!r} already")
         fields[name] = column
     return fields
 
@@ -98,21 +115,15 @@ def _source(args: ImportArgs, config: ResolvedConfig) -> Iterator[Path]:
     if not args.source.startswith(HUB):
         yield existing_path(args.source)
         return
-    repo = args.source.removeprefix(HUB)
-    where = HuggingFaceIdentifier(repo_id=repo, artifact_fpath=args.artifact)
-    name = f"{repo.rsplit('/', 1)[-1]}_{args.split}.jsonl"
+    repo, split = args.source.removeprefix(HUB), args.split or "train"
+    name = Path(args.artifact).name if args.artifact else f"{repo.rpartition('/')[2]}_{split}.jsonl"
     with tempfile.TemporaryDirectory(prefix="palestra-import-") as folder, transfers() as progress:
-        path = Path(folder) / (Path(args.artifact).name if args.artifact else name)
-        entry = DatasetEntry.model_validate(
-            {
-                "name": repo,
-                "type": "train" if args.split == "train" else "validation",
-                "license": "unknown",
-                "jsonl_fpath": str(path),
-                "huggingface_identifier": where,
-            }
+        path = Path(folder) / name
+        wanted = {"artifact_fpath": args.artifact, "split": None if args.artifact else split}
+        settings = {"repo_id": repo, "output_fpath": str(path), **wanted}
+        Sources(config.tree, os.environ, progress, patience_of(config.tree)).from_hub(
+            args_from(HubDownload, settings)
         )
-        Sources(config.tree, os.environ, progress)(entry, "huggingface", path)
         yield path
 
 

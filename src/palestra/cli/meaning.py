@@ -31,13 +31,16 @@ LONG_SECRET = 8
 
 def run_meaning(config: ResolvedConfig, settings: CollectSettings) -> dict[str, Any]:
     """Servers and their code, and the settings of the command that shape rows."""
-    shaping = {
+    shaping: dict[str, Any] = {
         "agent_name": settings.agent_name,
         "responses_create_params": dict(settings.responses_create_params),
         "num_repeats": settings.num_repeats,
         "num_repeats_add_seed": settings.num_repeats_add_seed,
         "prompt": _text(settings.prompt_config) if settings.prompt_config else None,
     }
+    prompts = [settings.prompt_of(source) for source in settings.inputs]
+    if settings.prompt_config is None and any(prompts):
+        shaping["prompts"] = [_text(path) if path else None for path in prompts]
     return semantics_of(_instances(config, config.secrets), {**shaping, "code": _codes(config)})
 
 

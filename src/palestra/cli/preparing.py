@@ -10,10 +10,9 @@ from palestra.cli.data_settings import PrepareArgs
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.tables import print_table
-from palestra.cli.transfers import transfers
+from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ResolvedConfig, ServerType
 from palestra.datasets import AgentDataset, datasets_of_agents
-from palestra.datasets.extras import needs
 from palestra.datasets.preparing import (
     Located,
     PreparedFile,
@@ -22,8 +21,9 @@ from palestra.datasets.preparing import (
     in_scope,
     locate,
     prepare_datasets,
+    tokenizer_at,
 )
-from palestra.datasets.sources import Sources
+from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
 
 TOKENIZER = "tokenizer.json"
@@ -34,7 +34,8 @@ def prepare(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None =
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
     args = args_from(PrepareArgs, config.tree)
-    with masking(config.secrets):
+    tokenizer = _tokenizer(args.tokenizer)
+    with masking(config.secrets | credentials_in(os.environ)):
         located = _located(config, args)
         _fetch(located, config, args)
         agents = dict.fromkeys(found.dataset.agent for found in located)
@@ -43,7 +44,7 @@ def prepare(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None =
             PrepareSettings(
                 output_dirpath=Path(args.output_dirpath),
                 overwrite_metrics_conflicts=args.overwrite_metrics_conflicts,
-                tokenizer=_tokenizer(args.tokenizer),
+                tokenizer=tokenizer,
                 place=existing_path,
             ),
             doors=doors_of_agents(config, agents, tell=notice),
@@ -92,9 +93,10 @@ def _listed(names: Iterable[str]) -> str:
 
 def _fetch(located: Sequence[Located], config: ResolvedConfig, args: PrepareArgs) -> None:
     with transfers() as progress:
+        sources = Sources(config.tree, os.environ, progress, patience_of(config.tree))
         fetch(
             located,
-            download=Sources(config.tree, os.environ, progress) if args.should_download else None,
+            download=sources if args.should_download else None,
             preferred=args.data_source,
             tell=notice,
         )
@@ -103,7 +105,6 @@ def _fetch(located: Sequence[Located], config: ResolvedConfig, args: PrepareArgs
 def _tokenizer(given: str | None) -> Path | None:
     if given is None:
         return None
-    needs("tokenizers", extra="tokenizers", what="counting tokens")
     path = existing_path(given)
     file = path / TOKENIZER if path.is_dir() else path
     if not file.is_file():
@@ -111,6 +112,7 @@ def _tokenizer(given: str | None) -> Path | None:
             f"tokenizer {given}: {file} does not exist",
             hint="the tokenizer.json of a model, or the folder it is in",
         )
+    tokenizer_at(file)  # before a row is read
     return file
 
 

@@ -82,26 +82,23 @@ def _run(
     command: Command, overrides: list[str], *, ng: bool, extra: Tree | None, hub: bool = False
 ) -> int:
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
-    secrets = config.secrets | credentials_in(os.environ) | (_login() if hub else frozenset())
+    secrets = config.secrets | credentials_in(os.environ)
+    if hub:
+        needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
     with masking(secrets):
         warn_all(config.warnings)
         network = args_from(NetworkSettings, config.tree)
-        timeout = min(60.0, network.network_deadline_s)
-        patience = Patience(deadline_s=network.network_deadline_s, answer_timeout_s=timeout)
         mask = Redactor(secrets)
         with transfers() as progress:
             return command(
-                _Run(config.tree, patience, progress, lambda text: say(mask(text)), network.yes)
+                _Run(
+                    config.tree,
+                    network.patience,
+                    progress,
+                    lambda text: say(mask(text)),
+                    network.yes,
+                )
             )
-
-
-def _login() -> frozenset[str]:
-    """The token that the hub's own login has left on this machine."""
-    needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
-    from huggingface_hub import get_token
-
-    token = get_token()
-    return frozenset({token} if token else ())
 
 
 # The hub

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.datasets.hub import HubDownload, HubUpload
 from palestra.datasets.registry import GitlabDownload, GitlabUpload
+from palestra.datasets.transfer import Patience
 
 
 class NetworkSettings(BaseModel):
@@ -17,6 +18,12 @@ class NetworkSettings(BaseModel):
     """How long trouble of the network is put up with."""
     yes: bool = False
     """Delete without a question."""
+
+    @property
+    def patience(self) -> Patience:
+        """As the transfers take it."""
+        timeout = min(60.0, self.network_deadline_s)
+        return Patience(deadline_s=self.network_deadline_s, answer_timeout_s=timeout)
 
 
 SHARING_SETTINGS: Final = frozenset(

@@ -3,19 +3,26 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, final
 
 from palestra.cli.console import notice
 from palestra.cli.escaping import one_line
+from palestra.cli.settings import args_from
+from palestra.cli.sharing_settings import NetworkSettings
 from palestra.cli.terminal import is_a_screen
-from palestra.datasets.transfer import Progress
+from palestra.datasets.transfer import Patience, Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
 LINE_EVERY_S = 5.0
+
+
+def patience_of(tree: Mapping[str, Any]) -> Patience:
+    """How long a command puts up with the network, as its settings say."""
+    return args_from(NetworkSettings, tree).patience
 
 
 @contextlib.contextmanager

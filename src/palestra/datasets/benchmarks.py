@@ -47,6 +47,8 @@ class Preparing:
     """Leave those alone whose file is there."""
     at_once: int = 1
     timeout_s: float = 3600.0
+    mask: Callable[[str], str] = str
+    """Of what a script has printed, before any of it is shown."""
 
 
 def prepare_benchmarks(
@@ -56,6 +58,7 @@ def prepare_benchmarks(
     todo = list({found.path: found for found in benchmarks}.values())
     made: dict[Path, int] = {}
     failures: list[str] = []
+    ran_wrong = False
     with ThreadPoolExecutor(how.at_once) as threads:
         futures = [(found, threads.submit(_prepared, found, how, tell)) for found in todo]
         for found, future in futures:
@@ -63,13 +66,14 @@ def prepare_benchmarks(
                 made[found.path] = future.result()
             except (RunFailed, InputDataError, ConfigError) as error:
                 failures.append(f"{found.dataset}: {error.message}")
+                ran_wrong = ran_wrong or isinstance(error, RunFailed)
     if failures:
-        raise RunFailed("\n".join(failures))
+        raise (RunFailed if ran_wrong else InputDataError)("\n".join(failures))
     return made
 
 
 def _prepared(found: Located, how: Preparing, tell: Callable[[str], None]) -> int:
-    if how.use_cached and found.there:
+    if how.use_cached and found.there and not _unfinished(found).exists():
         tell(f"{found.dataset}: {found.path} is there already")
     elif found.entry.prepare_script:
         tell(f"{found.dataset}: running {found.entry.prepare_script}")
@@ -84,8 +88,9 @@ def _run(found: Located, script: Path, how: Preparing) -> None:
     """Raises RunFailed with what it printed last when it does not do what it must."""
     if not script.is_file():
         raise ConfigError(f"prepare_script {script} does not exist")
-    answer = found.path.with_name(f".{found.path.name}.made")
+    answer = _unfinished(found)
     answer.parent.mkdir(parents=True, exist_ok=True)
+    answer.touch()
     command = [
         sys.executable,
         "-c",
@@ -104,13 +109,11 @@ def _run(found: Located, script: Path, how: Preparing) -> None:
             check=False,
         )
         if done.returncode:
-            said = done.stdout.decode(errors="replace").strip()[-MOST_OUTPUT:]
+            said = how.mask(done.stdout.decode(errors="replace").strip())[-MOST_OUTPUT:]
             raise RunFailed(f"{script} ended with exit code {done.returncode}:\n{said}")
         made = json.loads(answer.read_text())
     except subprocess.TimeoutExpired:
         raise RunFailed(f"{script} was not done within {how.timeout_s:g} s") from None
-    finally:
-        answer.unlink(missing_ok=True)
     if made is None or how.place(made).resolve() != found.path.resolve():
         raise RunFailed(
             f"prepare() of {script} returned {made!r}, and jsonl_fpath is {found.entry.jsonl_fpath}",
@@ -118,6 +121,12 @@ def _run(found: Located, script: Path, how: Preparing) -> None:
         )
     if not found.there:
         raise RunFailed(f"prepare() of {script} has not made {found.path}")
+    answer.unlink()
+
+
+def _unfinished(found: Located) -> Path:
+    """Where a script's answer goes. It is there for as long as the file may be half made."""
+    return found.path.with_name(f".{found.path.name}.unfinished")
 
 
 def checked_rows(path: Path, prompt: PromptTemplate | None) -> int:

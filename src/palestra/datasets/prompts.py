@@ -22,14 +22,16 @@ class PromptTemplate:
     def fields(self) -> set[str]:
         """The row fields it names. Raises ValueError for a stray brace or a nameless `{}`."""
         names = {
-            name.split(".")[0].split("[")[0]
+            name
             for text in (self.system, self.user)
             for _, name, _, _ in string.Formatter().parse(text)
             if name is not None
         }
         if "" in names:
             raise ValueError("a placeholder has no name")
-        return names
+        if attribute := next((name for name in names if "." in name), None):
+            raise ValueError(f"{{{attribute}}}: fields have no attributes; write {{field[key]}}")
+        return {name.split("[")[0] for name in names}
 
     def missing(self, row: Mapping[str, Any]) -> list[str]:
         """Placeholders that `row` has no field for."""

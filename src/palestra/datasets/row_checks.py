@@ -13,6 +13,9 @@ from palestra.schema import CREATE_PARAMS, Line, ResponseCreateParams, rejected_
 KNOWN_PARAMS: Final = frozenset(ResponseCreateParams.model_fields)
 
 
+TOO_DEEP: Final = "nested too deeply"
+
+
 class RowCheck:
     """Holds rows to JSON, to the Responses API, and to what the servers behind `doors` take.
 
@@ -34,14 +37,15 @@ class RowCheck:
             params = row[CREATE_PARAMS]
         except (KeyError, TypeError, IndexError):
             return False
-        if not self._plain.is_valid(params):
-            try:
+        try:
+            if not self._plain.is_valid(params):
                 ResponseCreateParams.model_validate(params)
-            except ValidationError:
-                return False
+            admitted = self._keeper.admits(row)
+        except (ValueError, RecursionError):  # of pydantic, or nested deeper than validators go
+            return False
         if not params.keys() <= KNOWN_PARAMS:
             self.unknown_params |= params.keys() - KNOWN_PARAMS
-        return self._keeper.admits(row)
+        return admitted
 
     def problems(self, line: Line) -> Iterator[str]:
         """All that is wrong with a row, each with a JSON pointer."""
@@ -50,7 +54,10 @@ class RowCheck:
         elif not isinstance(line.row, Mapping):
             yield "not a JSON object"
         else:
-            yield from self._of_row(line.row)
+            try:
+                yield from self._of_row(line.row)
+            except (ValueError, RecursionError):  # the validators' own: no model's is left by now
+                yield TOO_DEEP
 
     def _of_row(self, row: Mapping[str, Any]) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)

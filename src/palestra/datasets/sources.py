@@ -1,12 +1,14 @@
 """Where a dataset that is missing on this machine is fetched from, as its entry says."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from palestra.config import Redactor, find_secrets
-from palestra.datasets.entries import DatasetEntry, DataSource
+from palestra.datasets.entries import DatasetEntry, DatasetType, DataSource
 from palestra.datasets.extras import needs
 from palestra.datasets.hub import HubDownload
 from palestra.datasets.registry import GitlabDownload, RegistryAddress
@@ -16,9 +18,23 @@ from palestra.errors import ConfigError, PalestraError, mask_error
 CREDENTIALS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MLFLOW_TRACKING_TOKEN")
 
 
+OTHERWISE: Final[Mapping[DatasetType, str]] = {"benchmark": "test"}
+"""What the hub calls a split where it does not call it as we do."""
+
+
 def credentials_in(environ: Mapping[str, str]) -> frozenset[str]:
-    """The tokens for the hub and the registry that the environment holds."""
-    return frozenset(environ[name] for name in CREDENTIALS if environ.get(name))
+    """The tokens for the hub and the registry that the environment and the machine hold."""
+    return frozenset(environ[name] for name in CREDENTIALS if environ.get(name)) | _login()
+
+
+def _login() -> frozenset[str]:
+    """The token that the hub's own login has left on this machine, where there is its client."""
+    if find_spec("huggingface_hub") is None:
+        return frozenset()
+    from huggingface_hub import get_token
+
+    token = get_token()
+    return frozenset({token} if token else ())
 
 
 @dataclass(frozen=True)
@@ -37,8 +53,23 @@ class Sources:
         Raises PalestraError, in which no token shows, whoever has put it there.
         """
         fetch = self._from_hub if source == "huggingface" else self._from_registry
-        try:
+        with self._masking():
             fetch(entry, destination)
+
+    def from_hub(self, settings: HubDownload, *, or_split: str | None = None) -> None:
+        """A file or split of the hub; `or_split` will do when it has no such split."""
+        needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
+        from palestra.datasets.hub.calls import Hub
+        from palestra.datasets.hub.downloading import download
+
+        with self._masking():
+            hub = Hub.of(self.tree, self.environ, self.patience)
+            download(settings, hub, self.progress, or_split=or_split)
+
+    @contextlib.contextmanager
+    def _masking(self) -> Iterator[None]:
+        try:
+            yield
         except PalestraError as error:
             mask_error(error, Redactor(find_secrets(self.tree) | credentials_in(self.environ)))
             raise
@@ -47,17 +78,13 @@ class Sources:
         place = entry.huggingface_identifier
         if place is None:
             raise ConfigError(f"dataset {entry.name!r} has no huggingface_identifier")
-        needs("huggingface_hub", extra="hub", what="the Hugging Face hub")
-        from palestra.datasets.hub.calls import Hub
-        from palestra.datasets.hub.downloading import download
-
         settings = HubDownload(
             repo_id=place.repo_id,
             artifact_fpath=place.artifact_fpath,
             split=None if place.artifact_fpath else entry.type,
             output_fpath=str(destination),
         )
-        download(settings, Hub.of(self.tree, self.environ, self.patience), self.progress)
+        self.from_hub(settings, or_split=OTHERWISE.get(entry.type))
 
     def _from_registry(self, entry: DatasetEntry, destination: Path) -> None:
         place = entry.gitlab_identifier

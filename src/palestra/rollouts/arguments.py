@@ -135,6 +135,9 @@ def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:
             repeats=int(dataset.get("num_repeats") or 1),
             start=int(dataset.get("start_idx") or 0),
             end=dataset.get("end_idx"),
+            prompt_config=existing_path(str(prompt))
+            if (prompt := dataset.get("prompt_config"))
+            else None,
         )
         for instance in config.instances.values()
         for dataset in instance.datasets

@@ -52,7 +52,10 @@ class Expansion:
     def __init__(self, settings: CollectSettings, agents: frozenset[str]) -> None:
         self._settings = settings
         self._known_agents = agents
-        self._template = load_prompt(settings.prompt_config) if settings.prompt_config else None
+        self._templates = {
+            source: load_prompt(path) if (path := settings.prompt_of(source)) else None
+            for source in settings.inputs
+        }
         self._problems = RowProblems()
         self._task_of: dict[bytes, int] = {}
         self._repeats_of: dict[int, int] = {}
@@ -134,7 +137,7 @@ class Expansion:
         row = dict(line.row)
         self.digest.update(orjson.dumps([row, source.repeats], option=orjson.OPT_SORT_KEYS))
         found = [
-            *self._prompt(row),
+            *self._prompt(row, source),
             *self._params(row, place),
             *self._agent(row, source.agent),
             *self._index(row, place),
@@ -143,11 +146,12 @@ class Expansion:
             self._problems.add(*place, problem)
         return None if found else row
 
-    def _prompt(self, row: dict[str, Any]) -> Iterator[str]:
-        if self._template is None or not isinstance(row.get(CREATE_PARAMS) or {}, Mapping):
+    def _prompt(self, row: dict[str, Any], source: InputFile) -> Iterator[str]:
+        template = self._templates[source]
+        if template is None or not isinstance(row.get(CREATE_PARAMS) or {}, Mapping):
             return  # what is no object is told by `_params`
         try:
-            row.update(fill_row(self._template, row))
+            row.update(fill_row(template, row))
         except ValueError as error:
             yield str(error)
 

@@ -50,6 +50,8 @@ class InputFile:
     repeats: int = 1
     start: int = 0
     end: int | None = None
+    prompt_config: Path | None = None
+    """What its rows are filled into, unless the command names a template of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,10 @@ class CollectSettings:
     """Once this file is there, no further rollout starts; those in flight end."""
     verified_by: str = ""
     """What `palestra reverify` is to be told of the environment, for hints."""
+
+    def prompt_of(self, source: InputFile) -> Path | None:
+        """What the rows of an input are filled into."""
+        return self.prompt_config or source.prompt_config
 
     @property
     def bound(self) -> int | None:

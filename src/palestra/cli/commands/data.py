@@ -95,7 +95,7 @@ def import_rows(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Default <name>_rows.jsonl, here.")
     ] = None,
-    split: Annotated[str, typer.Option(help="hf: which split, train or validation.")] = "train",
+    split: Annotated[str | None, typer.Option(help="hf: which split; default train.")] = None,
     artifact: Annotated[str | None, typer.Option(help="hf: one file of the repository.")] = None,
     configs: Configs = None,
     overrides: Overrides = None,

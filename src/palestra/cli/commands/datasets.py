@@ -135,6 +135,11 @@ def upload(
     def command() -> int:
         from palestra.cli.sharing import upload_to_gitlab, upload_to_hub
 
+        if yes and not delete_from_gitlab:
+            raise ConfigError(
+                "yes: answers a question that is not asked",
+                hint="it is asked with --delete-from-gitlab",
+            )
         run = upload_to_hub if storage is Storage.HF else upload_to_gitlab
         return _call(run, storage, extra, configs, overrides)
 
@@ -178,6 +183,11 @@ def download(
     def command() -> int:
         from palestra.cli.sharing import download_from_gitlab, download_from_hub
 
+        if storage is Storage.HF and name is not None:
+            raise ConfigError(
+                "dataset_name: only for --storage gitlab, and this is hf",
+                hint="--repo organization/name says which repository",
+            )
         run = download_from_hub if storage is Storage.HF else download_from_gitlab
         return _call(run, storage, extra, configs, overrides)
 

@@ -1,17 +1,16 @@
 """Whether a file may be uploaded as a train split, looked at on this machine only."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from palestra.datasets.problems import Lines
 from palestra.errors import InputDataError
 from palestra.schema import CREATE_PARAMS, read_jsonl
 
 WANTED: Final = ("reward_profiles", "expected_answer")
 """What a train file had better have."""
-MOST_RANGES: Final = 20
-DASH: Final = "\u2013"
 
 
 def check_rows(path: Path) -> tuple[str, ...]:
@@ -19,22 +18,22 @@ def check_rows(path: Path) -> tuple[str, ...]:
 
     Raises InputDataError that names all rows that lack what they must have.
     """
-    wrong: defaultdict[str, list[int]] = defaultdict(list)
+    wrong: defaultdict[str, Lines] = defaultdict(Lines)
     lacking: dict[str, int] = dict.fromkeys(WANTED, 0)
     count = 0
     for line in read_jsonl(path):
         count += 1
         if line.error:
-            wrong["not a row"].append(line.number)
+            wrong["not a row"].add(line.number)
         elif not isinstance(line.row, Mapping):
-            wrong["not an object"].append(line.number)
+            wrong["not an object"].add(line.number)
         else:
             if line.row.get(CREATE_PARAMS) is None:
-                wrong[f"without {CREATE_PARAMS}"].append(line.number)
+                wrong[f"without {CREATE_PARAMS}"].add(line.number)
             for name in WANTED:
                 lacking[name] += name not in line.row
     if wrong:
-        told = "; ".join(f"{why}: rows {ranges(numbers)}" for why, numbers in wrong.items())
+        told = "; ".join(f"{why}: rows {lines}" for why, lines in wrong.items())
         raise InputDataError(
             f"{path} is not a train split: {told}",
             hint="nothing was uploaded; `palestra prepare` makes and checks such files, and split "
@@ -45,16 +44,3 @@ def check_rows(path: Path) -> tuple[str, ...]:
         for name, missing in lacking.items()
         if missing
     )
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in order, neighbours drawn together: `4, 17-20`, with a longer dash."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    told = [f"{first}{DASH}{last}" if last > first else str(first) for first, last in runs]
-    more = f", and {len(told) - MOST_RANGES} more places" if len(told) > MOST_RANGES else ""
-    return ", ".join(told[:MOST_RANGES]) + more

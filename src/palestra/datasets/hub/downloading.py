@@ -18,9 +18,9 @@ from huggingface_hub import HfFileMetadata, get_hf_file_metadata, get_session, h
 from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]
 
 from palestra.datasets.hub.calls import Hub
-from palestra.datasets.hub.parquet import write_rows
 from palestra.datasets.hub.repositories import NOTHING_READABLE, Split, chosen, splits_of
 from palestra.datasets.hub.settings import HubDownload
+from palestra.datasets.importing import write_lines
 from palestra.datasets.transfer import Arriving, Digest, Progress, arriving, free_destination
 from palestra.errors import ConfigError
 
@@ -37,8 +37,10 @@ class _Repository:
     progress: Progress
 
 
-def download(settings: HubDownload, hub: Hub, progress: Progress) -> list[Path]:
-    """The files that were written.
+def download(
+    settings: HubDownload, hub: Hub, progress: Progress, *, or_split: str | None = None
+) -> list[Path]:
+    """The files that were written; `or_split` will do for a split that is not there.
 
     Raises ConfigError for what the hub does not have, CredentialsRejected for what it does not
     show, InfraError when it cannot be reached for long or sends other bytes than it promised.
@@ -52,13 +54,11 @@ def download(settings: HubDownload, hub: Hub, progress: Progress) -> list[Path]:
         free_destination(settings.destination(f"{settings.split}.jsonl"))
     elif settings.output_dirpath is not None:
         free_destination(Path(settings.output_dirpath) / "split.jsonl")
-    return _download_splits(settings, hub, progress)
-
-
-def _download_splits(settings: HubDownload, hub: Hub, progress: Progress) -> list[Path]:
     repository, splits = _look_up(settings, hub, progress)
     if settings.split is not None:
-        wanted = [chosen(splits, settings.split, settings.repo_id)]
+        otherwise = or_split is not None and settings.split not in splits and or_split in splits
+        name = or_split if or_split is not None and otherwise else settings.split
+        wanted = [chosen(splits, name, settings.repo_id)]
     else:
         wanted = list(splits.values())
     if not wanted:
@@ -99,12 +99,12 @@ def _fetch_split(repository: _Repository, split: Split, destination: Path) -> No
     with joined.open("wb") as output:
         for number, file in enumerate(split.files):
             part = parts / f"{number:05d}-{Path(file).name}"
-            if file.endswith(".parquet"):
-                write_rows(part, output)
-            else:
+            if file.endswith(".jsonl"):
                 with part.open("rb") as rows:
                     shutil.copyfileobj(rows, output)
                 _end_line(part, output)
+            else:
+                write_lines(part, output)
     joined.replace(destination)
     shutil.rmtree(parts, ignore_errors=True)
 
@@ -174,10 +174,7 @@ def _receive(hub: Hub, url: str, told: HfFileMetadata, part: Arriving, progress:
         if here and answer.status_code != 206:
             part.start_afresh()
             progress.advance(-here)
-        with part.path.open("ab") as file:
-            for chunk in answer.iter_raw():
-                file.write(chunk)
-                progress.advance(len(chunk))
+        part.append(answer.iter_raw(), progress.advance)
     if told.size is not None and part.here_bytes < told.size:
         raise httpx2.RemoteProtocolError(
             f"the answer ended after {part.here_bytes:,} of {told.size:,} bytes"

@@ -10,7 +10,13 @@ from typing import Any, Final
 
 from palestra.errors import ConfigError
 
-READABLE: Final = (".jsonl", ".parquet")
+FORMATS: Final = ((".jsonl",), (".parquet",), (".csv", ".tsv"), (".json", ".ndjson"))
+"""What rows are read from, the best first: of a split in several, they are the same rows."""
+READABLE: Final = tuple(ending for endings in FORMATS for ending in endings)
+NO_DATA: Final = frozenset(
+    {"config.json", "dataset_dict.json", "dataset_infos.json", "metadata.json", "state.json"}
+)
+"""What tools leave beside data."""
 _WORDS: Final[Mapping[str, str]] = {
     "train": "train",
     "training": "train",
@@ -63,7 +69,7 @@ def chosen(splits: Mapping[str, Split], name: str, repo_id: str) -> Split:
 
 
 NOTHING_READABLE: Final = (
-    "it has no .jsonl and no .parquet file; artifact_fpath fetches any other as it is"
+    f"it has no file of rows ({', '.join(READABLE)}); artifact_fpath fetches any other as it is"
 )
 
 
@@ -99,7 +105,7 @@ def _fits(file: str, pattern: str) -> bool:
 
 def _by_name(files: Iterable[str]) -> dict[str, list[str]]:
     found: defaultdict[str, list[str]] = defaultdict(list)
-    readable = [file for file in files if PurePosixPath(file).suffix in READABLE]
+    readable = [file for file in files if _is_data(file)]
     for file in readable:
         for name in _said_by(file):
             found[name].append(file)
@@ -117,7 +123,13 @@ def _said_by(file: str) -> list[str]:
 
 
 def _one_format(files: Sequence[str]) -> list[str]:
-    """Only the JSONL files where both are there: they are the same rows."""
-    readable = [file for file in files if PurePosixPath(file).suffix in READABLE]
-    lines = [file for file in readable if file.endswith(".jsonl")]
-    return lines or readable
+    """Only those of the best format that is there."""
+    for endings in FORMATS:
+        if found := [file for file in files if PurePosixPath(file).suffix in endings]:
+            return found
+    return []
+
+
+def _is_data(file: str) -> bool:
+    path = PurePosixPath(file)
+    return path.suffix in READABLE and path.name not in NO_DATA

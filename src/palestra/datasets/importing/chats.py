@@ -15,7 +15,10 @@ def items_of(messages: Any) -> list[dict[str, Any]]:
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise ValueError("is no list of messages")
-    return [item for message in messages for item in _items(message)]
+    try:
+        return [item for message in messages for item in _items(message)]
+    except (AttributeError, TypeError) as error:
+        raise ValueError("holds a message that is none of a chat") from error
 
 
 def _items(message: Any) -> Iterator[dict[str, Any]]:

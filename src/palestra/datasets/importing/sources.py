@@ -4,15 +4,19 @@ import csv
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import IO, TYPE_CHECKING, Final
 
 import orjson
 
+from palestra.datasets.problems import RowProblems
 from palestra.errors import InputDataError
 from palestra.schema import MAX_ROW_BYTES, Line, read_jsonl
 
+if TYPE_CHECKING:
+    import _csv
+
 Records = Iterator[Line]
-"""Number from 1, and an object or what is wrong. Of a table, the number of the row below its head."""
+"""Number from 1, and an object or what is wrong. Of a table, the line on which the record begins."""
 
 
 def records_of(path: Path) -> Records:
@@ -30,20 +34,40 @@ def records_of(path: Path) -> Records:
         raise InputDataError(f"{path} does not exist")
     try:
         yield from read(path)
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InputDataError(
+            f"{path} cannot be read: {error}", hint="save it as UTF-8: iconv -f latin1 -t utf-8"
+        ) from error
+    except OSError as error:
         raise InputDataError(f"{path} cannot be read: {error}") from error
+
+
+def write_lines(path: Path, output: IO[bytes]) -> None:
+    """Append the records of a file as JSON lines, as they are.
+
+    Raises InputDataError naming those that are none, when all were looked at.
+    """
+    problems = RowProblems()
+    for record in records_of(path):
+        if record.error:
+            problems.add(path, record.number, record.error)
+        else:
+            output.write(orjson.dumps(record.row) + b"\n")
+    problems.raise_if_any()
 
 
 def _json(path: Path) -> Records:
     """A list of objects, or an object with one list in it."""
     try:
-        found = orjson.loads(path.read_bytes())
+        found: object = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError:
         yield from read_jsonl(path)  # many a .json holds a row a line
         return
     if isinstance(found, Mapping):
         lists = [value for value in found.values() if isinstance(value, list)]
         found = lists[0] if len(lists) == 1 else [found]
+    if not isinstance(found, list):
+        raise InputDataError(f"{path} is neither a list of objects nor an object")
     for number, record in enumerate(found, start=1):
         yield Line(number, record)
 
@@ -62,13 +86,17 @@ def _table(path: Path) -> Records:
         csv.field_size_limit(before)
 
 
-def _records(path: Path, reader: Iterator[list[str]]) -> Records:
+def _records(path: Path, reader: "_csv.Reader") -> Records:
     head = next(reader, [])
     if not any(head):
         raise InputDataError(f"{path} has no head: its first line names the columns")
     if len(set(head)) < len(head):
         raise InputDataError(f"{path}: a column is named twice: {', '.join(head)}")
-    for number, cells in enumerate((cells for cells in reader if cells), start=1):
+    before = reader.line_num
+    for cells in reader:
+        number, before = before + 1, reader.line_num
+        if not cells:
+            continue
         if len(cells) == len(head):
             yield Line(number, dict(zip(head, cells, strict=True)))
         else:

@@ -22,7 +22,7 @@ class Texts:
 
     def add(self, texts: Iterable[str]) -> None:
         """Take texts."""
-        self.add_digests(as_array([xxh3_64_intdigest(text.encode()) for text in texts]))
+        self.add_digests(as_array(map(xxh3_64_intdigest, map(str.encode, texts))))
 
     def add_digests(self, digests: Digests) -> None:
         """Take texts of which only the digests are known."""

@@ -4,12 +4,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import mul
 from typing import Final
 
 _SCALE: Final = 1074
 """Every finite float is a whole multiple of 2 to the minus this: sums in that unit lose nothing."""
 _LARGEST: Final = 1e300
 """Beyond it, a deviation might be no float."""
+_SMALL: Final = 1 << 40
+"""Whole numbers below it are summed up faster."""
 _ROOT_BITS: Final = 64
 """Binary places to which a deviation is taken."""
 
@@ -26,29 +29,36 @@ class Numbers:
 
     def add(self, values: Iterable[float]) -> None:
         """Take `values`; those beyond 1e300 are no numbers here."""
-        self.add_counted(Counter(values))
+        held = list(values)
+        if set(map(type, held)) == {int} and min(held) > -_SMALL and max(held) < _SMALL:
+            self._add_sums(len(held), min(held), max(held), {1: (int(sum(held)), _squares(held))})
+        else:
+            self.add_counted(Counter(held))
 
     def add_counted(self, counted: Mapping[float, int]) -> None:
         """Take values, each as many times as it says."""
         # Per denominator first: sums of small numbers are made much faster than those of large ones.
-        totals: dict[int, int] = {}
-        squares: dict[int, int] = {}
-        taken = []
-        for value, times in counted.items():
-            if not -_LARGEST <= value <= _LARGEST:
-                continue
-            taken.append(value)
-            self.count += times
+        sums: dict[int, tuple[int, int]] = {}
+        taken = {n: times for n, times in counted.items() if -_LARGEST <= n <= _LARGEST}
+        for value, times in taken.items():
             top, bottom = value.as_integer_ratio()
-            totals[bottom] = totals.get(bottom, 0) + times * top
-            squares[bottom] = squares.get(bottom, 0) + times * top * top
-        for bottom, total in totals.items():
+            total, squares = sums.get(bottom, (0, 0))
+            part = times * top
+            sums[bottom] = total + part, squares + part * top
+        if taken:
+            self._add_sums(sum(taken.values()), min(taken), max(taken), sums)
+
+    def _add_sums(
+        self, count: int, low: float, high: float, sums: Mapping[int, tuple[int, int]]
+    ) -> None:
+        """`sums`: denominator -> sum of numerators, and of their squares."""
+        self.count += count
+        self.low = min(self.low, low)
+        self.high = max(self.high, high)
+        for bottom, (total, squares) in sums.items():
             shift = _SCALE + 1 - bottom.bit_length()
             self.total += total << shift
-            self.squares += squares[bottom] << (2 * shift)
-        if taken:
-            self.low = min(self.low, *taken)
-            self.high = max(self.high, *taken)
+            self.squares += squares << (2 * shift)
 
     def merge(self, other: "Numbers") -> None:
         """Take all that `other` has taken."""
@@ -82,6 +92,10 @@ class Numbers:
             "Max": rounded(float(high)),
             "Standard deviation": rounded(self.deviation),
         }
+
+
+def _squares(values: list[float]) -> int:
+    return int(sum(map(mul, values, values)))
 
 
 def rounded(value: float) -> float:

@@ -14,16 +14,22 @@ import numpy.typing as npt
 import orjson
 from xxhash import xxh3_64_intdigest
 
+Bits = npt.NDArray[np.uint64]
+"""One bit for each byte of a text, the first byte's the lowest."""
+
 _BLOCK: Final = 64
-_BLANK: Final = ord(" ")
+_ENDINGS: Final = [b"\0" * ((-size - 1) % _BLOCK + 1) for size in range(_BLOCK)]
+"""What makes whole blocks of a text, by its length modulo 64: a byte that is no blank at least."""
+_TOP: Final = np.uint64(_BLOCK - 1)
+_ONE: Final = np.uint64(1)
 
 
 class Requests:
     """Requests of one batch: taken one by one, counted together."""
 
     def __init__(self) -> None:
-        self._strings: list[bytes] = []
-        self._gaps: list[int] = []
+        self._texts: list[bytes] = []
+        self._blocks: list[int] = []
         self.digests: list[int] = []
         """One for each, shared by equal ones, whatever the order of their keys."""
 
@@ -34,18 +40,16 @@ class Requests:
         if b"\\" in text:
             # Of an escape nothing counts, and a quote must not seem to end its string.
             text = text.replace(b"\\\\", b"xx").replace(b'\\"', b"xx")
-        pieces = text.split(b'"')
-        between = b"".join(pieces[::2])
-        self._gaps.append(between.count(b",") + between.count(b":"))
-        strings = b"\0".join(pieces[1::2])
-        # Whole blocks, which end in something that is no blank.
-        self._strings.append(strings.ljust((len(strings) // _BLOCK + 1) * _BLOCK, b"\0"))
+        self._texts += text, _ENDINGS[len(text) % _BLOCK]
+        self._blocks.append(len(text) // _BLOCK + 1)
 
     def words(self) -> list[int]:
         """The words of each request's JSON text."""
-        if not self._strings:
+        if not self._blocks:
             return []
-        counts = _gaps_within(self._strings) + np.asarray(self._gaps) + 1
+        gaps = np.bitwise_count(_gaps(np.frombuffer(b"".join(self._texts), np.uint8)))
+        blocks = np.array(self._blocks, np.int64)
+        counts = np.add.reduceat(gaps, np.cumsum(blocks) - blocks, dtype=np.int64) + 1
         found: list[int] = counts.tolist()
         return found
 
@@ -59,18 +63,36 @@ def _compact(value: Any) -> bytes:
         return text.encode()
 
 
-def _gaps_within(texts: list[bytes]) -> npt.NDArray[np.int64]:
-    """The runs of blanks in each of them; they consist of whole blocks.
+def _gaps(text: npt.NDArray[np.uint8]) -> Bits:
+    """Where a word of the JSON text ends: once for each comma, colon and run of blanks.
 
-    No other white space is left in JSON text: it is written as an escape.
+    Within strings only blanks count, and only there are any: no other white space is left in JSON
+    text, it is written as an escape.
     """
-    blanks = np.frombuffer(b"".join(texts), np.uint8) == _BLANK
-    begins = np.empty_like(blanks)
-    begins[0] = blanks[0]
-    np.greater(blanks[1:], blanks[:-1], out=begins[1:])
-    in_blocks = np.bitwise_count(np.packbits(begins).view(np.uint64))
-    blocks = np.fromiter(map(len, texts), np.int64) // _BLOCK
-    return np.add.reduceat(in_blocks, np.cumsum(blocks) - blocks, dtype=np.int64)
+    blanks = _bits(text == ord(" "))
+    separators = _bits((text == ord(",")) | (text == ord(":")))
+    return (separators & ~_within_strings(_bits(text == ord('"')))) | (blanks & ~_after(blanks))
+
+
+def _bits(where: npt.NDArray[np.bool_]) -> Bits:
+    return np.packbits(where, bitorder="little").view("<u8")
+
+
+def _after(bits: Bits) -> Bits:
+    """The bytes that follow one of `bits`."""
+    following = bits << _ONE
+    following[1:] |= bits[:-1] >> _TOP
+    return following
+
+
+def _within_strings(quotes: Bits) -> Bits:
+    """The bytes from an opening quote on, to before the closing one."""
+    inside = quotes.copy()
+    for shift in (1, 2, 4, 8, 16, 32):  # each bit becomes the parity of those up to it
+        inside ^= inside << np.uint64(shift)
+    open_at_end = np.bitwise_xor.accumulate(inside >> _TOP)
+    inside[1:] ^= np.uint64(0) - open_at_end[:-1]
+    return inside
 
 
 def user_texts(params: Mapping[str, Any]) -> list[str]:

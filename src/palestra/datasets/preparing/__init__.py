@@ -6,6 +6,7 @@ files are there (`locate`, `fetch`), and the rest, which writes (`prepare_datase
 
 from palestra.datasets.preparing.files import Located, fetch, in_scope, locate
 from palestra.datasets.preparing.prepare import PreparedFile, PrepareSettings, prepare_datasets
+from palestra.datasets.preparing.rows import tokenizer_at
 
 __all__ = [
     "Located",
@@ -15,4 +16,5 @@ __all__ = [
     "in_scope",
     "locate",
     "prepare_datasets",
+    "tokenizer_at",
 ]

@@ -11,8 +11,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final, Protocol, final
 
 from palestra.datasets.preparing.jobs import Hand, Job
+from palestra.datasets.preparing.outputs import CannotWrite
 from palestra.datasets.preparing.rows import DatasetRows
-from palestra.errors import PalestraError, RunFailed
+from palestra.errors import ConfigError, InputDataError, PalestraError, RunFailed
 
 WORTH_PROCESSES_BYTES: Final = 48 << 20
 """From so many bytes on, other processes save more time than they take to start."""
@@ -23,6 +24,12 @@ from multiprocessing.connection import Connection
 from {__name__} import work
 work(Connection(int(sys.argv[1])))
 """
+_KEEPS_MEMORY: Final = {
+    "MALLOC_MMAP_THRESHOLD_": str(64 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+}
+"""For glibc: what is freed is used again. Given back and asked for anew, block after block, it took
+longer than decoding the rows."""
 _SILENT_FOR_S: Final = 600.0
 _ENDS_WITHIN_S: Final = 5.0
 
@@ -84,7 +91,7 @@ class Processes:
                     [sys.executable, "-c", _WORK, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    env={**os.environ, "PYTHONPATH": paths},
+                    env={**_KEEPS_MEMORY, **os.environ, "PYTHONPATH": paths},
                 )
             self._ends.append(Connection(ours.detach()))
             self._processes.append(process)
@@ -165,7 +172,7 @@ def work(end: Connection) -> None:
 
 
 def _portable(error: Exception) -> PalestraError:
-    """Errors of any class need not survive the way to another process."""
-    if isinstance(error, PalestraError):
-        return RunFailed(error.message)
+    """Errors of any class need not survive the way to another process; those that are told do."""
+    if isinstance(error, CannotWrite | ConfigError | InputDataError | RunFailed):
+        return type(error)(error.message, hint=error.hint)
     return RunFailed(f"{type(error).__name__}: {error}")

@@ -11,12 +11,13 @@ from typing import IO, Any, Final
 import orjson
 
 from palestra.datasets.measures import RowMeasures
+from palestra.datasets.preparing.outputs import telling
 from palestra.datasets.preparing.parts import Part, TooLong, blocks_of, texts_of
 from palestra.datasets.preparing.rows import DatasetRows, Writer, taken, tokenizer_at
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import fill_row
-from palestra.datasets.row_checks import RowCheck
-from palestra.errors import RunFailed
+from palestra.datasets.row_checks import TOO_DEEP, RowCheck
+from palestra.errors import InputDataError, RunFailed
 from palestra.schema import MAX_ROW_BYTES, Line, read_jsonl
 
 
@@ -82,7 +83,7 @@ class Hand:
 
     def do(self, job: Job) -> Any:
         """The number of rows (`Count`), what was `Found` (`Look`), or nothing."""
-        with _no_garbage():
+        with _no_garbage(), _read(job.part.path):
             return self._do(job)
 
     def _do(self, job: Job) -> Any:
@@ -106,6 +107,15 @@ def _no_garbage() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[None]:
+    """Trouble of the disk, where nothing else is told of it, is that of reading rows."""
+    try:
+        yield
+    except OSError as error:
+        raise InputDataError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 class _Looking:
@@ -209,7 +219,7 @@ class _Looking:
                 try:
                     RowMeasures().add([row])
                 except RecursionError:
-                    found.problems.add(part.path, number, "nested too deeply")
+                    found.problems.add(part.path, number, TOO_DEEP)
         rows.clear()
         numbers.clear()
 
@@ -228,10 +238,15 @@ def _write(rows: DatasetRows, job: Write) -> None:
             if done > job.size:
                 break  # over the rows of others, which are written again
     if done != job.size:
-        raise RunFailed(
-            f"{rows.path} has changed while it was prepared",
-            hint="prepare it again when it is done",
-        )
+        raise rows_changed(rows.path)
+
+
+def rows_changed(path: Path) -> RunFailed:
+    """What was looked at is not what would be written."""
+    return RunFailed(
+        f"{path} has changed while it was prepared",
+        hint="nothing was written; prepare it again when nobody writes to it",
+    )
 
 
 def _made(rows: DatasetRows, job: Write) -> Iterator[bytes]:
@@ -250,6 +265,7 @@ def _made(rows: DatasetRows, job: Write) -> Iterator[bytes]:
 
 def _put(file: IO[bytes], text: bytes, offset: int) -> None:
     view = memoryview(text)
-    while view:
-        written = os.pwrite(file.fileno(), view, offset)
-        view, offset = view[written:], offset + written
+    with telling(Path(file.name)):
+        while view:
+            written = os.pwrite(file.fileno(), view, offset)
+            view, offset = view[written:], offset + written

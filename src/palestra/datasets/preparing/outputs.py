@@ -6,14 +6,24 @@ two preparations from writing the same files.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Final, Self
 
 from palestra.errors import BadInput, InputDataError, Layer
+
+_PUSH_EVERY_S: Final = 0.1
+_BESIDE: Final = "metrics and prepared rows stand beside the data: its folder must be writable"
+_HINTS: Final = {
+    errno.EACCES: _BESIDE,
+    errno.EROFS: _BESIDE,
+    errno.ENOSPC: "nothing was changed; the new files stand beside the old ones until all are whole",
+}
 
 
 class CannotWrite(BadInput):
@@ -41,12 +51,15 @@ class Outputs:
         for path, file in self._open.items():
             with contextlib.suppress(OSError):
                 _beside(path).unlink(missing_ok=True)
-            file.close()
+            with contextlib.suppress(OSError):  # what it still holds need not go anywhere
+                file.close()
         self._open.clear()
 
     def make(self, path: Path, *, size: int) -> Path:
         """A file of `size` bytes that will be at `path`; where it is written meanwhile."""
-        with _told(path):
+        if path.is_dir():
+            raise CannotWrite(f"cannot write {path}: it is a folder", hint="give a file's name")
+        with telling(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             file = _beside(path).open("ab")
             try:
@@ -65,24 +78,43 @@ class Outputs:
     def write(self, path: Path, text: bytes) -> None:
         """A small file, at once."""
         self.make(path, size=0)
-        with _told(path):
+        with telling(path):
             self._open[path].write(text)
 
     def stream(self, path: Path, pieces: Iterable[bytes]) -> None:
         """A file of pieces that are only made while it is written."""
         self.make(path, size=0)
-        with _told(path):
+        with telling(path):
             for piece in pieces:
                 self._open[path].write(piece)
+
+    @contextlib.contextmanager
+    def reaching_the_disk(self) -> Iterator[None]:
+        """What the body writes goes to the disk meanwhile, so that nobody has to wait for it then."""
+        ended = threading.Event()
+
+        def push() -> None:
+            while not ended.wait(_PUSH_EVERY_S):
+                for file in self._open.values():
+                    with contextlib.suppress(OSError):  # `put_in_place` meets it again
+                        os.fsync(file.fileno())
+
+        thread = threading.Thread(target=push, name="prepare-push", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def put_in_place(self) -> None:
         """Give every file its name, the one that was made first as the last."""
         for path, file in self._open.items():
-            with _told(path):
+            with telling(path):
                 file.flush()
                 os.fsync(file.fileno())
         for path, file in reversed(list(self._open.items())):
-            with _told(path):
+            with telling(path):
                 _beside(path).replace(path)
             del self._open[path]
             file.close()
@@ -93,11 +125,12 @@ def _beside(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def telling(path: Path) -> Iterator[None]:
+    """Trouble of the disk in the body is told of `path`. Raises CannotWrite."""
     try:
         yield
     except OSError as error:
         raise CannotWrite(
             f"cannot write {path}: {error.strerror or error}",
-            hint="metrics and prepared rows stand beside the data: its folder must be writable",
+            hint=_HINTS.get(error.errno or 0, "nothing was changed"),
         ) from error

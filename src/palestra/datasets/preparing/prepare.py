@@ -13,7 +13,7 @@ from palestra.datasets.measures import TOKENS, RowMeasures
 from palestra.datasets.metrics import DatasetMetrics, contradictions
 from palestra.datasets.preparing.crew import Crew, crew_for
 from palestra.datasets.preparing.files import Located
-from palestra.datasets.preparing.jobs import Count, Found, Look, Write
+from palestra.datasets.preparing.jobs import Count, Found, Look, Write, rows_changed
 from palestra.datasets.preparing.outputs import Outputs
 from palestra.datasets.preparing.parts import PART_BYTES, Part, parts_of
 from palestra.datasets.preparing.rows import DatasetRows
@@ -102,12 +102,15 @@ def prepare_datasets(
     them.
     """
     examined = _planned(located, settings, doors)
+    before = _versions(examined)
     _refuse_own_inputs(examined, settings)
     with crew_for([one.rows for one in examined], processes=settings.processes) as crew:
         _examine(examined, crew, settings, tell)
         _compare(examined, overwrite=settings.overwrite_metrics_conflicts)
         with Outputs() as outputs:
             made = _write_all(examined, crew, outputs, settings)
+            if before != _versions(examined):
+                raise rows_changed(_changed(examined, before))
             outputs.put_in_place()
     for one in examined:
         one.conflict_path.unlink(missing_ok=True)
@@ -134,6 +137,21 @@ def _planned(
         )
         planned.append(_Examined(found, rows, stem))
     return planned
+
+
+def _versions(examined: Sequence[_Examined]) -> list[tuple[int, int]]:
+    """What tells that a file is no longer the one that was looked at."""
+    stats = [one.located.path.stat() for one in examined]
+    return [(stat.st_size, stat.st_mtime_ns) for stat in stats]
+
+
+def _changed(examined: Sequence[_Examined], before: Sequence[tuple[int, int]]) -> Path:
+    after = _versions(examined)
+    return next(
+        one.located.path
+        for one, was, now in zip(examined, before, after, strict=True)
+        if was != now
+    )
 
 
 def _stems(located: Sequence[Located]) -> list[str]:
@@ -296,8 +314,9 @@ def _write_all(
                 )
             )
         made.append(_of_all(kind, of_type, together, outputs))
-    for _ in crew.each(writes):
-        pass
+    with outputs.reaching_the_disk():
+        for _ in crew.each(writes):
+            pass
     return made
 
 

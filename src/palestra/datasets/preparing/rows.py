@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import orjson
 
+from palestra.datasets.extras import needs
 from palestra.datasets.prompts import PromptTemplate, fill_row
 from palestra.datasets.request_models import Door
+from palestra.errors import ConfigError
 from palestra.schema import AGENT_REF
 
 AGENT_TYPE: Final = "responses_api_agents"
@@ -96,13 +98,16 @@ class Writer:
 
 
 def tokenizer_at(path: Path) -> Callable[[str], int]:
-    """What counts a text's tokens. Raises ImportError without the package, ValueError else."""
+    """What counts a text's tokens. Raises ConfigError without the package, or a tokenizer there."""
+    needs("tokenizers", extra="tokenizers", what="counting tokens")
     from tokenizers import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain exceptions
-        raise ValueError(f"tokenizer {path}: {error}") from error
+        raise ConfigError(
+            f"tokenizer {path}: {error}", hint="the tokenizer.json of a model, or its folder"
+        ) from error
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 

@@ -114,10 +114,7 @@ class Artifacts:
             if here and answer.status_code != 206:
                 part.start_afresh()
                 self._progress.advance(-here)
-            with part.path.open("ab") as file:
-                for chunk in _chunks(answer):
-                    file.write(chunk)
-                    self._progress.advance(len(chunk))
+            part.append(_chunks(answer), self._progress.advance)
         if part.total_bytes is not None and part.here_bytes < part.total_bytes:
             raise ConnectionError(
                 f"the answer ended after {part.here_bytes:,} of {part.total_bytes:,} bytes"

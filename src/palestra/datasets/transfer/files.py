@@ -1,16 +1,17 @@
 """A file that grows beside its destination and takes its place when it is whole."""
 
 import contextlib
+import errno
 import fcntl
 import glob
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from palestra.datasets.transfer.digests import Digest
-from palestra.errors import InfraError, InputDataError
+from palestra.errors import InfraError, InputDataError, RunFailed
 
 
 def free_destination(path: Path) -> Path:
@@ -45,6 +46,16 @@ class Arriving:
         """Forget what has arrived."""
         os.truncate(self.path, 0)
 
+    def append(self, chunks: Iterable[bytes], moved: Callable[[int], None]) -> None:
+        """Take what arrives, and tell how much. Raises RunFailed when it cannot be kept."""
+        with self.path.open("ab", buffering=0) as file:
+            for chunk in chunks:
+                try:
+                    file.write(chunk)
+                except OSError as error:
+                    raise _cannot_keep(self.destination, error) from error
+                moved(len(chunk))
+
     def put_in_place(self) -> None:
         """Make it the destination. Raises InfraError, and forgets it, when the bytes are wrong."""
         here = self.here_bytes
@@ -69,6 +80,16 @@ class Arriving:
 
     def _forget(self) -> None:
         self.path.unlink(missing_ok=True)
+
+
+def _cannot_keep(destination: Path, error: OSError) -> RunFailed:
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return RunFailed(
+        f"{destination} cannot be written: {error.strerror or error}",
+        hint="make room, and type the same command again: it goes on where this one stopped"
+        if full
+        else "",
+    )
 
 
 def _unlink_unless_locked(part: Path) -> None:
