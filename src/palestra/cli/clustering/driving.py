@@ -78,14 +78,20 @@ def _stop_without_lease(environment: Mapping[str, str]) -> None:
     def watch() -> None:
         while not (why := lease.lost()):
             threading.Event().wait(CHECK_S)
-        os.kill(os.getpid(), signal.SIGTERM)
         # Who read our output may be gone, too: that must not keep us here.
-        with contextlib.suppress(OSError, ValueError):
-            notice(f"stopping: {why}")
+        saying = threading.Thread(target=_say, args=(f"stopping: {why}",), daemon=True)
+        saying.start()
+        saying.join(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(STOP_S + 1.0)
         os._exit(128 + signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True, name="lease").start()
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        notice(text)
 
 
 def _collect(config: ResolvedConfig, settings: CollectSettings) -> int:
