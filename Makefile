@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 UV := $(BIN)/python -m uv
 
-.PHONY: demo test test-all test-vllm test-clients check docs lock clean help
+.PHONY: demo test test-all test-vllm test-clients test-trl train-example check docs lock clean help
 
 help:
 	@echo "make demo      install, and score the embedded model on real tasks"
@@ -14,6 +14,8 @@ help:
 	@echo "make test-all  all tests, with real processes and the real local model"
 	@echo "make test-vllm tests with a real vLLM, which is installed first (2.6 GB)"
 	@echo "make test-clients  tests with LiteLLM, which is installed apart first"
+	@echo "make test-trl  train a tiny model with TRL, which is installed apart first (1.4 GB)"
+	@echo "make train-example  the whole of examples/grpo_cpu: three seeds, a quarter of an hour"
 	@echo "make check     linters, types, dependency rule"
 	@echo "make docs      check that the documents' links and commands are true"
 
@@ -56,6 +58,21 @@ test-clients: $(INSTALLED)
 	$(UV) pip install --quiet --python $(CLIENTS)/bin/python --editable . --group clients
 	$(CLIENTS)/bin/python -m pytest -rs tests/responses_api_models/test_foreign_clients.py -k litellm
 
+# TRL and torch for CPUs, in an environment of their own; uv reads no setting of pip's, so where a
+# machine keeps wheels is told to it here.
+TRL ?= .venv-trl
+TORCH := $(if $(PIP_FIND_LINKS),$(addprefix --find-links ,$(PIP_FIND_LINKS)),--torch-backend cpu)
+$(TRL)/installed: $(INSTALLED)
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(TRL)
+	$(UV) pip install --python $(TRL)/bin/python $(TORCH) --editable '.[reasoning-gym]' --group trl
+	@touch $@
+
+test-trl: $(TRL)/installed
+	PALESTRA_TRL_PYTHON=$(abspath $(TRL))/bin/python $(BIN)/pytest -rs tests/training/test_grpo_cpu.py
+
+train-example: $(TRL)/installed
+	$(TRL)/bin/python examples/grpo_cpu/train.py
+
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -71,4 +88,4 @@ lock:
 	grep -A 1000 '^uv==' requirements.lock | awk 'NR > 1 && !/^    / {exit} {print}' > requirements-uv.lock
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) $(TRL) .mypy_cache .ruff_cache .pytest_cache .hypothesis

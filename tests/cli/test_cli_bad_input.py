@@ -160,8 +160,7 @@ def test_rows_that_an_environment_does_not_make_are_refused(world: World) -> Non
 @pytest.mark.parametrize(
     "command",
     [
-        ["ng_pip_list", "+entrypoint=resources_servers/mcqa"],
-        ["palestra", "doctor", "--name", "x"],
+        ["palestra", "view", "rollouts.jsonl"],
     ],
 )
 def test_a_command_still_to_come_says_so(world: World, command: list[str]) -> None:

@@ -28,6 +28,7 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "collect",
         "compare",
         "config",
+        "diagnose",
         "eval",
         "init",
         "merge",

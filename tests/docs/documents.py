@@ -44,6 +44,6 @@ def links(path: Path) -> list[Path]:
 
 def documents() -> list[Path]:
     """Every Markdown document of the repository."""
-    folders = ("docs", "src", "benchmarks")
+    folders = ("docs", "src", "benchmarks", "examples")
     nested = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.md")]
     return [*REPOSITORY.glob("*.md"), *nested]

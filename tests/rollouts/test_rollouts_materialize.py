@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scripted_runs import AGENT, read_rows, settings, task, write_rows
 
 from palestra.errors import ConfigError, InputDataError
-from palestra.rollouts import Materialized, materialize
+from palestra.rollouts import InputFile, Materialized, materialize
 
 
 def made(folder: Path, *rows: Any, **changes: Any) -> list[dict[str, Any]]:
@@ -124,6 +124,18 @@ def test_a_prompt_keeps_the_other_parameters_of_a_row(tmp_path: Path) -> None:
     rows = made(tmp_path, row, prompt_config=template(tmp_path, "user: '{question}'"))
 
     assert rows[0]["responses_create_params"]["temperature"] == 0.5
+
+
+def test_a_datasets_own_prompt_is_filled_unless_the_command_names_one(tmp_path: Path) -> None:
+    own = template(tmp_path, "user: 'own {question}'")
+    write_rows(tmp_path / "tasks.jsonl", [{"question": "q"}])
+    inputs = (InputFile(tmp_path / "tasks.jsonl", prompt_config=own),)
+    other = tmp_path / "other.yaml"
+    other.write_text("user: 'other {question}'")
+
+    for said, changes in (("own q", {}), ("other q", {"prompt_config": other})):
+        (row,) = read_rows(materialized(tmp_path, inputs=inputs, **changes).path)
+        assert row["responses_create_params"]["input"] == [{"role": "user", "content": said}]
 
 
 def test_a_prompt_never_replaces_an_input(tmp_path: Path) -> None:

@@ -170,6 +170,25 @@ def test_debug_logging_says_what_was_asked_and_for_which_row(
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
+def test_debug_logging_says_what_was_answered_too(
+    placement: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def asked() -> None:
+        async with running(placement, {"counter": Counter}, debug=True) as client:
+            with calling(ASKED):
+                await client.peer("counter").notify("/seed_session", {"start": 40})
+
+    with caplog.at_level(logging.INFO, logger="palestra.transport"):
+        asyncio.run(asked())
+
+    [line] = [r.getMessage() for r in caplog.records if r.name == "palestra.transport"]
+    assert line.startswith("request answered: POST ")
+    assert 'row={"task":7,"rollout":2,"attempt":3,' in line
+    assert " status=200 " in line
+    assert 'kwargs={"start":40}' in line
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
 def test_without_debugging_a_failed_request_is_not_logged(
     placement: str, caplog: pytest.LogCaptureFixture
 ) -> None:

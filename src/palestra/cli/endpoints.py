@@ -6,16 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from palestra.cli.console import notice
 from palestra.config import ResolvedConfig, ServerType
-from palestra.errors import CallError, Hopeless, InfraError, RunFailed, from_body
-from palestra.serving import CHECK_PATH, Fleet, ModelServer
-from palestra.transport import CallContext, ServerClient, calling
+from palestra.errors import CallError, Hopeless, RunFailed
+from palestra.serving import Fleet, ModelServer, ask_endpoint
+from palestra.transport import ServerClient
 
 READY_TIMEOUT_S = 60.0
 """How long an endpoint that may still be starting is waited for."""
 ASK_AGAIN_S = 2.0
 FIRST_LINE_S = 2.0
 LINE_EVERY_S = 60.0
-ONE_ANSWER_S = 30.0
 WAITING_LONGER = "model_endpoint_readiness_timeout_seconds"
 
 Check = Callable[[], Awaitable[str]]
@@ -45,17 +44,7 @@ async def ask_endpoints(client: ServerClient, config: ResolvedConfig) -> None:
 
     def check_of(name: str) -> Check:
         async def check() -> str:
-            with calling(CallContext(deadline=time.monotonic() + ONE_ANSWER_S)):
-                reply = await client.get(name, CHECK_PATH, stateless=True)
-            if reply.status in {404, 405}:
-                return "a server that cannot be asked for its endpoint"
-            try:
-                body = await reply.json()
-            except ValueError:
-                body = None
-            if not reply.ok or not isinstance(body, Mapping):
-                raise from_body(body) or InfraError(f"{name}{CHECK_PATH} answered {reply.status}")
-            return str(body.get("endpoint"))
+            return (await ask_endpoint(client, name)).text
 
         return check
 

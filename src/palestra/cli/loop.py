@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Final, TypeVar, final
 
 from palestra.cli.console import leave_now, notice
-from palestra.serving import rare_collections
+from palestra.serving import dumping_tasks, rare_collections
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = N
 async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None) -> T:
     task = asyncio.ensure_future(main)
     stop = _Stop(asyncio.get_running_loop(), task, last_words)
-    with _handling((signal.SIGINT, signal.SIGTERM), stop):
+    with _handling((signal.SIGINT, signal.SIGTERM), stop), dumping_tasks():
         try:
             async with rare_collections():
                 return await task

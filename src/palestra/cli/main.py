@@ -9,6 +9,9 @@ from palestra.cli.commands import (
     data,
     datasets,
     decisions,
+    diagnose,
+    doctor,
+    doctor_tools,
     environments,
     files,
     fleet,
@@ -30,6 +33,8 @@ app = typer.Typer(
 for _group in (
     fleet,
     rollouts,
+    doctor,
+    diagnose,
     files,
     decisions,
     environments,
@@ -60,9 +65,10 @@ def _not_yet(name: str) -> None:
 
 
 for _name in (
-    "view", "doctor", "diagnose", "pip-list",
+    "view",
 ):  # fmt: skip
     _not_yet(_name)
+doctor_tools.register(app)
 
 
 def main() -> None:

@@ -55,6 +55,22 @@ def dump_config() -> NoReturn:
     _command("ng_dump_config", "print the resolved configuration, secrets masked", call)
 
 
+def pip_list() -> NoReturn:
+    """`ng_pip_list`."""
+
+    def call(overrides: list[str]) -> int:
+        from palestra.cli.packages import ng_pip_list
+
+        return ng_pip_list(overrides)
+
+    _command(
+        "ng_pip_list",
+        "the packages that a server runs with (+entrypoint=resources_servers/my_env, "
+        "+format=columns|freeze|json, +outdated=true)",
+        call,
+    )
+
+
 def collect_rollouts() -> NoReturn:
     """`ng_collect_rollouts`."""
 

@@ -55,6 +55,9 @@ COMMAND_SETTINGS = frozenset(
         *AggregateArgs.model_fields,
         *SHARING_SETTINGS,
         *DATA_SETTINGS,
+        "format",
+        "outdated",
+        "prices",
         "should_validate_data",
         "wait",
     }

@@ -5,10 +5,12 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
 import palestra
+from palestra.cli.announcing import announced, in_flight_lines
 from palestra.cli.console import notice
 from palestra.cli.progress import choose_kind, live_view
 from palestra.config import redact
@@ -24,7 +26,7 @@ from palestra.rollouts import (
     open_for_events,
     run,
 )
-from palestra.serving import Lag, LagLog, Watchdog
+from palestra.serving import Lag, LagLog, Watchdog, dumping_tasks
 from palestra.transport import ServerClient
 
 PROGRESS_EVENT_EVERY_S: Final = 2.0
@@ -127,7 +129,11 @@ async def watched(
             _told(watch.events, progress),
             watch.watchdog(),
         ):
-            await asyncio.Event().wait()
+            with (
+                announced(prepared.paths.output, progress),
+                dumping_tasks(partial(in_flight_lines, progress)),
+            ):
+                await asyncio.Event().wait()
 
     showing = asyncio.create_task(show(), name="view")
     observers = [RolloutEvents(watch.events)] if watch.events is not None else []

@@ -11,12 +11,13 @@ from palestra.datasets.entries import (
     datasets_of_agents,
 )
 from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
-from palestra.datasets.problems import RowProblems, line_ranges
+from palestra.datasets.problems import BadRows, RowProblems, line_ranges
 from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.datasets.request_models import Door, DoorKeeper, doors_in, published_body
 
 __all__ = [
     "AgentDataset",
+    "BadRows",
     "DataSource",
     "DatasetEntry",
     "DatasetMetrics",

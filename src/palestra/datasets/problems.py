@@ -85,10 +85,18 @@ class RowProblems:
         return bool(self._files)
 
     def raise_if_any(self, *, hint: str = "") -> None:
-        """Raise InputDataError naming every line with its problem; do nothing without any."""
+        """Raise BadRows naming every line with its problem; do nothing without any."""
         if self._files:
             told = [_describe(path, kinds) for path, kinds in self._files.items()]
-            raise InputDataError("\n".join(told), hint=hint)
+            raise BadRows("\n".join(told), hint=hint, rows=self)
+
+
+class BadRows(InputDataError):
+    """Rows that cannot be used; `rows` has each line and its problems."""
+
+    def __init__(self, message: str, *, hint: str = "", rows: RowProblems) -> None:
+        super().__init__(message, hint=hint)
+        self.rows = rows
 
 
 def _describe(path: Path, kinds: Mapping[str, Lines]) -> str:

@@ -7,8 +7,11 @@ once, as a scored row or as a typed failure.
 from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.rollouts.accounting import Accounting, AccountingError
 from palestra.rollouts.answers import has_answers, own_hint, reverify_command
+from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
+from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
+from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, materialize
@@ -23,7 +26,7 @@ from palestra.rollouts.merging import (
 )
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.results import Failed, Scored
+from palestra.rollouts.results import Failed, Scored, checked, went_on
 from palestra.rollouts.row_checks import check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
@@ -35,16 +38,19 @@ from palestra.rollouts.settings import (
     RunPaths,
     Shard,
 )
+from palestra.rollouts.tasks import BoundedTasks
 
 __all__ = [
     "AUTO",
     "OPERATIONAL",
     "Accounting",
     "AccountingError",
+    "BoundedTasks",
     "CollectSettings",
     "Collected",
     "Collector",
     "Completeness",
+    "Deadlines",
     "Drained",
     "EventFile",
     "Failed",
@@ -70,8 +76,10 @@ __all__ = [
     "Shard",
     "ShardOf",
     "StaleRun",
+    "attempt",
     "begin",
     "check_rows",
+    "checked",
     "differences",
     "discard",
     "doors_behind",
@@ -90,4 +98,7 @@ __all__ = [
     "reverify_command",
     "run",
     "semantics_of",
+    "went_on",
+    "with_grace",
+    "with_seed",
 ]

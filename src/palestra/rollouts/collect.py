@@ -22,29 +22,25 @@ from palestra.errors import (
 )
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.admission import Admission
+from palestra.rollouts.attempt import attempt as run_attempt
+from palestra.rollouts.attempt import with_grace
 from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.results import Failed, Scored, failed, scored, timed_out, went_on
+from palestra.rollouts.results import Failed, Scored, failed, scored, went_on
 from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import (
     AGENT_REF,
     ROLLOUT_INDEX,
     TASK_INDEX,
     RolloutKey,
-    VerifyResponse,
     encode_json,
 )
-from palestra.transport import CallContext, ServerClient, add_verify_request, calling
+from palestra.transport import ServerClient, add_verify_request
 
 logger = logging.getLogger("palestra.rollouts")
 
 SYNC_EVERY_S = 2.0
-
-LONGEST_GRACE_S = 0.5
-SHARE_OF_GRACE = 0.25
-"""After its deadline an attempt gets a moment more, a share of it: the servers that gave up at the
-deadline know what was awaited, and their answers are on the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +80,7 @@ class Collector:
         self._accounting = accounting
         self._limits = limits
         self._run_id = run_id
-        limit_s = limits.rollout_timeout_s
-        within_s = limit_s + min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE)
+        within_s = with_grace(limits.rollout_timeout_s)
         self._deadlines = Deadlines(within_s)
         self._stuck_after_s = within_s + limits.stuck_after_s
         self._admission = admission
@@ -297,36 +292,32 @@ class Collector:
     async def _attempt(
         self, row: Mapping[str, Any], key: RolloutKey, attempt: int, flight: InFlight
     ) -> Scored | Failed:
-        limit_s = self._limits.rollout_timeout_s
         started_at, started = time.time(), time.monotonic()
         flight.attempt, flight.attempt_started = attempt, started
         flight.verify_request = None
-        context = CallContext(
-            row=RowIdentity(key.task, key.rollout, attempt, flight.agent, self._run_id),
-            deadline=started + limit_s,
-            activity=flight,
-        )
+        identity = RowIdentity(key.task, key.rollout, attempt, flight.agent, self._run_id)
         try:
-            async with asyncio.timeout(None) as limit:
-                with calling(context), self._deadlines.over(limit):
-                    peer = self._client.peer(flight.agent)
-                    result = await peer.call("/run", row, VerifyResponse)
-                    return scored(row, result)
+            result = await run_attempt(
+                self._client,
+                row,
+                identity,
+                flight,
+                limit_s=self._limits.rollout_timeout_s,
+                deadlines=self._deadlines,
+            )
+            return scored(row, result)
         except Hopeless as hopeless:
             # Every other rollout would fail the same way: say it once and stop.
             self._tell(hopeless, row, key)
             raise
-        except TimeoutError:
-            error: CallError = timed_out(flight.describe(), limit_s)
-        except CallError as failure:
-            error = failure
-        self._tell(add_verify_request(error, flight), row, key)
-        return failed(
-            row,
-            error,
-            attempt=attempt,
-            max_attempts=self._limits.max_attempts,
-            started_at=started_at,
-            elapsed_s=time.monotonic() - started,
-            again=self._verified_again,
-        )
+        except CallError as error:
+            self._tell(add_verify_request(error, flight), row, key)
+            return failed(
+                row,
+                error,
+                attempt=attempt,
+                max_attempts=self._limits.max_attempts,
+                started_at=started_at,
+                elapsed_s=time.monotonic() - started,
+                again=self._verified_again,
+            )

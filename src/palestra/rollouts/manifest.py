@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ class Manifest:
     version: str
     format: int = FORMAT
     shard: ShardOf | None = None
+    inputs: tuple[str, ...] = field(default=(), compare=False)
+    """The files of tasks that the rows are from, for whoever looks for them later."""
 
     @property
     def digest(self) -> str:
@@ -61,6 +63,7 @@ class Manifest:
                 "format": self.format,
                 "digest": self.digest,
                 "input_digest": self.input_digest,
+                "inputs": list(self.inputs),
                 "semantics": self.semantics,
                 "requested": self.requested,
                 "tasks": self.tasks,
@@ -93,6 +96,7 @@ def read_manifest(path: Path) -> Manifest:
             version=held["palestra_version"],
             format=held["format"],
             shard=ShardOf(**shard) if shard else None,
+            inputs=tuple(map(str, held.get("inputs") or ())),
         )
     except OSError as error:
         raise InputDataError(

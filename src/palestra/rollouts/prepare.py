@@ -290,6 +290,7 @@ def _manifest(
         made.tasks,
         version,
         shard=shard,
+        inputs=tuple(str(source.path) for source in settings.inputs),
     )
 
 

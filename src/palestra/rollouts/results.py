@@ -117,6 +117,13 @@ def tool_failures_in(fields: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
+def checked(result: BaseModel | Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """The fields of a verify response, and its reward. Raises as `scored`."""
+    fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
+    raise_if_marked(fields)
+    return fields, reward_in(fields)
+
+
 def reward_in(fields: Mapping[str, Any]) -> float:
     """The reward of a verify response. Raises VerifierError without a finite one."""
     reward = finite_reward(fields.get("reward"))

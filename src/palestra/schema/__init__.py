@@ -97,6 +97,15 @@ from palestra.schema.thoughts import (
     part_of_block,
     thought_in,
 )
+from palestra.schema.tokens import (
+    TOKEN_FIELDS,
+    TurnTokens,
+    field_of,
+    is_models_own,
+    never_made,
+    tokens_on,
+    turn_ends,
+)
 from palestra.schema.unchecked import changed, maker
 from palestra.schema.written import UNNAMED_CALL, called, response_of, said
 
@@ -115,6 +124,7 @@ __all__ = [
     "NO_PERSIST",
     "ROLLOUT_INDEX",
     "TASK_INDEX",
+    "TOKEN_FIELDS",
     "TOOL_FAILURES",
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
@@ -156,6 +166,7 @@ __all__ = [
     "SeedSessionResponse",
     "SummaryText",
     "Tool",
+    "TurnTokens",
     "UnknownItem",
     "UnknownPart",
     "UpstreamChoice",
@@ -176,10 +187,13 @@ __all__ = [
     "completion_decoder",
     "decode_completion",
     "encode_json",
+    "field_of",
     "fields_of",
     "finite_reward",
+    "is_models_own",
     "key_of",
     "maker",
+    "never_made",
     "no_reward",
     "part_of_block",
     "plain_input",
@@ -192,5 +206,7 @@ __all__ = [
     "set_fields",
     "thought_in",
     "to_plain",
+    "tokens_on",
+    "turn_ends",
     "why_unreadable",
 ]

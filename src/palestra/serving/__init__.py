@@ -4,40 +4,80 @@ A server is an object with typed async methods and an ASGI app over them; where 
 (embedded in this process, in a process of its own, or remote) is decided by the fleet.
 """
 
-from palestra.serving.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
+from palestra.serving.agent import (
+    Agent,
+    AgentConfig,
+    BoundAgent,
+    BoundAgentConfig,
+    ServerReference,
+    close_session,
+)
 from palestra.serving.aside import Aside
 from palestra.serving.assembled import Assembly, assembled
 from palestra.serving.attach import AttachedFleet, ForeignFleet, NoFleet, attach
 from palestra.serving.authoring import Environment, FunctionServer, environment, server_class_of
 from palestra.serving.build import build_server, http_transport, server_client
+from palestra.serving.capture import (
+    TRAINING_RUN,
+    TRAINING_TURNS,
+    CapturedTurn,
+    TrainingRun,
+    TurnsTaken,
+    TurnsWanted,
+)
+from palestra.serving.child import Ending
+from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
+from palestra.serving.in_flight import IN_FLIGHT_PATH
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
-from palestra.serving.model_server import CHECK_PATH, ModelServer, ModelServerConfig
-from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig, ReverifyMode
+from palestra.serving.model_server import (
+    CHECK_PATH,
+    EndpointFacts,
+    ModelServer,
+    ModelServerConfig,
+)
+from palestra.serving.resources_server import (
+    REPEATABLE,
+    ResourcesServer,
+    ResourcesServerConfig,
+    ReverifyMode,
+)
 from palestra.serving.reward_rules import WRONG_KINDS, RewardRules
+from palestra.serving.runfile import run_dir
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
 from palestra.serving.status import ServerStatus, probe, summary_line
+from palestra.serving.task_dump import dumping_tasks
 from palestra.serving.tools import ToolError, tool, tool_schema
 from palestra.serving.turns import Episode, Opening, Step, StepRequest, TurnsServer
-from palestra.serving.venvs import cache_root, interpreter_for
+from palestra.serving.venvs import (
+    cache_root,
+    interpreter_for,
+    made_interpreter,
+    requirements_of,
+    unsatisfied,
+)
 from palestra.serving.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
     "CHECK_PATH",
     "EMBEDDED",
+    "IN_FLIGHT_PATH",
     "LOOPBACK",
     "PROCESS",
     "REMOTE",
+    "REPEATABLE",
     "SESSION_ID_KEY",
     "TOKEN_FIELDS",
+    "TRAINING_RUN",
+    "TRAINING_TURNS",
     "WRONG_KINDS",
     "Agent",
     "AgentConfig",
@@ -46,6 +86,10 @@ __all__ = [
     "AttachedFleet",
     "BoundAgent",
     "BoundAgentConfig",
+    "CapturedTurn",
+    "Ending",
+    "EndpointFacts",
+    "EndpointSaid",
     "Environment",
     "Episode",
     "Fleet",
@@ -78,13 +122,19 @@ __all__ = [
     "Step",
     "StepRequest",
     "ToolError",
+    "TrainingRun",
     "TurnsServer",
+    "TurnsTaken",
+    "TurnsWanted",
     "Watchdog",
+    "ask_endpoint",
     "assembled",
     "attach",
     "build_server",
     "cache_root",
     "check_head_port",
+    "close_session",
+    "dumping_tasks",
     "environment",
     "head_server",
     "http_transport",
@@ -92,14 +142,18 @@ __all__ = [
     "load_environment",
     "load_module",
     "load_server_class",
+    "made_interpreter",
     "probe",
     "raise_descriptor_limit",
     "rare_collections",
+    "requirements_of",
+    "run_dir",
     "server_class_of",
     "server_client",
     "summary_line",
     "tool",
     "tool_schema",
+    "unsatisfied",
     "watchdog_threshold_s",
     "without_tokens",
 ]

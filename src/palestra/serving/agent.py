@@ -1,12 +1,17 @@
 """`Agent`: runs the loop of model calls and tool calls for one rollout."""
 
+import asyncio
+import contextlib
+import time
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
+from palestra.errors import CallError
 from palestra.schema import (
     AggregateMetrics,
     AggregateMetricsRequest,
@@ -18,7 +23,22 @@ from palestra.schema import (
 )
 from palestra.serving.endpoints import JSON_TYPE, Endpoint
 from palestra.serving.server import Server, ServerConfig
-from palestra.transport import Peer
+from palestra.serving.sessions import CLOSE_SESSION
+from palestra.transport import CallContext, Peer, calling, current_call
+
+CLOSING_S: Final = 1.0
+
+
+async def close_session(environment: Peer) -> None:
+    """Tell the environment that its session is of no use: the rollout will not be verified.
+
+    For a rollout that failed, or that nobody wants any more; `verify` ends a session by itself.
+    """
+    # The rollout's own deadline may be what has passed.
+    context = CallContext(row=current_call().row, deadline=time.monotonic() + CLOSING_S)
+    with calling(context), contextlib.suppress(CallError, TimeoutError):
+        async with asyncio.timeout(CLOSING_S):
+            await environment.notify(CLOSE_SESSION, {})
 
 
 class ServerReference(BaseModel):
@@ -68,10 +88,14 @@ class Agent(Server):
         environment = self.server_client.peer(self.environment_name())
         model = self.server_client.peer(self.model_name())
         row = {**body.__dict__, **(body.model_extra or {})}
-        await environment.notify("/seed_session", row)
-        response = await self.respond(
-            body.responses_create_params, environment=environment, model=model
-        )
+        try:
+            await environment.notify("/seed_session", row)
+            response = await self.respond(
+                body.responses_create_params, environment=environment, model=model
+            )
+        except BaseException:
+            await close_session(environment)
+            raise
         return await environment.call("/verify", {**row, "response": response}, VerifyResponse)
 
     async def responses(self, params: ResponseCreateParams, request: Request) -> HttpResponse:

@@ -28,6 +28,7 @@ from palestra.errors import (
 from palestra.schema import encode_json
 from palestra.serving.authors_errors import ESCAPES, stops_this_task
 from palestra.serving.caller import Caller, Message, Receive
+from palestra.serving.in_flight import IN_FLIGHT_PATH, InFlightCalls
 from palestra.serving.refusals import Refusals
 from palestra.serving.rollout_prefix import PREFIX, without_prefix
 from palestra.serving.sessions import SESSION_ID_KEY
@@ -109,7 +110,9 @@ class Boundary:
         mask: Callable[[str], str] = str,
         cookie: SessionCookie | None = None,
         token: str = "",
+        in_flight: InFlightCalls | None = None,
     ) -> None:
+        self._in_flight = in_flight or InFlightCalls(server)
         self._app = app
         self._server = server
         self._refusals = refusals
@@ -134,13 +137,21 @@ class Boundary:
         if stray := self._cookie is not None and self._cookie.strayed(headers.get("cookie", "")):
             await _answer(send, 500, to_body(_strayed(self._server, stray)))
             return
+        if scope["path"] == IN_FLIGHT_PATH:
+            await _answer(send, 200, self._in_flight.as_json())
+            return
         answer = Answer(send, self._session(scope, headers))
         context = _context(headers, named)
         limit = asyncio.timeout(context.remaining_s())
-        if scope.get("client") != IN_PROCESS_CLIENT:
+        if scope.get("client") == IN_PROCESS_CLIENT:
+            failure = await self._failure(scope, receive, answer, context, limit)
+        else:
             answer.caller = Caller(receive, limit, has_body=_has_body(headers))
-            receive = answer.caller.receive
-        failure = await self._failure(scope, receive, answer, context, limit)
+            call = self._in_flight.begin(scope["path"], context)
+            try:
+                failure = await self._failure(scope, answer.caller.receive, answer, context, limit)
+            finally:
+                self._in_flight.end(call)
         if failure is not None and not answer.started:
             add_row(failure, context.row)
             mask_error(failure, self._mask)
@@ -301,7 +312,10 @@ def _context(headers: dict[str, str], named: RowIdentity | None) -> CallContext:
     if own.row is not None:
         return own
     return CallContext(
-        row=context.row or named, deadline=context.deadline, activity=Activity("its own code")
+        row=context.row or named,
+        deadline=context.deadline,
+        activity=Activity("its own code"),
+        call_limit_s=context.call_limit_s,
     )
 
 

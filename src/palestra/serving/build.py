@@ -1,7 +1,8 @@
 """From an instance's configuration to a server object."""
 
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError
@@ -9,9 +10,13 @@ from palestra.serving.loading import load_server_class
 from palestra.serving.server import Server
 from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, ServerClient, Target
 
+if TYPE_CHECKING:
+    from palestra.serving.server_profiles import Profiler
+
 GLOBAL_LIMIT = "global_aiohttp_connector_limit"
 GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
 GLOBAL_DEBUG = "global_aiohttp_client_request_debug"
+PROFILING = "profiling_enabled"
 RAY_ADDRESS = "ray_head_node_address"
 
 
@@ -37,6 +42,18 @@ def server_client(
         tree=tree,
         mask=Redactor(secrets_in(tree, os.environ)),
     )
+
+
+def profiler_for(tree: Mapping[str, Any], *, shared: bool) -> "Profiler | None":
+    """What times the functions of this process's servers, if the configuration asks for it.
+
+    `shared`: several servers live in this process. Raises ConfigError when it cannot be.
+    """
+    if not tree.get(PROFILING):
+        return None
+    from palestra.serving.server_profiles import profiler_of
+
+    return profiler_of(tree, shared=shared)
 
 
 def build_server(

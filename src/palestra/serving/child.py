@@ -30,6 +30,7 @@ class Ending:
     last_lines: tuple[str, ...]
     refusal: PalestraError | None = None
     """Why it would not run, when it said so itself."""
+    pid: int | None = None
 
     @property
     def how(self) -> str:
@@ -150,7 +151,7 @@ class Child:
         code = await self._process.wait()
         if self._reader is not None:
             await asyncio.wait({self._reader}, timeout=1)
-        return Ending(self.name, code, tuple(self._lines), self._refusal)
+        return Ending(self.name, code, tuple(self._lines), self._refusal, self.pid)
 
     async def stop(self, *, grace_s: float = 3.0) -> None:
         """Ask the whole group to end, then make it."""

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 from palestra.config import InstanceConfig, Redactor, ResolvedConfig
 from palestra.errors import ConfigError, DeadlineExceeded, InfraError, PalestraError, ServerDied
-from palestra.serving.build import build_server, server_client
-from palestra.serving.child import Child
+from palestra.serving.build import build_server, profiler_for, server_client
+from palestra.serving.child import Child, Ending
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance, State
 from palestra.serving.listener import serving
@@ -36,7 +36,10 @@ from palestra.serving.sockets import (
     reachable_host,
 )
 from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
-from palestra.transport import HttpRequest, Target, new_id
+from palestra.transport import ASGIApp, HttpRequest, Target, new_id
+
+if TYPE_CHECKING:
+    from palestra.serving.server_profiles import ProfiledServer
 
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
 START_TIMEOUT_S = 120.0
@@ -77,7 +80,11 @@ class Fleet:
         self._watchers: list[asyncio.Task[None]] = []
         self._failed = asyncio.Event()
         self.failure: PalestraError | None = None
+        self.ending: Ending | None = None
+        """How the first process ended that ended by itself."""
         self.instances: dict[str, RunningInstance] = {}
+        self._embedded: dict[str, Server] = {}
+        self._profiler = profiler_for(config.tree, shared=True)
         self.client = server_client(self._targets, config.tree, token=self._token)
 
     async def __aenter__(self) -> Self:
@@ -107,8 +114,7 @@ class Fleet:
 
     def server(self, name: str) -> Server | None:
         """The server object of an embedded instance."""
-        local = self._targets[name].local if name in self._targets else None
-        return local if isinstance(local, Server) else None
+        return self._embedded.get(name)
 
     # Starting
 
@@ -118,6 +124,8 @@ class Fleet:
             for instance in self.config.instances.values()
         ]
         exposed = any(placement == PROCESS for _, placement in placed)
+        if self._profiler is not None and any(placement == EMBEDDED for _, placement in placed):
+            self._profiler.start()
         sockets = {
             instance.name: self._sockets(instance, placement, exposed=exposed)
             for instance, placement in placed
@@ -219,8 +227,9 @@ class Fleet:
             server = await asyncio.to_thread(build_server, instance, self.client)
             server.secure(secret=self._secret, token=self._token)
             self._servers.append(server)
-            await server.start()
-            server.asgi_app()  # made now, so that what is wrong with it is said before any row
+            local = self._profiled(server)
+            await local.start()
+            app = local.asgi_app()  # now, so that what is wrong with it is said before any row
         except PalestraError:
             raise
         except Exception as error:
@@ -229,12 +238,17 @@ class Fleet:
                 f"{own_frames(error)}"
             ) from error
         urls = self._targets[instance.name].urls
-        self._targets[instance.name] = Target(instance.name, instance.type, urls, server)
+        self._targets[instance.name] = Target(instance.name, instance.type, urls, local)
+        self._embedded[instance.name] = server
         for sock in sockets:
             self._watchers.append(
-                asyncio.create_task(_serve_forever(server, sock), name=f"listener {instance.name}")
+                asyncio.create_task(_serve_forever(app, sock), name=f"listener {instance.name}")
             )
         self.instances[instance.name].state = State.HEALTHY
+
+    def _profiled(self, server: Server) -> "Server | ProfiledServer":
+        """The server, or what stands before it when its functions are timed."""
+        return server if self._profiler is None else self._profiler.over(server, token=self._token)
 
     async def _interpreter(self, instance: InstanceConfig) -> Path:
         if instance.folder is None:
@@ -289,6 +303,7 @@ class Fleet:
         running.state = State.DEAD
         running.reason = ending.how
         if self.failure is None:
+            self.ending = ending
             self.failure = ending.as_error(before_ready=before_ready)
         self._failed.set()
 
@@ -321,6 +336,8 @@ class Fleet:
         for sock in self._listening:
             sock.close()
         await self.client.http.aclose()
+        if self._profiler is not None:
+            await asyncio.to_thread(self._profiler.finish)
 
 
 async def _stop_server(server: Server) -> None:
@@ -330,8 +347,8 @@ async def _stop_server(server: Server) -> None:
             await server.shut_down()
 
 
-async def _serve_forever(server: Server, sock: socket.socket) -> None:
-    async with serving(server.asgi_app(), sock):
+async def _serve_forever(app: ASGIApp, sock: socket.socket) -> None:
+    async with serving(app, sock):
         await asyncio.Event().wait()
 
 

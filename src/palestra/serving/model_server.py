@@ -4,7 +4,11 @@ Clients that speak Chat Completions or Anthropic's Messages are served by every 
 `palestra.serving.fronts`.
 """
 
+import functools
 from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
 
 from fastapi import FastAPI
 from pydantic import PrivateAttr
@@ -21,6 +25,14 @@ from palestra.schema import (
     encode_json,
     fields_of,
     set_fields,
+)
+from palestra.serving.capture import (
+    TRAINING_RUN,
+    TRAINING_TURNS,
+    TrainingRun,
+    TurnCapture,
+    TurnsTaken,
+    TurnsWanted,
 )
 from palestra.serving.endpoints import JSON_TYPE, Endpoint
 from palestra.serving.fronts import (
@@ -40,6 +52,20 @@ from palestra.serving.sessions import Session, SessionStore
 
 CHECK_PATH = "/endpoint"
 """Where a model server says what its endpoint is and whether it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFacts:
+    """What a model server knows of its endpoint, as its last `check` left it."""
+
+    model: str = ""
+    """The name that requests ask for; empty: there is no endpoint to ask."""
+    served: tuple[str, ...] = ()
+    """The names that it lists, where they are known."""
+    max_model_len: int | None = None
+    """Prompt and answer together, in tokens; None where it does not say."""
+    tool_parser: str = ""
+    """Where it tells it."""
 
 
 _STREAMING = frozenset({"stream", "stream_options"})
@@ -62,6 +88,7 @@ class ModelServer(Server):
     config: ModelServerConfig
 
     _palestra_sessions: SessionStore = PrivateAttr(default_factory=lambda: SessionStore(keep=False))
+    _palestra_capture: TurnCapture = PrivateAttr(default_factory=TurnCapture)
 
     @abstractmethod
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
@@ -76,8 +103,8 @@ class ModelServer(Server):
     ) -> ChatCompletion | HttpResponse:
         asked = {name: value for name, value in fields_of(body).items() if name not in _STREAMING}
         asked["messages"] = [_unpacked(message) for message in body.messages]
-        completion = await self.chat_completions(
-            ChatCreateParams.model_construct(None, **asked), session
+        completion = await self._palestra_capture.during(
+            self.chat_completions(ChatCreateParams.model_construct(None, **asked), session)
         )
         if not body.stream:
             return completion
@@ -87,7 +114,8 @@ class ModelServer(Server):
 
     async def messages(self, body: MessagesRequest, session: Session) -> MessagesAnswer:
         """One message of Anthropic's protocol, by way of `responses`."""
-        return message_from_response(await self.responses(params_from_messages(body), session))
+        asked = self.responses(params_from_messages(body), session)
+        return message_from_response(await self._palestra_capture.during(asked))
 
     async def _messages(
         self, body: MessagesRequest, session: Session
@@ -108,12 +136,17 @@ class ModelServer(Server):
         """
         return "not checked"
 
+    def facts(self) -> EndpointFacts:
+        """What is known of the endpoint, without asking it."""
+        return EndpointFacts()
+
     async def _models(self, _request: Request) -> HttpResponse:
         data = [{"id": name, "object": "model"} for name in await self.list_models()]
         return HttpResponse(encode_json({"object": "list", "data": data}), media_type=JSON_TYPE)
 
     async def _check(self, _request: Request) -> HttpResponse:
-        return HttpResponse(encode_json({"endpoint": await self.check()}), media_type=JSON_TYPE)
+        said = {"endpoint": await self.check(), "facts": self.facts()}
+        return HttpResponse(encode_json(said), media_type=JSON_TYPE)
 
     def own_failure(self, message: str, evidence: Evidence) -> CallError:
         """An exception of a model server's own code is a failure of model serving."""
@@ -122,10 +155,33 @@ class ModelServer(Server):
     def routes(self) -> list[Endpoint]:
         """Responses, chat completions and messages."""
         return [
-            self.endpoint(self.responses, "/v1/responses"),
+            self.endpoint(self._capturing(self.responses), "/v1/responses"),
             self.endpoint(self._chat, "/v1/chat/completions"),
             self.endpoint(self._messages, "/v1/messages"),
+            self.endpoint(self._training_run, TRAINING_RUN),
+            self.endpoint(self._training_turns, TRAINING_TURNS),
         ]
+
+    def _capturing(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """`method`, whose answers a trainer may ask for; its signature stays what it is."""
+
+        @functools.wraps(method)
+        async def answer(*args: Any, **kwargs: Any) -> Any:
+            called = method(*args, **kwargs)
+            if not isinstance(called, Awaitable):
+                return called
+            if not self._palestra_capture.wanted:
+                return await called
+            return await self._palestra_capture.during(called)
+
+        return answer
+
+    async def _training_run(self, body: TrainingRun) -> dict[str, Any]:
+        self._palestra_capture.told(body)
+        return {}
+
+    async def _training_turns(self, body: TurnsWanted) -> TurnsTaken:
+        return self._palestra_capture.take(body)
 
     def setup_webserver(self) -> FastAPI:
         """The protocol's endpoints and the list of models."""

@@ -21,6 +21,11 @@ class WorkOrder:
     worker: int | None = None
     """This process's number among the workers of its instance; None when it is the only one."""
 
+    @property
+    def process_name(self) -> str:
+        """The instance's name, with the number of the process where it has several."""
+        return self.instance if self.worker is None else f"{self.instance}#{self.worker}"
+
     def encode(self) -> bytes:
         """One line of JSON."""
         return orjson.dumps(

@@ -29,7 +29,7 @@ from palestra.serving.endpoints import Endpoint, ToolFailure
 from palestra.serving.mcp import McpDoor, NoSuchTool, ToolAnswer, plainly_named
 from palestra.serving.reward_rules import RewardRules
 from palestra.serving.server import Server, ServerConfig
-from palestra.serving.sessions import SESSION_ID_KEY
+from palestra.serving.sessions import CLOSE_SESSION, SESSION_ID_KEY, Session
 from palestra.serving.tools import is_tool, tool_schema
 
 ReverifyMode = Literal["stateless", "replay_tools", "unsupported", "unknown"]
@@ -37,6 +37,9 @@ ReverifyMode = Literal["stateless", "replay_tools", "unsupported", "unknown"]
 nothing but its request; `replay_tools` when its session can be made again, by seeding one from
 the row and running the trajectory's tool calls in it (so the tools must reach nothing outside);
 `unsupported` when it cannot do without the live session."""
+
+REPEATABLE = "/repeatable"
+"""Where an environment says whether a rollout may be begun again."""
 
 _make_verify_response = maker(VerifyResponse)
 _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
@@ -59,6 +62,11 @@ class ResourcesServer(Server):
 
     reverify_mode: ClassVar[ReverifyMode] = "unknown"
     """Declare it when `verify` takes the session; one that does not is `stateless` by itself."""
+
+    repeatable: ClassVar[bool | None] = None
+    """Whether a rollout that has begun here, and failed, may be begun again in a new session: it
+    may when nothing outside of the session is touched. None: as `reverify_mode` tells, which is
+    yes for `stateless` and `replay_tools`, and no for the rest."""
 
     reward_rules: ClassVar[RewardRules] = RewardRules()
     """What its rewards may be; `palestra verify-env` holds the verifier to it."""
@@ -100,6 +108,11 @@ class ResourcesServer(Server):
     def tools(self) -> dict[str, dict[str, Any]]:
         """The `@tool` methods as Responses API tool entries, by name."""
         return {name: tool_schema(method) for name, method in self._tool_methods.items()}
+
+    async def _closed(self, session: Session) -> dict[str, Any]:
+        """The rollout was given up before `verify`: what its session holds is released."""
+        del session
+        return {}
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Metrics over many rollouts; extend by overriding `compute_metrics`."""
@@ -159,6 +172,7 @@ class ResourcesServer(Server):
                 check=self._check_reward,
                 prepare=self._plainly_named if exposed else None,
             ),
+            self.endpoint(self._closed, CLOSE_SESSION, ends_session=True),
             self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),
             *(
                 self.endpoint(method, f"/{name}", body="arguments")
@@ -170,6 +184,7 @@ class ResourcesServer(Server):
         """The app, which also says whether stored responses can be verified again."""
         app = super().setup_webserver()
         app.add_api_route("/reverify_mode", self._report_reverify_mode, methods=["GET"])
+        app.add_api_route(REPEATABLE, self._report_repeatable, methods=["GET"])
         if self.config.expose_tools_over_mcp:
             app.router.routes.append(self._mcp.route)
         return app
@@ -200,6 +215,11 @@ class ResourcesServer(Server):
 
     async def _report_reverify_mode(self) -> dict[str, ReverifyMode]:
         return {"reverify_mode": self.declared_reverify_mode()}
+
+    async def _report_repeatable(self) -> dict[str, bool]:
+        if self.repeatable is not None:
+            return {"repeatable": self.repeatable}
+        return {"repeatable": self.declared_reverify_mode() in {"stateless", "replay_tools"}}
 
     def declared_reverify_mode(self) -> ReverifyMode:
         """`reverify_mode`, or what the signature of `verify` tells where it is not declared."""

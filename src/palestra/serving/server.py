@@ -17,6 +17,7 @@ from palestra.serving.authors_errors import error_text
 from palestra.serving.boundary import Boundary, SessionCookie
 from palestra.serving.direct import Direct
 from palestra.serving.endpoints import Endpoint, row_error
+from palestra.serving.in_flight import InFlightCalls
 from palestra.serving.own_errors import OwnErrors
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
@@ -58,6 +59,11 @@ class Server(BaseModel):
     def name(self) -> str:
         """The instance's name, or the class's when it has none."""
         return self.config.name or type(self).__name__
+
+    @cached_property
+    def palestra_in_flight(self) -> InFlightCalls:
+        """What other processes have asked this server, and it has not answered yet."""
+        return InFlightCalls(self.name)
 
     async def start(self) -> None:
         """Called once on the event loop before the first request; raise to refuse to start."""
@@ -171,6 +177,7 @@ class Server(BaseModel):
             on_error=self.translate,
             cookie=cookie,
             token=self._palestra_token,
+            in_flight=self.palestra_in_flight,
         )
 
     def _worker_mark(self) -> tuple[str, str] | None:

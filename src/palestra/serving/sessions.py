@@ -17,6 +17,8 @@ from palestra.transport import current_call
 logger = logging.getLogger("palestra.serving")
 
 SESSION_ID_KEY = "session_id"
+CLOSE_SESSION = "/close_session"
+"""Where an environment is told that a rollout was given up, and its session is of no use."""
 
 
 MOST_TOOL_FAILURES = 50

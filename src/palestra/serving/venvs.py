@@ -86,13 +86,31 @@ async def interpreter_for(folder: Path, *, cache: Path) -> Path:
     missing = unsatisfied(requirements_of(folder))
     if not missing:
         return Path(sys.executable)
-    asked = "\n".join((sys.version, sys.prefix, *sorted(missing), _base(missing, folder)))
-    venv = cache / hashlib.sha256(asked.encode()).hexdigest()[:20]
+    asked = _asked(missing, folder)
+    venv = _venv(cache, asked)
     async with _alone(venv):
         if not (venv / "complete").exists():
             await _make(venv, missing, folder)
             (venv / "complete").write_text(asked)
     return venv / "bin" / "python"
+
+
+def made_interpreter(folder: Path, *, cache: Path) -> Path | None:
+    """As `interpreter_for`, and None where that would have to make the environment first."""
+    missing = unsatisfied(requirements_of(folder))
+    if not missing:
+        return Path(sys.executable)
+    venv = _venv(cache, _asked(missing, folder))
+    return venv / "bin" / "python" if (venv / "complete").exists() else None
+
+
+def _asked(missing: tuple[str, ...], folder: Path) -> str:
+    """All that makes one environment another than the next."""
+    return "\n".join((sys.version, sys.prefix, *sorted(missing), _base(missing, folder)))
+
+
+def _venv(cache: Path, asked: str) -> Path:
+    return cache / hashlib.sha256(asked.encode()).hexdigest()[:20]
 
 
 def _base(missing: tuple[str, ...], folder: Path) -> str:

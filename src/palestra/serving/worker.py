@@ -7,21 +7,28 @@ learns that its parent is gone.
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 from palestra.config import config_from_tree
 from palestra.errors import PalestraError
-from palestra.serving.build import build_server, server_client
+from palestra.serving.build import GLOBAL_DEBUG, build_server, profiler_for, server_client
 from palestra.serving.garbage import rare_collections
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder, refusal_line
+from palestra.serving.server import Server
 from palestra.serving.sockets import raise_descriptor_limit
+from palestra.serving.task_dump import dumping_tasks
 from palestra.serving.watchdog import LagLog, Watchdog, watchdog_threshold_s
 from palestra.transport import Target
+
+if TYPE_CHECKING:
+    from palestra.serving.server_profiles import ProfiledServer
 
 STOP_GRACE_S = 2.0
 
@@ -40,15 +47,23 @@ async def serve(order: WorkOrder) -> None:
     client = server_client(targets, order.tree, token=order.token)
     server = build_server(instance, client)
     server.secure(secret=order.secret, token=order.token, worker=order.worker)
-    await server.start()
+    profiler = profiler_for(order.tree, shared=False)
+    served: Server | ProfiledServer = server
+    if profiler is not None:
+        served = profiler.start().over(server, name=order.process_name, token=order.token)
+    await served.start()
     try:
-        async with (
-            rare_collections(),
-            _watched(order),
-            serving(server.asgi_app(), socket.socket(fileno=order.fd)),
-        ):
-            await stop.wait()
+        with dumping_tasks(server.palestra_in_flight.lines):
+            async with (
+                rare_collections(),
+                _watched(order),
+                serving(served.asgi_app(), socket.socket(fileno=order.fd)),
+            ):
+                await stop.wait()
     finally:
+        if profiler is not None:
+            # Before the author's own `stop`, which may not end before the fleet ends this.
+            profiler.finish()
         await server.shut_down()
         await client.http.aclose()
 
@@ -60,6 +75,15 @@ def _watched(order: WorkOrder) -> contextlib.AbstractAsyncContextManager[object]
         return contextlib.nullcontext()
     told = LagLog(_say)
     return Watchdog(told, threshold_s=threshold_s)
+
+
+def _log_requests() -> None:
+    """Those that went well are no errors, which alone are printed without a handler."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    transport = logging.getLogger("palestra.transport")
+    transport.addHandler(handler)
+    transport.setLevel(logging.INFO)
 
 
 def _say(text: str) -> None:
@@ -88,6 +112,8 @@ def main() -> int:
     """Exit code 0 after an orderly stop, 1 when the server could not start or run."""
     order = WorkOrder.decode(sys.stdin.buffer.readline())
     stop_with_parent()
+    if order.tree.get(GLOBAL_DEBUG):
+        _log_requests()
     raise_descriptor_limit()
     try:
         import uvloop

@@ -23,8 +23,9 @@ from palestra.errors import (
     without_answer,
 )
 from palestra.transport.context import context_headers, current_call
-from palestra.transport.failure_line import failure_line
+from palestra.transport.exchange_line import exchange_line
 from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
+from palestra.transport.limits import call_limit_s, within
 from palestra.transport.local import IN_PROCESS, LocalServer, call_asgi, with_query
 from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
 from palestra.transport.untouched import changes
@@ -80,6 +81,37 @@ class Caller:
         stateless: bool = False,
     ) -> HttpReply:
         """One request to `target` with the caller's context, retried where that is safe."""
+        limit_s = call_limit_s(path)
+        exchanged = self._exchange(
+            target,
+            base_url,
+            method,
+            path,
+            body=body,
+            cookies=cookies,
+            params=params,
+            headers=headers,
+            session_id=session_id,
+            stateless=stateless,
+        )
+        if limit_s is None:
+            return await exchanged
+        return await within(limit_s, exchanged, what=f"{target.name}{path}")
+
+    async def _exchange(
+        self,
+        target: Target,
+        base_url: str,
+        method: str,
+        path: str,
+        *,
+        body: bytes,
+        cookies: Mapping[str, str] | None,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        session_id: str | None,
+        stateless: bool,
+    ) -> HttpReply:
         sent = {**context_headers(current_call()), **(headers or {})}
         if self._token:
             sent["authorization"] = f"Bearer {self._token}"
@@ -94,7 +126,7 @@ class Caller:
                 params=params,
                 session_id=session_id,
             )
-            self._log_refusal(method, f"{target.name} {IN_PROCESS}{path}", sent, body, reply)
+            self._log_reply(method, f"{target.name} {IN_PROCESS}{path}", sent, body, reply)
             return reply
         sent["content-type"] = "application/json"
         url = base_url + with_query(path, params)
@@ -112,11 +144,11 @@ class Caller:
                 count=self.retries,
             )
         except CallError as error:
-            self.log_failure(method, url, body, error.message, headers=sent)
+            self.log_exchange(method, url, body, error.message, headers=sent)
             add_row(error, current_call().row)
             mask_error(error, self.mask)
             raise add_hop(error, Hop(target.name, self.mask(url))) from None
-        self._log_refusal(method, url, sent, body, reply)
+        self._log_reply(method, url, sent, body, reply)
         return reply
 
     def failure(self, target: Target, url: str, reply: HttpReply) -> CallError:
@@ -131,12 +163,12 @@ class Caller:
         mask_error(error, self.mask)
         return add_row(error, current_call().row)
 
-    def _log_refusal(
+    def _log_reply(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, reply: HttpReply
     ) -> None:
-        if reply.status >= 400:
+        if self.debug:
             answer = excerpt(without_answer(reply.body))
-            self.log_failure(method, url, body, answer, headers=headers, status=reply.status)
+            self.log_exchange(method, url, body, answer, headers=headers, status=reply.status)
 
     def tell_changes(self, where: str, before: bytes, after: bytes) -> None:
         """Say what a server changed in the request that it was handed."""
@@ -148,7 +180,7 @@ class Caller:
                 ", ".join(sorted(changed)[:10]),
             )
 
-    def log_failure(
+    def log_exchange(
         self,
         method: str,
         url: str,
@@ -158,11 +190,17 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         status: int | None = None,
     ) -> None:
-        """Say on one line what was asked, for which row, and what came of it; when debugging."""
+        """Say on one line what was asked, for which row, and what came of it; when debugging.
+
+        `status` is None when nothing came. What failed is logged as an error.
+        """
         if not self.debug:
             return
-        line = failure_line(method, url, current_call().row, headers or {}, request, status, answer)
-        logger.error("%s", self.mask(line))
+        line = exchange_line(
+            method, url, current_call().row, headers or {}, request, status, answer
+        )
+        level = logging.ERROR if status is None or status >= 400 else logging.INFO
+        logger.log(level, "%s", self.mask(line))
 
 
 def _foreign_failure(target: Target, status: int, text: str, evidence: Evidence) -> CallError:

@@ -85,14 +85,14 @@ class ServerClient:
 
     @property
     def debug(self) -> bool:
-        """Whether every failing request is to be logged."""
+        """Whether every request is to be logged."""
         return self._caller.debug
 
     def mask(self, text: str) -> str:
         """`text` without the secrets of the configuration."""
         return self._caller.mask(text)
 
-    def log_failure(
+    def log_exchange(
         self,
         method: str,
         url: str,
@@ -103,7 +103,7 @@ class ServerClient:
         status: int | None = None,
     ) -> None:
         """Say on one line what was asked, for which row, and what came of it; when debugging."""
-        self._caller.log_failure(method, url, request, answer, headers=headers, status=status)
+        self._caller.log_exchange(method, url, request, answer, headers=headers, status=status)
 
     def target(self, name: str) -> Target:
         """Where `name` is. Raises ConfigError when the fleet has no such instance."""

@@ -20,6 +20,7 @@ from palestra.errors import RowIdentity
 
 ROLLOUT_HEADER = "x-palestra-rollout"
 TIMEOUT_HEADER = "x-palestra-timeout"
+CALL_LIMIT_HEADER = "x-palestra-call-limit"
 
 SHARE_KEPT = 0.1
 MOST_KEPT_S = 0.5
@@ -58,6 +59,8 @@ class CallContext(msgspec.Struct, frozen=True):
     row: RowIdentity | None = None
     deadline: float | None = None
     activity: Activity | None = None
+    call_limit_s: float | None = None
+    """Seconds that each call made for the rollout may take; `/run` itself is not one of them."""
 
     def remaining_s(self) -> float | None:
         """Seconds left, never negative; None when there is no deadline."""
@@ -95,6 +98,8 @@ def context_headers(context: CallContext) -> dict[str, str]:
     remaining = context.remaining_s()
     if remaining is not None:
         headers[TIMEOUT_HEADER] = f"{_for_the_callee(remaining):.3f}"
+    if context.call_limit_s is not None:
+        headers[CALL_LIMIT_HEADER] = f"{context.call_limit_s:.3f}"
     return headers
 
 
@@ -116,11 +121,17 @@ def context_from_headers(headers: Mapping[str, str]) -> CallContext:
             row = RowIdentity(task=task, rollout=rollout, attempt=attempt, agent=agent, run=run)
         except (ValueError, TypeError):
             row = None
-    deadline = None
-    if (raw := headers.get(TIMEOUT_HEADER)) is not None:
-        try:
-            seconds = float(raw)
-        except ValueError:
-            seconds = math.nan
-        deadline = time.monotonic() + seconds if math.isfinite(seconds) else None
-    return CallContext(row=row, deadline=deadline)
+    seconds = _seconds(headers.get(TIMEOUT_HEADER))
+    return CallContext(
+        row=row,
+        deadline=None if seconds is None else time.monotonic() + seconds,
+        call_limit_s=_seconds(headers.get(CALL_LIMIT_HEADER)),
+    )
+
+
+def _seconds(raw: str | None) -> float | None:
+    try:
+        seconds = math.nan if raw is None else float(raw)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) else None

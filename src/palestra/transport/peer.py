@@ -24,6 +24,7 @@ from palestra.transport.calls import Caller, Target, json_or_none
 from palestra.transport.context import current_call
 from palestra.transport.http import HttpReply
 from palestra.transport.ids import new_id
+from palestra.transport.limits import call_limit_s, within
 from palestra.transport.local import IN_PROCESS, LocalEndpoint
 from palestra.transport.unverified import note_verify_request
 from palestra.transport.workers import worker_url
@@ -32,7 +33,17 @@ Reply = TypeVar("Reply", bound=BaseModel)
 
 RUN = "/run"
 RESERVED_PATHS = frozenset(
-    {"", "run", "verify", "seed_session", "aggregate_metrics", "mcp", "docs", "openapi.json"}
+    {
+        "",
+        "run",
+        "verify",
+        "seed_session",
+        "close_session",
+        "aggregate_metrics",
+        "mcp",
+        "docs",
+        "openapi.json",
+    }
 )
 """Endpoint names that a model must not reach by calling a tool of that name."""
 
@@ -141,16 +152,23 @@ class Peer:
     ) -> Any:
         before = encode_json(body) if self._caller.debug else None
         try:
-            result = await endpoint.invoke(body, session_id=self._session_id)
+            invoked = endpoint.invoke(body, session_id=self._session_id)
+            limit_s = call_limit_s(path)
+            if limit_s is None:
+                result = await invoked
+            else:
+                result = await within(limit_s, invoked, what=f"{self.name}{path}")
         except CallError as error:
             url = IN_PROCESS + path
-            self._caller.log_failure(
+            self._caller.log_exchange(
                 "POST", f"{self.name} {url}", body, error.message, status=status_for(error)
             )
             add_row(error, current_call().row)
             raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
         if before is not None:
             self._caller.tell_changes(f"{self.name}{path}", before, encode_json(body))
+            where, answer = f"{self.name} {IN_PROCESS}{path}", excerpt(_told(result))
+            self._caller.log_exchange("POST", where, before, answer, status=200)
         return result
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
@@ -173,6 +191,14 @@ class Peer:
         if reply.cookies:
             self.cookies.update(reply.cookies)
         return reply
+
+
+def _told(result: Any) -> bytes:
+    """A result as a log shows it; whether it can be sent at all is for others to say."""
+    try:
+        return encode_json(fields_of(result) if isinstance(result, BaseModel) else result)
+    except TypeError:
+        return repr(result).encode("utf-8", "replace")
 
 
 def _back_to(before: tuple[str, str]) -> None:

@@ -13,6 +13,7 @@ def register(app: typer.Typer) -> None:
     app.command()(run)
     app.command()(status)
     app.command()(config)
+    app.command("pip-list")(pip_list)
 
 
 def run(configs: Configs = None, overrides: Overrides = None) -> None:
@@ -26,10 +27,20 @@ def status(
     wait: Annotated[
         float | None, typer.Option(help="Seconds to wait until every server is ready.")
     ] = None,
+    rollouts: Annotated[
+        bool,
+        typer.Option(
+            "--rollouts", help="What each rollout in flight waits for, and for how long, instead."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     overrides: Overrides = None,
 ) -> None:
     """One line per server of the running fleet. Exits 0 only if all are ready."""
+    if rollouts:
+        from palestra.cli.rollouts_status import rollouts_status
+
+        guarded(lambda: rollouts_status(overrides or [], as_json=as_json))
     from palestra.cli.fleet_commands import status as show
 
     guarded(lambda: show(overrides or [], ng=False, wait_s=wait, as_json=as_json))
@@ -40,3 +51,25 @@ def config(configs: Configs = None, overrides: Overrides = None) -> None:
     from palestra.cli.fleet_commands import dump_config
 
     guarded(lambda: dump_config(with_configs(configs, overrides), ng=False))
+
+
+def pip_list(
+    server: Annotated[str, typer.Argument(help="Its folder: resources_servers/NAME.")],
+    format_: Annotated[
+        str, typer.Option("--format", help="columns, freeze or json.", metavar="FORMAT")
+    ] = "columns",
+    outdated: Annotated[
+        bool, typer.Option("--outdated", help="Only those with newer versions.")
+    ] = False,
+) -> None:
+    """The packages of the environment that a server runs in. Same as ng_pip_list."""
+
+    def command() -> int:
+        from palestra.cli.packages import PipListArgs
+        from palestra.cli.packages import pip_list as show
+        from palestra.cli.settings import args_from
+
+        given = {"entrypoint": server, "format": format_, "outdated": outdated}
+        return show(args_from(PipListArgs, given))
+
+    guarded(command)

@@ -25,7 +25,7 @@ from palestra.schema import (
     changed,
     maker,
 )
-from palestra.serving import BoundAgent, BoundAgentConfig, Opening, Step
+from palestra.serving import BoundAgent, BoundAgentConfig, Opening, Step, close_session
 from palestra.transport import Peer
 
 _make_message = maker(Message)
@@ -48,9 +48,13 @@ class GymnasiumAgent(BoundAgent):
         environment = self.server_client.peer(self.environment_name())
         model = self.server_client.peer(self.model_name())
         row = {**body.__dict__, **(body.model_extra or {})}
-        opening = await environment.call("/reset", row, Opening)
-        params = _opened(body.responses_create_params, opening.observation)
-        response = await self.respond(params, environment=environment, model=model)
+        try:
+            opening = await environment.call("/reset", row, Opening)
+            params = _opened(body.responses_create_params, opening.observation)
+            response = await self.respond(params, environment=environment, model=model)
+        except BaseException:
+            await close_session(environment)
+            raise
         played = {**row, "responses_create_params": params, "response": response}
         return await environment.call("/verify", played, VerifyResponse)
 

@@ -34,7 +34,13 @@ from palestra.schema import (
     decode_completion,
     to_plain,
 )
-from palestra.serving import ModelServer, ModelServerConfig, Session, without_tokens
+from palestra.serving import (
+    EndpointFacts,
+    ModelServer,
+    ModelServerConfig,
+    Session,
+    without_tokens,
+)
 from palestra.transport import ConnectionFailed
 
 
@@ -213,6 +219,10 @@ class ChatCompletionsServer(ModelServer):
     async def list_models(self) -> list[str]:
         """What the first endpoint serves that answers. Raises `CallError` when none can say."""
         return await self._upstream.models(self.base_url_for(""))
+
+    def facts(self) -> EndpointFacts:
+        """The model that is asked for."""
+        return EndpointFacts(model=self.config.model)
 
     async def check(self) -> str:
         """Ask each endpoint which models it serves.

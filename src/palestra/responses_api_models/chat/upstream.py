@@ -170,10 +170,11 @@ class Upstream:
             mask_error(error, self.mask)
             add_hop(error, self.answers.hop(self.mask(url), last))
             raise
+        url = url_now()
+        if reply.status >= 300 or self._debugging:
+            self._log("POST", url, encoded, excerpt(reply.body), reply.status)
         if reply.status < 300:
             return reply.body
-        url = url_now()
-        self._log("POST", url, encoded, excerpt(reply.body), reply.status)
         return self.answers.refused(url, reply)
 
     def _words(self, body: bytes) -> str:
@@ -263,10 +264,14 @@ class Upstream:
         masked = text.replace(self._secret, "****") if self._secret else text
         return masked if self._client is None else self._client.mask(masked)
 
+    @property
+    def _debugging(self) -> bool:
+        return self._client is not None and self._client.debug
+
     def _log(
         self, method: str, url: str, body: bytes, answer: str, status: int | None = None
     ) -> None:
         if self._client is not None:
-            self._client.log_failure(
+            self._client.log_exchange(
                 method, url, body, self.mask(answer), headers=self._headers, status=status
             )

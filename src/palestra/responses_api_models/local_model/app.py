@@ -13,6 +13,7 @@ from palestra.responses_api_models.local_model.engine import EngineOrder
 from palestra.responses_api_models.local_model.running import RunningEngine, require_engine
 from palestra.responses_api_models.local_model.transport import EngineTransport
 from palestra.responses_api_models.local_model.weights import find_weights
+from palestra.serving import EndpointFacts
 
 CHAT_TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 
@@ -108,6 +109,10 @@ class LocalModel(ChatCompletionsServer):
         """Stop the engine."""
         if self._engine is not None:
             await self._engine.stop()
+
+    def facts(self) -> EndpointFacts:
+        """What it was started with."""
+        return EndpointFacts(model=self.config.model, max_model_len=self.config.context_tokens)
 
     async def check(self) -> str:
         """Ask the engine; before it was started, whether all that it needs is there."""

@@ -21,7 +21,7 @@ from palestra.responses_api_models.openai_model.passthrough import (
     to_request,
 )
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import ModelServer, ModelServerConfig, Session
+from palestra.serving import EndpointFacts, ModelServer, ModelServerConfig, Session
 
 
 class OpenAIModelConfig(ModelServerConfig):
@@ -91,6 +91,10 @@ class OpenAIModel(ModelServer):
     async def list_models(self) -> list[str]:
         """What the endpoint serves. Raises `CallError` when it cannot say."""
         return await self._upstream.models(self._base_url)
+
+    def facts(self) -> EndpointFacts:
+        """The model that is asked for."""
+        return EndpointFacts(model=self.config.openai_model)
 
     async def check(self) -> str:
         """Ask the endpoint which models it serves. Raises `CallError` when it cannot answer."""

@@ -57,7 +57,7 @@ from palestra.schema import (
     UpstreamCompletion,
     encode_json,
 )
-from palestra.serving import Session
+from palestra.serving import EndpointFacts, Session
 
 logger = logging.getLogger("palestra.vllm_model")
 
@@ -145,6 +145,17 @@ class VLLMModel(ChatCompletionsServer):
         seal = seal_messages([*body.messages, message], turn.tokens, tools=tools)
         attach(message, turn.tokens, self._counted(turn, seal))
         return answer
+
+    def facts(self) -> EndpointFacts:
+        """What its endpoints have shown: of several, the shortest context."""
+        found = [self._known.now(url) for url in self._base_urls]
+        lengths = [one.max_model_len for one in found if one.max_model_len is not None]
+        return EndpointFacts(
+            model=self.config.model,
+            served=tuple(dict.fromkeys(name for one in found for name in one.models)),
+            max_model_len=min(lengths, default=None),
+            tool_parser=next((one.tool_parser for one in found if one.tool_parser), ""),
+        )
 
     async def check(self) -> str:
         """Ask each endpoint what it serves and what it can do.

@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 
 from palestra.responses_api_models.chat import check_whole
-from palestra.responses_api_models.vllm_model.token_ids import TurnTokens
 from palestra.responses_api_models.vllm_model.turns import Turn
-from palestra.schema import ChatChoice, ChatCompletion, ChatMessage, UpstreamMessage
+from palestra.schema import ChatChoice, ChatCompletion, ChatMessage, TurnTokens, UpstreamMessage
 from palestra.transport import new_id
 
 

@@ -7,25 +7,23 @@ from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.vllm_model.token_ids import (
     CONTINUITY,
-    TOKEN_FIELDS,
     Reason,
-    TurnTokens,
     continuity_on,
     last_with_tokens,
     seal_items,
     seal_messages,
-    tokens_on,
 )
 from palestra.responses_api_models.vllm_model.turns import Previous
 from palestra.schema import (
+    TOKEN_FIELDS,
     ChatMessage,
-    FunctionCall,
     InputItem,
     Message,
-    OutputItem,
-    Reasoning,
     ResponseCreateParams,
+    TurnTokens,
     changed,
+    is_models_own,
+    tokens_on,
 )
 
 Found = tuple[Previous | None, Reason | None]
@@ -105,10 +103,3 @@ def _tokens(carrier: Any) -> TurnTokens:
     if tokens is None:
         raise ValueError("an item without token ids has no tokens")
     return tokens
-
-
-def is_models_own(item: InputItem | OutputItem) -> bool:
-    """Whether the model made the item, and does not only read it."""
-    if isinstance(item, Message):
-        return item.role == "assistant"
-    return isinstance(item, FunctionCall | Reasoning)

@@ -28,22 +28,23 @@ from pydantic import ValidationError
 
 from palestra.errors import InputDataError
 from palestra.responses_api_models.vllm_model.checked import Checked, Problem
-from palestra.responses_api_models.vllm_model.history import is_models_own, items_of
+from palestra.responses_api_models.vllm_model.history import items_of
 from palestra.responses_api_models.vllm_model.token_ids import (
-    TOKEN_FIELDS,
     State,
-    TurnTokens,
     continuity_on,
     last_with_tokens,
     seal_items,
-    tokens_on,
 )
 from palestra.schema import (
+    TOKEN_FIELDS,
     InputItem,
-    Message,
     OutputItem,
     Response,
     ResponseCreateParams,
+    TurnTokens,
+    never_made,
+    tokens_on,
+    turn_ends,
 )
 
 
@@ -66,12 +67,12 @@ def check_rollout(params: ResponseCreateParams, response: Response) -> Checked:
     given = items_of(params)
     last = last_with_tokens(given)
     before = None if last is None else tokens_on(given[last])
-    ends = _turn_ends(response.output)
+    ends = turn_ends(response.output)
     if not ends:
         found.problems.append(Problem(0, "there is no turn of the model"))
     for end in ends:
         item = response.output[end]
-        if end + 1 == len(response.output) and _never_made(item, response):
+        if end + 1 == len(response.output) and never_made(item, response):
             found.truncated += 1
             continue
         said = [*given, *response.output[: end + 1]]
@@ -100,19 +101,6 @@ def _check_turn(
     _check_continuity(found, turn, item, tokens, before)
     _check_seal(found, turn, item, tokens, said, params)
     return tokens
-
-
-def _never_made(item: OutputItem, response: Response) -> bool:
-    """Whether the context could not hold the conversation, and this stands for the answer."""
-    details = response.incomplete_details
-    return (
-        isinstance(item, Message)
-        and not item.text
-        and item.status == "incomplete"
-        and details is not None
-        and details.reason == "max_output_tokens"
-        and not any(getattr(item, name, None) for name in TOKEN_FIELDS)
-    )
 
 
 def _check_continuity(
@@ -165,17 +153,6 @@ def _check_seal(
         found.problems.append(
             Problem(turn, "the seal does not fit: conversation or tokens were changed since")
         )
-
-
-def _turn_ends(output: Sequence[OutputItem]) -> list[int]:
-    """The index of each turn's last item: the model's own items up to what it reads next."""
-    ends = []
-    for index, item in enumerate(output):
-        last = index + 1 == len(output) or not is_models_own(output[index + 1])
-        carries = all(getattr(item, name, None) is not None for name in TOKEN_FIELDS)
-        if is_models_own(item) and (last or carries):
-            ends.append(index)
-    return ends
 
 
 def _present(item: OutputItem) -> str:

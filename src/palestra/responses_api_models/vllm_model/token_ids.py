@@ -10,7 +10,6 @@ continuity: how a turn's prompt relates to the tokens before it.
 """
 
 import hashlib
-import math
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ import msgspec
 import orjson
 
 from palestra.schema import (
+    TOKEN_FIELDS,
     ChatMessage,
     ContentPart,
     FunctionCall,
@@ -33,13 +33,14 @@ from palestra.schema import (
     OutputText,
     Reasoning,
     Tool,
+    TurnTokens,
     UpstreamMessage,
     UpstreamUsage,
     completion_decoder,
+    field_of,
+    tokens_on,
 )
 
-PROMPT, GENERATION, LOG_PROBS = "prompt_token_ids", "generation_token_ids", "generation_log_probs"
-TOKEN_FIELDS = (PROMPT, GENERATION, LOG_PROBS)
 CONTINUITY = "token_continuity"
 """The field, beside the ids on the last item of a turn, that holds a `Continuity`."""
 
@@ -92,35 +93,6 @@ class Continuity:
         except (KeyError, ValueError):
             return None
         return cls(state, str(marked.get("reason", "")), str(marked.get("seal", "")))
-
-
-@dataclass(frozen=True, slots=True)
-class TurnTokens:
-    """One turn of the model in tokens. The last two are of equal length."""
-
-    prompt: list[int]
-    generation: list[int]
-    log_probs: list[float]
-
-    @property
-    def all(self) -> list[int]:
-        """What the next turn's prompt starts with."""
-        return self.prompt + self.generation
-
-    def problem(self) -> str:
-        """What is wrong with these lists in themselves; empty when nothing is."""
-        if not self.prompt or not self.generation:
-            return f"{len(self.prompt)} prompt ids and {len(self.generation)} generation ids"
-        if len(self.generation) != len(self.log_probs):
-            return f"{len(self.generation)} generation ids and {len(self.log_probs)} log probs"
-        for ids in (self.prompt, self.generation):
-            for position, token in enumerate(ids):
-                if type(token) is not int or token < 0:
-                    return f"{token!r} at {position} is no token id"
-        for position, value in enumerate(self.log_probs):
-            if not isinstance(value, int | float) or not math.isfinite(value) or value > 1e-3:
-                return f"{value!r} at {position} is no log probability"
-        return ""
 
 
 class MissingTokens(ValueError):
@@ -184,23 +156,9 @@ def _spelt_ids(entries: Sequence[Mapping[str, Any]]) -> list[int] | None:
 # Where the tokens stand in a conversation
 
 
-def tokens_on(carrier: Any) -> TurnTokens | None:
-    """The tokens that an item or a message carries; None unless it has all three lists."""
-    lists = [_field(carrier, name) for name in TOKEN_FIELDS]
-    if any(not isinstance(found, list) for found in lists):
-        return None
-    return TurnTokens(*lists)
-
-
 def continuity_on(carrier: Any) -> Continuity | None:
     """The marker that an item or a message carries."""
-    return Continuity.of(_field(carrier, CONTINUITY))
-
-
-def _field(carrier: Any, name: str) -> Any:
-    if isinstance(carrier, Mapping):
-        return carrier.get(name)
-    return getattr(carrier, name, None)
+    return Continuity.of(field_of(carrier, CONTINUITY))
 
 
 def attach(carrier: Any, tokens: TurnTokens, continuity: Continuity) -> None:

@@ -21,7 +21,6 @@ from palestra.responses_api_models.vllm_model.token_ids import (
     State,
     TokenChoice,
     TokenCompletion,
-    TurnTokens,
     decode_with_tokens,
     generated,
 )
@@ -41,7 +40,7 @@ from palestra.responses_api_models.vllm_model.wire import (
     to_tokenize,
     without_stop,
 )
-from palestra.schema import UpstreamMessage, UpstreamUsage
+from palestra.schema import TurnTokens, UpstreamMessage, UpstreamUsage
 
 Post = Callable[[str, Mapping[str, Any]], Awaitable[Answered]]
 """POST a body to a path of the session's endpoint. Raises `CallError` for whatever it refuses."""

@@ -1,4 +1,4 @@
-"""One failed request on one line of a log, for `++global_aiohttp_client_request_debug=True`."""
+"""One request on one line of a log, for `++global_aiohttp_client_request_debug=True`."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from palestra.schema import encode_json
 _PRIVATE = frozenset({"cookie", "set-cookie"})
 
 
-def failure_line(
+def exchange_line(
     method: str,
     url: str,
     row: RowIdentity | None,
@@ -24,13 +24,14 @@ def failure_line(
 
     `status` is None when there was no answer; `answer` then says why.
     """
+    failed = status is None or status >= 400
     shown = {
         name: MASK if is_secret_name(name) or name.lower() in _PRIVATE else value
         for name, value in headers.items()
     }
     body = request if isinstance(request, bytes) else encode_json(request)
     return (
-        f"request failed: {method} {url} status={'none' if status is None else status} "
+        f"request {'failed' if failed else 'answered'}: {method} {url} status={'none' if status is None else status} "
         f"row={_json(None if row is None else asdict(row))} headers={_json(shown)} "
         f"kwargs={_one_line(excerpt(body))} response={_one_line(answer)}"
     )

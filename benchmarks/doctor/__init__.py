@@ -1,0 +1,1 @@
+"""What `palestra doctor` takes for many rows: everything must be said within seconds."""

@@ -1,0 +1,1 @@
+"""What timing servers' functions costs, on and off."""

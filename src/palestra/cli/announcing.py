@@ -1,0 +1,163 @@
+"""A running collection can be asked what is in flight, whatever holds its event loop.
+
+A thread answers on a loopback port; a file in the run directory, which only its user can read,
+says which port, and what to say there.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from palestra.rollouts import Progress
+from palestra.serving import run_dir
+from palestra.transport import new_id
+
+ASK_TIMEOUT_S: Final = 3.0
+_LISTED: Final = 20_000
+"""Rollouts in one answer, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Where one collection can be asked. `started` is seconds since the epoch."""
+
+    pid: int
+    port: int
+    nonce: str
+    output: str
+    started: float
+
+
+def in_flight(progress: Progress) -> list[dict[str, Any]]:
+    """Every rollout that runs now, the oldest first. May be called on any thread."""
+    now = time.monotonic()
+    return [
+        {
+            "task": key.task,
+            "rollout": key.rollout,
+            "attempt": flight.attempt,
+            "agent": flight.agent,
+            "phase": flight.phase,
+            "awaiting": flight.awaiting,
+            "awaiting_s": round(now - flight.since, 3),
+            "age_s": round(now - flight.started, 3),
+        }
+        for key, flight in _items(progress)
+    ]
+
+
+def _items(progress: Progress) -> list[tuple[Any, Any]]:
+    for _ in range(100):
+        with contextlib.suppress(RuntimeError):  # it grew while it was copied
+            return list(progress.in_flight.items())[:_LISTED]
+    return []
+
+
+def in_flight_lines(progress: Progress) -> Iterator[str]:
+    """The same for a log."""
+    for one in in_flight(progress):
+        yield (
+            f"{one['task']}:{one['rollout']} attempt {one['attempt']} of {one['agent']}, "
+            f"{one['age_s']:.1f} s old: {one['phase']}, awaiting "
+            f"{one['awaiting'] or 'its own code'} for {one['awaiting_s']:.1f} s"
+        )
+
+
+@contextlib.contextmanager
+def announced(output: Path, progress: Progress) -> Iterator[None]:
+    """Answer for `progress` while the body runs. A run goes on where that cannot be."""
+
+    def told() -> bytes:
+        accounting = progress.accounting
+        return orjson.dumps(
+            {
+                "requested": accounting.requested,
+                "scored": accounting.scored,
+                "failed": accounting.failed,
+                "elapsed_s": round(time.monotonic() - progress.started, 1),
+                "last_failure": progress.last_failure,
+                "in_flight": in_flight(progress),
+            }
+        )
+
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            stack.enter_context(_answering(output, told))
+        yield
+
+
+@contextlib.contextmanager
+def _answering(output: Path, told: Callable[[], bytes]) -> Iterator[None]:
+    nonce = new_id()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        where = Announcement(
+            os.getpid(), listening.getsockname()[1], nonce, str(output), time.time()
+        )
+        path = _write(where)
+        answering = threading.Thread(
+            target=_answer, args=(listening, nonce.encode(), told), daemon=True, name="in flight"
+        )
+        answering.start()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)  # wakes the thread, which `close` does not
+
+
+def _answer(listening: socket.socket, nonce: bytes, told: Callable[[], bytes]) -> None:
+    while True:
+        try:
+            asking, _ = listening.accept()
+        except OSError:
+            return
+        with asking, contextlib.suppress(OSError):
+            asking.settimeout(ASK_TIMEOUT_S)
+            if asking.recv(len(nonce), socket.MSG_WAITALL) == nonce:
+                asking.sendall(told())
+
+
+def _write(where: Announcement) -> Path:
+    folder = _folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{where.pid}.json"
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(orjson.dumps(asdict(where)))
+    return path
+
+
+def _folder() -> Path:
+    return run_dir() / "collections"
+
+
+def announcements() -> list[Announcement]:
+    """The collections of this user that run on this machine, the oldest first."""
+    found: list[Announcement] = []
+    for path in _folder().glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            where = Announcement(**orjson.loads(path.read_bytes()))
+            os.kill(where.pid, 0)
+            found.append(where)
+    return sorted(found, key=lambda where: where.started)
+
+
+def ask(where: Announcement) -> dict[str, Any] | None:
+    """What a collection says of itself; None when it does not answer in time."""
+    try:
+        with socket.create_connection(("127.0.0.1", where.port), timeout=ASK_TIMEOUT_S) as asked:
+            asked.sendall(where.nonce.encode())
+            said = b"".join(iter(lambda: asked.recv(1 << 16), b""))
+        answer: dict[str, Any] = orjson.loads(said)
+    except (OSError, ValueError):
+        return None
+    return answer

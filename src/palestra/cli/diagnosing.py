@@ -1,0 +1,109 @@
+"""`diagnose`: what a run left is read, and what went wrong is told."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from palestra.cli.console import say
+from palestra.cli.doors import doors_of_agents
+from palestra.cli.escaping import visible
+from palestra.config import MASK, Redactor, ServerType, config_from_tree, secrets_in
+from palestra.datasets import Door
+from palestra.doctor.diagnose import diagnose as diagnose_run
+from palestra.doctor.diagnosis import Diagnosis
+from palestra.doctor.findings import has_errors, text_of
+from palestra.doctor.outputs import Counts
+from palestra.doctor.signatures import SignatureTable
+from palestra.errors import InputDataError, PalestraError
+from palestra.rollouts import Manifest
+
+
+def diagnose(run: str, *, logs: tuple[Path, ...], inputs: tuple[Path, ...], as_json: bool) -> int:
+    """Print the diagnosis of `run`; exit 1 when something is wrong."""
+    for path in (*logs, *inputs):
+        if not path.is_file():
+            raise InputDataError(f"{path} does not exist")
+    found = diagnose_run(
+        run,
+        folder=Path.cwd(),
+        table=SignatureTable.load(),
+        sources=inputs,
+        logs=logs,
+        doors_of=request_models,
+    ).masked(_mask())
+    if as_json:
+        say(orjson.dumps(found.as_json(), option=orjson.OPT_INDENT_2).decode())
+    else:
+        show(found)
+    return 1 if has_errors(found.findings) or (found.unknown and not found.findings) else 0
+
+
+def show(found: Diagnosis) -> None:
+    """Print a diagnosis for people."""
+    for output, counts in found.counts.items():
+        say(f"{output}: {_counted(counts)}")
+    for finding in found.findings:
+        say(text_of(finding, visible=visible).plain)
+    if found.consequences:
+        say("follows from that:")
+        for sentence in found.consequences:
+            say(f"  {sentence}")
+    if found.unknown:
+        say("not known: it looks like an error, and fits no entry of the table")
+        for quote in found.unknown:
+            say(f"  seen  {quote.where}: {quote.text}")
+    elif not found.findings:
+        say("nothing wrong was found")
+    noise = f"; passed over {found.noise} lines of shutdown noise" if found.noise else ""
+    say(f"looked at: {', '.join(found.looked_at) or 'nothing'}{noise}")
+
+
+_KEYS: Final = re.compile(
+    r"\b(?:(?:sk|hf|ghp|glpat|nvapi)[-_]|Bearer )[\w.~+/-]{12,}", re.IGNORECASE
+)
+"""Keys as providers make them: logs of others may hold some that nobody here knows."""
+
+
+def _mask() -> Callable[[str], str]:
+    """Takes out this user's secrets, and whatever looks like a key."""
+    redact = Redactor(secrets_in({}, os.environ))
+    return lambda text: _KEYS.sub(MASK, redact(text))
+
+
+def _counted(counts: Counts) -> str:
+    requested = counts.inputs if counts.requested is None else counts.requested
+    missing = requested - counts.scored - counts.failed
+    told = [
+        f"requested {requested}",
+        f"scored {counts.scored}" + (f" ({counts.truncated} truncated)" * (counts.truncated > 0)),
+        f"failed {counts.failed} (in {counts.failed_attempts} attempts)",
+    ]
+    told += [f"missing {missing}"] * (missing > 0)
+    told += [f"profile rows {counts.profile_rows}"] * (counts.profile_rows > 0)
+    return ", ".join(told)
+
+
+def request_models(manifest: Manifest) -> Mapping[str, Sequence[Door]]:
+    """What the servers of a run ask of its rows, as far as their code is here."""
+    servers = manifest.semantics.get("servers")
+    if not isinstance(servers, Mapping):
+        return {}
+    tree: dict[str, Any] = {
+        name: {
+            server["type"]: {
+                server["implementation"]: {"entrypoint": "app.py", **server["settings"]}
+            }
+        }
+        for name, server in servers.items()
+    }
+    try:
+        config = config_from_tree(tree)
+        agents = [i.name for i in config.instances_of(ServerType.AGENT)]
+        return doors_of_agents(config, agents, tell=lambda _: None)
+    except PalestraError:
+        # Other code than the run's, or none: the rows cannot be compared then.
+        return {}

@@ -1,0 +1,137 @@
+"""`doctor`: the examination of a run, from the same arguments as `collect`."""
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+import palestra
+from palestra.cli.console import leave_now, notice, say
+from palestra.cli.descriptors import check_descriptors, most_in_flight
+from palestra.cli.escaping import visible
+from palestra.cli.loop import Stopped, run_to_end
+from palestra.cli.meaning import run_meaning
+from palestra.cli.reaching import FleetChoice, find
+from palestra.cli.settings import CollectArgs, args_from, existing_path, load
+from palestra.config import Redactor, ResolvedConfig
+from palestra.doctor.checking import CheckRun, Looked, Round
+from palestra.doctor.checks.config import findings_of_load
+from palestra.doctor.examination import examine
+from palestra.doctor.faults import finding_of
+from palestra.doctor.report import Report
+from palestra.doctor.subject import Subject
+from palestra.errors import ConfigError, Layer, PalestraError, RunFailed
+from palestra.rollouts import CollectSettings
+from palestra.serving import raise_descriptor_limit
+from palestra.transport import ServerClient
+
+
+def doctor(overrides: list[str], *, extra: Mapping[str, Any], as_json: bool = False) -> int:
+    """Examine the run that `collect` would make of the same arguments; 1 when it would go wrong.
+
+    Raises ConfigError for arguments that are no run's.
+    """
+    try:
+        config = load(overrides, ng=False, extra=extra)
+    except ConfigError as error:
+        return show(_of_load(error, overrides), as_json=as_json)
+    args = args_from(CollectArgs, config.tree)
+    try:
+        settings = args.settings(config)
+    except ConfigError as error:
+        return show(_of_one(error), as_json=as_json)
+    mask = Redactor(config.secrets)
+    out = sys.stdout
+
+    def give_up(report: Report) -> None:
+        # The event loop is held by a server and may never come back.
+        with contextlib.redirect_stdout(out):
+            leave_now(show(report.masked(mask), as_json=as_json))
+
+    # What a program is to read from standard output is the report alone.
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            report = run_to_end(_examine(config, settings, give_up))
+    except Stopped as stopped:
+        notice(f"stopped by {stopped.signal.name}")
+        return stopped.exit_code
+    return show(report.masked(mask), as_json=as_json)
+
+
+async def _examine(config: ResolvedConfig, settings: CollectSettings, give_up: Any) -> Report:
+    open_files = raise_descriptor_limit()
+    round_ = Round(on_done=_tell)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            choice: FleetChoice = await stack.enter_async_context(find(config))
+        except PalestraError as error:
+            return _of_one(error)
+        subject = Subject(
+            config=choice.config,
+            own=config,
+            settings=settings,
+            semantics=run_meaning(choice.config, settings),
+            version=palestra.__version__,
+            open=lambda: _clients_of(choice),
+            descriptors=lambda client, remaining: check_descriptors(
+                settings, remaining, client.targets.values(), open_files
+            ),
+            most_in_flight=lambda client: most_in_flight(client.targets.values(), open_files),
+        )
+        return await examine(subject, round_=round_, on_frozen=give_up)
+    raise AssertionError
+
+
+@contextlib.asynccontextmanager
+async def _clients_of(choice: FleetChoice) -> AsyncIterator[ServerClient]:
+    async with choice.open(models=False) as fleet:
+        yield fleet.client
+
+
+def _tell(run: CheckRun) -> None:
+    if sys.stderr.isatty():
+        notice(f"{run.layer.value}: {run.name}: {run.looked.said}")
+
+
+def _of_load(error: ConfigError, overrides: list[str]) -> Report:
+    """A configuration that cannot be loaded: nothing else can be looked at."""
+    findings = findings_of_load(error, _files(overrides))
+    run = CheckRun(Layer.CONFIG, "configuration", Looked("cannot be loaded", findings), 0.0)
+    return Report((run,), findings, complete=False)
+
+
+def _of_one(error: PalestraError) -> Report:
+    finding = finding_of(error)
+    run = CheckRun(finding.layer, "settings", Looked("not usable", (finding,)), 0.0)
+    return Report((run,), (finding,), complete=False)
+
+
+def _files(overrides: list[str]) -> list[Path]:
+    """The config files that were asked for, and env.yaml."""
+    named = [item.partition("=")[2].strip("[]'\" ") for item in overrides if "config_paths" in item]
+    paths = [existing_path(part.strip("'\" ")) for text in named for part in text.split(",")]
+    return [path for path in (*paths, Path("env.yaml")) if path.is_file()]
+
+
+def show(report: Report, *, as_json: bool) -> int:
+    """Print a report; the exit code that goes with it."""
+    if as_json:
+        say(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2).decode())
+    else:
+        _print(report)
+    return RunFailed.exit_code if report.failed else 0
+
+
+def _print(report: Report) -> None:
+    from rich.console import Console
+
+    console = Console()
+    for text in report.texts(visible=visible):
+        if console.is_terminal:
+            console.print(text, soft_wrap=True)
+        else:
+            say(text.plain)
+        say()

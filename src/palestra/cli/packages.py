@@ -1,0 +1,70 @@
+"""`palestra pip-list`: the packages of the environment that a server runs in."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from palestra.cli.console import notice, shown
+from palestra.cli.settings import args_from, existing_path, load
+from palestra.errors import ConfigError, RunFailed
+from palestra.serving import cache_root, made_interpreter, requirements_of
+
+LIST_TIMEOUT_S = 120.0
+
+
+class PipListArgs(BaseModel):
+    """What `pip-list` takes."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    entrypoint: str
+    """A server's folder, or its file."""
+    format: Literal["columns", "freeze", "json"] = "columns"
+    outdated: bool = False
+    """Only what has newer versions, which asks the package index."""
+
+
+def ng_pip_list(overrides: list[str]) -> int:
+    """`ng_pip_list +entrypoint=resources_servers/my_env`."""
+    tree = load(overrides, ng=True, require_all=False).tree
+    hint = "+entrypoint=resources_servers/my_env +format=json"
+    return pip_list(args_from(PipListArgs, tree, hint=hint), cache=tree.get("uv_venv_dir"))
+
+
+def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
+    """Print the packages; the exit code of the lister.
+
+    Raises ConfigError for a folder that is none, RunFailed when its environment is not made yet.
+    """
+    folder = _folder(args.entrypoint)
+    python = made_interpreter(folder, cache=cache_root(cache))
+    if python is None:
+        raise RunFailed(
+            f"{shown(folder)} has no environment yet, for {', '.join(requirements_of(folder))}",
+            hint="it is made when the server is first started: palestra run",
+        )
+    if python == Path(sys.executable):
+        notice(f"{shown(folder)} runs in Palestra's own environment: {sys.prefix}")
+    else:
+        notice(f"{shown(folder)} runs in {python.parents[1]}, before what is in {sys.prefix}")
+    command = [sys.executable, "-m", "uv", "pip", "list", "--python", str(python)]
+    command += ["--format", args.format, *(["--outdated"] if args.outdated else [])]
+    try:
+        done = subprocess.run(command, timeout=LIST_TIMEOUT_S, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise RunFailed(f"uv did not answer within {LIST_TIMEOUT_S:.0f} s") from None
+    return done.returncode
+
+
+def _folder(given: str) -> Path:
+    path = existing_path(given)
+    folder = path.parent if path.is_file() else path
+    if not folder.is_dir():
+        raise ConfigError(
+            f"there is no server folder {given}",
+            hint="name one such as resources_servers/my_env",
+        )
+    return folder

@@ -1,0 +1,108 @@
+"""`palestra doctor tools`: the tool schemas of a file of rows, and what is wrong with them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from palestra.cli.console import notice, say, shown
+from palestra.cli.escaping import one_line
+from palestra.cli.tables import print_table
+from palestra.config import PACKAGE_ROOT, resolve_path
+from palestra.doctor.findings import Severity, text_of
+from palestra.doctor.grammars import EXTRA, versions
+from palestra.doctor.tool_schemas import ToolCheck, check_tool_schemas
+from palestra.errors import InputDataError
+from palestra.schema import Line, read_jsonl
+
+
+def check_tools(file: Path, *, summary_key: str = "", as_json: bool = False) -> int:
+    """Print what is wrong, then `Errors: N`; exit code 1 when there are any.
+
+    Raises InputDataError when the file, or a line of it, cannot be read.
+    """
+    file = resolve_path(file, Path.cwd(), PACKAGE_ROOT)
+    check = check_tool_schemas(_rows(file), source=shown(file), summary_key=summary_key)
+    if as_json:
+        say(orjson.dumps(_as_json(check), option=orjson.OPT_INDENT_2).decode())
+    else:
+        _print(check)
+    return 1 if check.count(Severity.ERROR) else 0
+
+
+def _rows(file: Path) -> Iterator[Line]:
+    try:
+        for line in read_jsonl(file):
+            if line.error or not isinstance(line.row, dict):
+                why = line.error or f"a row should be an object, and is {type(line.row).__name__}"
+                raise InputDataError(f"{shown(file)}:{line.number}: {why}")
+            yield line
+    except OSError as error:
+        raise InputDataError(f"cannot read {shown(file)}: {error.strerror}") from error
+
+
+def _print(check: ToolCheck) -> None:
+    for finding in check.findings():
+        if finding.severity is not Severity.NOTE:
+            say(text_of(finding, visible=one_line).plain)
+    if check.groups:
+        print_table(
+            ("group", "rows", "rows with errors", "errors", "warnings"),
+            [
+                (
+                    value,
+                    group.rows,
+                    group.rows_with_errors,
+                    group.problems[Severity.ERROR],
+                    group.problems[Severity.WARNING],
+                )
+                for value, group in check.groups.items()
+            ],
+            right="rows,rows with errors,errors,warnings",
+        )
+    if not check.compilers:
+        notice(f"no grammar compiler is installed: pip install 'palestra[{EXTRA}]'; rules only")
+    with_ = f" with {', '.join(_compilers(check))}" if check.compilers else ""
+    say(f"{check.rows} rows, {check.tools} distinct tools, checked by rules{with_}")
+    counts = {severity: check.count(severity) for severity in Severity}
+    say(f"Warnings: {counts[Severity.WARNING]}, notes: {counts[Severity.NOTE]} (--json shows them)")
+    say(f"Errors: {counts[Severity.ERROR]}")
+
+
+def _compilers(check: ToolCheck) -> list[str]:
+    installed = versions()
+    return [f"{name} {installed.get(name, '')}".rstrip() for name in check.compilers]
+
+
+def _as_json(check: ToolCheck) -> dict[str, object]:
+    return {
+        "source": check.source,
+        "rows": check.rows,
+        "tools": check.tools,
+        "compilers": _compilers(check),
+        "errors": check.count(Severity.ERROR),
+        "warnings": check.count(Severity.WARNING),
+        "notes": check.count(Severity.NOTE),
+        "findings": [finding.as_json() for finding in check.findings()],
+        "problems": [
+            {
+                "cause": problem.cause,
+                "severity": problem.severity.value,
+                "tool": problem.tool,
+                "message": problem.message,
+                "line": problem.line,
+                "pointer": problem.pointer,
+                "rows": problem.rows,
+            }
+            for problem in check.problems
+        ],
+        "groups": {
+            value: {
+                "rows": group.rows,
+                "rows_with_errors": group.rows_with_errors,
+                "errors": group.problems[Severity.ERROR],
+                "warnings": group.problems[Severity.WARNING],
+            }
+            for value, group in check.groups.items()
+        },
+    }

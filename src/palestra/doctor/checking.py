@@ -1,0 +1,120 @@
+"""Running checks: side by side, each with a deadline, and none able to break the others."""
+
+import asyncio
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar, final
+
+from palestra.doctor.faults import finding_of
+from palestra.doctor.findings import Finding, Severity, cause_id, quote
+from palestra.errors import Layer, PalestraError
+
+T = TypeVar("T")
+
+LOCAL_S: Final = 20.0
+"""For what only this machine has to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What one check looked at, in a few words, and what it found there."""
+
+    said: str
+    findings: tuple[Finding, ...] = ()
+    skipped: bool = False
+    """There was nothing to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRun:
+    """One check that has ended."""
+
+    layer: Layer
+    name: str
+    looked: Looked
+    seconds: float
+
+
+Done = Callable[[CheckRun], object]
+
+
+def _nobody(_run: CheckRun) -> None:
+    return None
+
+
+@final
+@dataclass(slots=True)
+class Round:
+    """The checks of one examination, in the order in which they ended."""
+
+    runs: list[CheckRun] = field(default_factory=list)
+    on_done: Done = _nobody
+
+    async def look(
+        self, layer: Layer, name: str, work: Awaitable[Looked], *, within_s: float
+    ) -> Looked:
+        """Run one check to its end or its deadline; whatever it raises is a finding."""
+        began = time.monotonic()
+        limit = asyncio.timeout(within_s)
+        try:
+            async with limit:
+                looked = await work
+        except TimeoutError:
+            looked = Looked("no answer", (_too_late(layer, name, within_s),))
+        except PalestraError as error:
+            looked = Looked("failed", (finding_of(error),))
+        except Exception as error:  # a check's own fault, or an author's: the others go on
+            looked = Looked("failed", (_broken(layer, name, error),))
+        run = CheckRun(layer, name, looked, time.monotonic() - began)
+        self.runs.append(run)
+        self.on_done(run)
+        return looked
+
+    def note(self, layer: Layer, name: str, looked: Looked, *, seconds: float = 0.0) -> None:
+        """Add what was looked at elsewhere."""
+        run = CheckRun(layer, name, looked, seconds)
+        self.runs.append(run)
+        self.on_done(run)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Those of all checks; what two of them found alike is told once."""
+        found = (finding for run in self.runs for finding in run.looked.findings)
+        return tuple({(each.cause, each.symptom): each for each in found}.values())
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """`work` in a thread, which is left behind when the deadline passes."""
+    return await asyncio.to_thread(work)
+
+
+async def done(looked: Looked) -> Looked:
+    """A check that needed no waiting."""
+    return looked
+
+
+def _too_late(layer: Layer, name: str, within_s: float) -> Finding:
+    return Finding(
+        layer=layer,
+        cause=cause_id(layer, "no-answer"),
+        symptom=f"{name}: there was no answer within {within_s:g} s",
+        likely_cause="what was asked hangs, or the machine is overloaded",
+        next_action=f"look at what {name} asks, with `palestra status` for a running fleet, and "
+        "run the doctor again",
+    )
+
+
+def _broken(layer: Layer, name: str, error: Exception) -> Finding:
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    where = quote(last.filename, last.line or "", line=last.lineno) if last else None
+    return Finding(
+        layer=layer,
+        cause=cause_id(layer, "check-failed"),
+        symptom=f"{name} could not be checked: {type(error).__name__}: {error}",
+        likely_cause="an error in the code that is quoted, which may be a server's own",
+        next_action="mend that line if it is yours; else report it, with this finding",
+        evidence=(where,) if where else (),
+        severity=Severity.WARNING,
+    )

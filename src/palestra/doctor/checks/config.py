@@ -1,0 +1,105 @@
+"""Config: what keeps a configuration from being loaded, and its servers from being made."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from palestra.config import InstanceConfig, ResolvedConfig, ServerType
+from palestra.doctor.checking import Looked
+from palestra.doctor.faults import finding_of
+from palestra.doctor.findings import Finding
+from palestra.doctor.quoting import quote_named
+from palestra.errors import ConfigError, PalestraError
+from palestra.sandbox import SandboxSettings
+from palestra.serving import (
+    Server,
+    build_server,
+    requirements_of,
+    server_client,
+    unsatisfied,
+)
+
+Part = TypeVar("Part", bound=BaseModel)
+
+
+def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Finding, ...]:
+    """A configuration that cannot be loaded: a finding for each of its problems, with its line."""
+    first, *listed = error.message.split("\n")
+    problems = [line.removeprefix("  - ") for line in listed if line.startswith("  - ")]
+    return tuple(
+        finding_of(ConfigError(problem, hint=error.hint), evidence=quote_named(problem, sources))
+        for problem in problems or [first]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The servers of a configuration as objects that were never started."""
+
+    servers: Mapping[str, Server]
+    looked: Looked
+
+
+def make_servers(config: ResolvedConfig) -> Made:
+    """Build every server that this interpreter can run: its code is imported, its settings read."""
+    servers: dict[str, Server] = {}
+    findings: list[Finding] = []
+    elsewhere: list[str] = []
+    client = server_client({}, config.tree)
+    for instance in config.instances.values():
+        if instance.folder is None or unsatisfied(requirements_of(instance.folder)):
+            elsewhere.append(instance.name)
+            continue
+        try:
+            servers[instance.name] = build_server(instance, client)
+        except PalestraError as error:
+            findings.append(_not_made(instance, config, error))
+        except Exception as error:  # an author's class may raise anything when it is made
+            told = ConfigError(f"{instance.name} cannot be made: {type(error).__name__}: {error}")
+            findings.append(_not_made(instance, config, told))
+    said = f"{len(servers)} of {len(config.instances)} servers can be made"
+    if elsewhere:
+        said += f"; not in this process: {', '.join(elsewhere)}"
+    return Made(servers, Looked(said, tuple(findings)))
+
+
+def _not_made(instance: InstanceConfig, config: ResolvedConfig, error: PalestraError) -> Finding:
+    finding = finding_of(error, evidence=quote_named(error.message, config.sources))
+    if instance.name in finding.symptom:
+        return finding
+    return replace(finding, symptom=f"{instance.name}: {finding.symptom}")
+
+
+def sandboxes_of(servers: Mapping[str, Server]) -> list[tuple[str, SandboxSettings]]:
+    """The sandbox settings of every server that has some."""
+    return [
+        (name, held)
+        for name, server in servers.items()
+        for held in parts_of(server.config, SandboxSettings)
+    ]
+
+
+def parts_of(config: BaseModel, kind: type[Part]) -> Iterable[Part]:
+    """The settings of this kind among a server's own."""
+    if isinstance(config, kind):
+        yield config
+    for name in type(config).model_fields:
+        held = getattr(config, name, None)
+        if isinstance(held, kind):
+            yield held
+
+
+def check_agents(config: ResolvedConfig) -> Looked:
+    """Whether there is anybody to run rows, and somebody to verify them."""
+    agents = config.instances_of(ServerType.AGENT)
+    if agents:
+        return Looked(f"agents: {', '.join(agent.name for agent in agents)}")
+    error = ConfigError(
+        "the configuration has no agent",
+        hint="add a config file that has one: --config "
+        "resources_servers/NAME/configs/NAME.yaml, or start a fleet that has one",
+    )
+    return Looked("no agent", (replace(finding_of(error), cause="config.no-agent"),))

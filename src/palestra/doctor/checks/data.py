@@ -1,0 +1,141 @@
+"""Data: the plan of the run, which looks at every row, and what else rows have to pass."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.datasets import BadRows, DoorKeeper, RowProblems
+from palestra.doctor.checking import Looked
+from palestra.doctor.checks.cache import over_earlier
+from palestra.doctor.checks.rows import bad_rows
+from palestra.doctor.faults import finding_of
+from palestra.doctor.findings import Finding, Severity
+from palestra.doctor.survey import Survey, survey
+from palestra.doctor.tool_schemas import check_tool_schemas
+from palestra.errors import InputDataError, Layer
+from palestra.rollouts import CollectSettings, PreparedRun, check_rows, doors_behind, plan
+from palestra.schema import AGENT_REF, read_jsonl
+from palestra.transport import ServerClient
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What came of planning; `run` is None when a run cannot be planned."""
+
+    run: PreparedRun | None
+    survey: Survey | None
+    rows: Looked
+    cache: Looked
+
+
+def plan_run(
+    settings: CollectSettings,
+    *,
+    agents: Collection[str],
+    semantics: Mapping[str, Any],
+    version: str,
+) -> Planned:
+    """Plan the run as `collect` does; whoever asked discards it."""
+
+    def planned(asked: CollectSettings) -> PreparedRun:
+        return plan(asked, agents=agents, semantics=semantics, version=version)
+
+    cache = Looked("no earlier run at the output")
+    try:
+        run = planned(settings)
+        if run.resumes:
+            cache = Looked(run.notices[-1])
+        elif run.found:
+            cache = Looked("an earlier run there is moved to .bak")
+    except BadRows as error:
+        return Planned(None, None, _rows_looked(error, settings), cache)
+    except InputDataError as error:
+        finding = finding_of(error)
+        if finding.layer is not Layer.CACHE:
+            return Planned(None, None, Looked("not usable", (finding,)), cache)
+        afresh, cache = over_earlier(planned, settings, error, finding)
+        if afresh is None:
+            return Planned(None, None, Looked("not looked at", skipped=True), cache)
+        run = afresh
+    found = survey(run)
+    said = f"{run.manifest.tasks:,} tasks, {run.manifest.requested:,} rollouts"
+    notes = tuple(_notice(text) for text in run.notices if text.startswith("warning: "))
+    return Planned(run, found, Looked(said, notes), cache)
+
+
+def _notice(text: str) -> Finding:
+    """What may be a mistake and runs all the same."""
+    return Finding(
+        layer=Layer.DATA,
+        cause="data.suspicious",
+        symptom=text.removeprefix("warning: "),
+        likely_cause="a misspelt parameter, which endpoints ignore or refuse",
+        next_action="correct its name, if it is one of ours",
+        severity=Severity.WARNING,
+    )
+
+
+def _rows_looked(error: BadRows, settings: CollectSettings) -> Looked:
+    count = sum(len(lines) for _, _, lines in error.rows.found())
+    findings = bad_rows(error.rows, hint=error.hint)
+    several = "" if len(settings.inputs) == 1 else f" of {len(settings.inputs)} files"
+    return Looked(f"{count} problems of rows{several}", findings)
+
+
+async def check_request_models(
+    run: PreparedRun,
+    client: ServerClient,
+    environments: Mapping[str, tuple[str, ...]],
+    *,
+    forwarding: Collection[str],
+) -> Looked:
+    """Whether every row passes the request models of its agent and its environment."""
+    try:
+        await check_rows(run, client, environments, forwarding=forwarding)
+    except BadRows as error:
+        return Looked("refused", bad_rows(error.rows))
+    return Looked("every row passes")
+
+
+async def check_good_rows(
+    settings: CollectSettings,
+    client: ServerClient,
+    environments: Mapping[str, tuple[str, ...]],
+    *,
+    forwarding: Collection[str],
+) -> Looked:
+    """As `check_request_models`, of a file with bad rows: of those that are rows at all."""
+    doors = await doors_behind(client, environments, forwarding=forwarding)
+    keepers = {agent: DoorKeeper(found) for agent, found in doors.items()}
+
+    def look() -> RowProblems:
+        problems = RowProblems()
+        for source in settings.inputs:
+            default = source.agent or settings.agent_name
+            for line in read_jsonl(source.path):
+                row = line.row
+                if not isinstance(row, dict):
+                    continue
+                ref = row.get(AGENT_REF)
+                named = ref.get("name") if isinstance(ref, dict) else None
+                keeper = keepers.get(str(named or default))
+                for problem in keeper.problems(row) if keeper else ():
+                    problems.add(source.path, line.number, problem)
+        return problems
+
+    problems = await asyncio.to_thread(look)
+    return Looked("the rows that are JSON", bad_rows(problems))
+
+
+def check_tools(settings: CollectSettings) -> Looked:
+    """Every distinct tool of the input, by rules and by compiling its grammar."""
+    findings: list[Finding] = []
+    tools = 0
+    for source in settings.inputs:
+        if not source.path.is_file():
+            continue
+        found = check_tool_schemas(read_jsonl(source.path), source=source.path)
+        tools += found.tools
+        findings += found.findings()
+    return Looked(f"{tools} different tools", tuple(findings))

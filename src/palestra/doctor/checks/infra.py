@@ -1,0 +1,240 @@
+"""Infra: the interpreter, the limits of this machine and user, the disk."""
+
+import os
+import platform
+import resource
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from palestra.config import InstanceConfig
+from palestra.doctor.checking import Looked
+from palestra.doctor.faults import finding_of
+from palestra.doctor.findings import Finding, Quote, Severity, quote
+from palestra.doctor.forecast import MEMORY_AT_REST, MEMORY_PER_ROLLOUT
+from palestra.errors import ConfigError, Layer
+from palestra.serving import requirements_of, unsatisfied
+
+MIB: Final = 1024**2
+PROCESSES_PER_SERVER: Final = 16
+"""Threads and workers of one server process; the limit counts both."""
+PROCESSES_AT_REST: Final = 64
+SPARE_DISK: Final = 64 * MIB
+"""Beside what the run writes: logs, and what others write meanwhile."""
+SPARE_INODES: Final = 64
+DISK_FULL: Final = "infra.disk-full"
+TMP_DISK: Final = 16 * MIB
+"""What programs in a sandbox, and the libraries, want of the temporary folder."""
+
+
+def check_interpreter(instances: Iterable[InstanceConfig]) -> Looked:
+    """What servers require beside it: those that lack something get an environment of their own."""
+    notes = []
+    for instance in instances:
+        if instance.folder is None:
+            continue
+        lacking = unsatisfied(requirements_of(instance.folder))
+        if lacking:
+            notes.append(_own_environment(instance, lacking))
+    return Looked(f"Python {platform.python_version()}", tuple(notes))
+
+
+def _own_environment(instance: InstanceConfig, lacking: tuple[str, ...]) -> Finding:
+    return Finding(
+        layer=Layer.INFRA,
+        cause="infra.own-environment",
+        symptom=f"{instance.name} requires {', '.join(lacking)}, which this interpreter lacks",
+        likely_cause="it is not installed here; the server then starts in an environment of its "
+        "own, which uv makes once and which needs the network the first time",
+        next_action=f"nothing; or `pip install {' '.join(lacking)}` to have it in this process",
+        evidence=(quote(instance.folder or "", ", ".join(lacking)),),
+        severity=Severity.NOTE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this machine and user have. The doctor's own look, or a test's."""
+
+    processes: int
+    """Processes and threads of this user."""
+    process_limit: int | None
+    """None: no limit."""
+    free_memory: int
+    """Bytes, of the machine, the container and the process limit: the least."""
+    memory_source: str
+
+    @classmethod
+    def here(cls) -> "Machine":
+        """Look at this machine."""
+        free, source = min(_memories(), default=(1 << 62, "nowhere"))
+        return cls(_own_processes(), _process_limit(), free, source)
+
+
+def check_processes(machine: Machine, servers: int) -> Looked:
+    """Whether so many server processes may be started."""
+    needed = PROCESSES_AT_REST + servers * PROCESSES_PER_SERVER
+    if machine.process_limit is None:
+        return Looked(f"{machine.processes} processes and threads, no limit")
+    said = f"{machine.processes} processes and threads of {machine.process_limit}"
+    if machine.processes + needed <= machine.process_limit:
+        return Looked(said)
+    most = machine.processes + needed
+    finding = Finding(
+        layer=Layer.INFRA,
+        cause="infra.too-few-processes",
+        symptom=f"about {needed} more processes and threads are needed, and "
+        f"{max(0, machine.process_limit - machine.processes)} are left",
+        likely_cause="the user's limit on processes is low, or others of this user's run already",
+        next_action=f"raise it (ulimit -u {most}, or nproc in limits.conf), or end what runs idle",
+        evidence=(quote("ulimit -u", str(machine.process_limit)),),
+    )
+    return Looked(said, (finding,))
+
+
+def check_memory(machine: Machine, in_flight: int) -> Looked:
+    """Whether so many rollouts at once fit into memory."""
+    needed = MEMORY_AT_REST + in_flight * MEMORY_PER_ROLLOUT
+    said = f"{machine.free_memory // MIB:,} MiB free, about {needed // MIB:,} needed"
+    if needed <= machine.free_memory:
+        return Looked(said)
+    fits = max(1, (machine.free_memory - MEMORY_AT_REST) // MEMORY_PER_ROLLOUT)
+    finding = Finding(
+        layer=Layer.INFRA,
+        cause="infra.little-memory",
+        symptom=f"{in_flight:,} rollouts at once want about {needed // MIB:,} MiB, and "
+        f"{machine.free_memory // MIB:,} are free",
+        likely_cause="the machine, its container or a limit has less memory than the run wants",
+        next_action=f"--concurrency {fits}, or a machine with more memory",
+        evidence=(quote(machine.memory_source, f"{machine.free_memory} bytes free"),),
+        severity=Severity.WARNING,
+    )
+    return Looked(said, (finding,))
+
+
+def check_disk(output: Path, needed: int, *, temporary: Path) -> Looked:
+    """Whether what the run writes fits beside `output`, and programs can write `temporary`."""
+    folder = next(path for path in (output.parent, *output.parents) if path.exists())
+    held = os.statvfs(folder)
+    free = held.f_bavail * held.f_frsize
+    said = f"{free // MIB:,} MiB free for about {needed // MIB:,} in {folder}"
+    findings = []
+    if free < needed + SPARE_DISK:
+        findings.append(_disk_full(folder, free, needed))
+    if held.f_files and held.f_favail < SPARE_INODES:
+        findings.append(_no_inodes(folder, held.f_favail))
+    spare = os.statvfs(temporary)
+    if spare.f_bavail * spare.f_frsize < TMP_DISK:
+        findings.append(_no_temporary(temporary, spare.f_bavail * spare.f_frsize))
+    return Looked(said, tuple(findings))
+
+
+def _disk_full(folder: Path, free: int, needed: int) -> Finding:
+    return Finding(
+        layer=Layer.INFRA,
+        cause=DISK_FULL,
+        symptom=f"{folder} has {free / MIB:,.1f} MiB free, and the run writes about "
+        f"{needed / MIB:,.1f}",
+        likely_cause="the disk is nearly full, or too small for this run",
+        next_action=f"free {(needed + SPARE_DISK - free) / MIB:,.0f} MiB there, or choose an "
+        "--output on another disk (`df -h` shows them)",
+        evidence=(_mount(folder),),
+    )
+
+
+def _no_inodes(folder: Path, free: int) -> Finding:
+    return Finding(
+        layer=Layer.INFRA,
+        cause="infra.no-inodes",
+        symptom=f"the file system of {folder} has room for {free} more files",
+        likely_cause="it holds very many small files",
+        next_action="remove some (`df -i` shows them), or choose an --output elsewhere",
+        evidence=(_mount(folder),),
+    )
+
+
+def _no_temporary(folder: Path, free: int) -> Finding:
+    return Finding(
+        layer=Layer.INFRA,
+        cause="infra.temporary-full",
+        symptom=f"the temporary folder {folder} has {free / MIB:,.1f} MiB free",
+        likely_cause="what others left there fills it",
+        next_action="free some, or set TMPDIR to another folder",
+        evidence=(_mount(folder),),
+        severity=Severity.WARNING,
+    )
+
+
+def check_descriptors(check: Callable[[], str]) -> Looked:
+    """`check` raises ConfigError when the run cannot have so many open files, or warns."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    shown = (quote("ulimit -n", str(limit)),)
+    said = f"{limit} open files"
+    try:
+        warning = check()
+    except ConfigError as error:
+        return Looked(said, (finding_of(error, evidence=shown),))
+    if not warning:
+        return Looked(said)
+    symptom, _, ways = warning.partition("; ")
+    finding = finding_of(ConfigError(symptom, hint=ways), evidence=shown, severity=Severity.WARNING)
+    return Looked(said, (finding,))
+
+
+def _mount(folder: Path) -> Quote:
+    """The line of the file system that holds `folder`."""
+    found = quote(folder, "")
+    longest = -1
+    try:
+        lines = Path("/proc/mounts").read_text().splitlines()
+    except OSError:
+        return found
+    for number, line in enumerate(lines, start=1):
+        point = line.split()[1]
+        if folder.is_relative_to(point) and len(point) > longest:
+            longest, found = len(point), quote("/proc/mounts", line, line=number)
+    return found
+
+
+def _process_limit() -> int | None:
+    """Root has none, whatever is set."""
+    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    return None if limit == resource.RLIM_INFINITY or os.geteuid() == 0 else limit
+
+
+def _own_processes() -> int:
+    count = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.stat().st_uid == os.getuid():
+                count += len(list((folder / "task").iterdir()))
+        except OSError:
+            continue  # it has ended meanwhile
+    return count
+
+
+def _memories() -> list[tuple[int, str]]:
+    """Free memory by everything that bounds it, in bytes."""
+    found = [
+        (int(line.split()[1]) * 1024, "/proc/meminfo")
+        for line in _text(Path("/proc/meminfo")).splitlines()
+        if line.startswith("MemAvailable:")
+    ]
+    most, used = (
+        _text(Path("/sys/fs/cgroup/memory.max")),
+        _text(Path("/sys/fs/cgroup/memory.current")),
+    )
+    if most.strip().isdigit() and used.strip().isdigit():
+        found.append((int(most) - int(used), "/sys/fs/cgroup/memory.max"))
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        found.append((limit, "ulimit -v"))
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

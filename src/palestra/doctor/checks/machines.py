@@ -1,0 +1,143 @@
+"""Infra, beyond this process: Ray, Slurm and the sandbox, where the configuration names them."""
+
+import asyncio
+import importlib.util
+import shutil
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from palestra.doctor.checking import Looked
+from palestra.doctor.faults import finding_of
+from palestra.doctor.findings import Finding, quote
+from palestra.errors import Layer, PalestraError
+from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
+
+RAY: Final = "ray_head_node_address"
+CONNECT_S: Final = 5.0
+SLURM_S: Final = 10.0
+_PROBE: Final = Program.python("print('probed')")
+
+
+async def check_ray(tree: Mapping[str, Any]) -> Looked:
+    """Whether the cluster that the configuration names answers."""
+    address = str(tree.get(RAY) or "")
+    if not address:
+        return Looked("not configured", skipped=True)
+    if importlib.util.find_spec("ray") is None:
+        return Looked("not installed", (_no_ray(address),))
+    if address == "auto":
+        return Looked("auto: found when it is first used")
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, writer = await asyncio.open_connection(host, int(port))
+    except (OSError, TimeoutError, ValueError) as error:
+        return Looked(f"{address} does not answer", (_ray_gone(address, error),))
+    writer.close()
+    return Looked(f"{address} answers")
+
+
+def _no_ray(address: str) -> Finding:
+    return Finding(
+        layer=Layer.INFRA,
+        cause="infra.ray-missing",
+        symptom=f"{RAY} is {address!r}, and Ray is not installed",
+        likely_cause="the extra was not installed here",
+        next_action="pip install 'palestra[ray]', or leave the setting out to use this machine",
+        evidence=(quote("configuration", address, pointer=RAY),),
+    )
+
+
+def _ray_gone(address: str, error: Exception) -> Finding:
+    return Finding(
+        layer=Layer.INFRA,
+        cause="infra.ray-unreachable",
+        symptom=f"the Ray cluster at {address} cannot be reached: {error or type(error).__name__}",
+        likely_cause="its head node has ended, or its address is another one",
+        next_action=f"start it (`ray start --head`), correct {RAY}, or leave it out",
+        evidence=(quote("configuration", address, pointer=RAY),),
+    )
+
+
+async def check_slurm(environ: Mapping[str, str]) -> Looked:
+    """Inside a job: whether Slurm's controller answers."""
+    job = environ.get("SLURM_JOB_ID", "")
+    if not job:
+        return Looked("not in a job", skipped=True)
+    command = shutil.which("scontrol", path=environ.get("PATH"))
+    if command is None:
+        return Looked(
+            f"in job {job}, without Slurm's commands", (_slurm("scontrol is not in PATH"),)
+        )
+    process = await asyncio.create_subprocess_exec(
+        command, "ping", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        async with asyncio.timeout(SLURM_S):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        return Looked("no answer", (_slurm(f"scontrol ping: no answer in {SLURM_S:g} s"),))
+    finally:
+        if process.returncode is None:
+            process.kill()
+    text = said.decode("utf-8", "replace").strip()
+    if process.returncode == 0 and "DOWN" not in text:
+        return Looked(f"in job {job}: {text.splitlines()[0] if text else 'it answers'}")
+    return Looked("it is down", (_slurm(text or f"scontrol exits {process.returncode}"),))
+
+
+def _slurm(said: str) -> Finding:
+    return Finding(
+        layer=Layer.INFRA,
+        cause="infra.slurm-unreachable",
+        symptom="Slurm's controller does not answer",
+        likely_cause="slurmctld is down, or this node cannot reach it",
+        next_action="ask the cluster's operators; `scontrol ping` answers when it is back",
+        evidence=(quote("scontrol ping", said),),
+    )
+
+
+async def check_sandboxes(wanted: Iterable[tuple[str, SandboxSettings]]) -> Looked:
+    """Run a program in the sandbox of every server that has one; alike ones once."""
+    servers: dict[str, tuple[list[str], SandboxSettings]] = {}
+    for name, settings in wanted:
+        servers.setdefault(settings.model_dump_json(), ([], settings))[0].append(name)
+    if not servers:
+        return Looked("no server runs programs", skipped=True)
+    said, findings = [], []
+    for names, settings in servers.values():
+        result = await _try(names, settings)
+        if isinstance(result, Finding):
+            findings.append(result)
+        else:
+            said.append(f"{result}, for {', '.join(names)}")
+    return Looked("; ".join(said) or "does not work", tuple(findings))
+
+
+async def _try(names: list[str], settings: SandboxSettings) -> Finding | str:
+    shown = (quote("configuration", settings.backend, pointer=f"{names[0]}: sandbox.backend"),)
+    try:
+        async with Sandbox(settings) as sandbox:
+            backend = await sandbox.start()
+            result = await sandbox.run(_PROBE, limits=Limits(cpu_s=10, wall_s=20))
+    except PalestraError as error:
+        found = finding_of(error, evidence=shown)
+        return Finding(
+            layer=Layer.INFRA,
+            cause="infra.no-sandbox",
+            symptom=f"{', '.join(names)}: {found.symptom}",
+            likely_cause="untrusted code needs bubblewrap, a sandbox service, or your word that it "
+            "may be trusted",
+            next_action=error.hint or "install bubblewrap (apt-get install bubblewrap)",
+            evidence=found.evidence,
+        )
+    if result.ok and result.stdout.strip() == "probed":
+        return f"{backend.name} runs programs"
+    return Finding(
+        layer=Layer.INFRA,
+        cause="infra.no-sandbox",
+        symptom=f"{', '.join(names)}: a program in the sandbox does not run",
+        likely_cause="the interpreter in it is missing or may not start there",
+        next_action="set sandbox.python to one that runs, or use another sandbox.backend",
+        evidence=(*shown, quote("its standard error", result.stderr)),
+    )

@@ -1,0 +1,246 @@
+"""Model serving: is each endpoint there, does it serve the model, and does the work fit into it?
+
+An endpoint is asked about itself as `collect` asks it, and then for a few tokens: some accept any
+name and any key until a request is made.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from palestra.doctor.checking import Looked
+from palestra.doctor.faults import finding_of
+from palestra.doctor.findings import Finding, Severity, quote
+from palestra.doctor.forecast import BYTES_PER_TOKEN, Pace
+from palestra.doctor.survey import AgentRows
+from palestra.errors import (
+    CallError,
+    DeadlineExceeded,
+    InfraError,
+    Layer,
+    ModelNotServed,
+    RowIdentity,
+)
+from palestra.schema import CREATE_PARAMS, TASK_INDEX, Response, ResponseCreateParams
+from palestra.serving import EndpointFacts, EndpointSaid, ask_endpoint
+from palestra.transport import CallContext, ServerClient, calling
+
+ENDPOINT_S: Final = 20.0
+"""For what an endpoint says of itself."""
+REQUEST_S: Final = 45.0
+"""For one answer of `PROBE_TOKENS`."""
+PROBE_TOKENS: Final = 16
+"""The least that OpenAI's endpoint takes as a limit."""
+TEMPLATE_TOKENS: Final = 512
+"""What a chat template may put around a conversation and its tools."""
+PROBE: Final = "Say a word."
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What was learned of the endpoint behind one model server."""
+
+    name: str
+    facts: EndpointFacts
+    pace: Pace | None
+    looked: Looked
+
+    @property
+    def answers(self) -> bool:
+        """Whether it generates."""
+        return self.pace is not None
+
+
+async def check_endpoint(client: ServerClient, name: str) -> Endpoint:
+    """Ask an endpoint about itself, and for a word."""
+    try:
+        said = await ask_endpoint(client, name, within_s=ENDPOINT_S)
+    except CallError as error:
+        return Endpoint(name, EndpointFacts(), None, Looked("no", (_unusable(name, error),)))
+    if not said.facts.model:
+        return Endpoint(name, said.facts, None, Looked(said.text))
+    try:
+        pace = await _ask_for_a_word(client, name)
+    except CallError as error:
+        finding = _with_listed(_unusable(name, error), said)
+        return Endpoint(name, said.facts, None, Looked(said.text, (finding,)))
+    told = f"{said.text}; {pace.seconds:.2f} s for {pace.output_tokens} tokens"
+    return Endpoint(name, said.facts, pace, Looked(told))
+
+
+def _unusable(name: str, error: CallError) -> Finding:
+    """Of an endpoint that does not answer in time, the deadline is not the cause."""
+    finding = finding_of(error)
+    if isinstance(error, DeadlineExceeded):
+        return replace(
+            finding,
+            layer=Layer.MODEL,
+            cause="model.no-answer",
+            symptom=f"{name}: {finding.symptom}",
+            likely_cause="the endpoint takes connections and does not answer, or is overloaded",
+            next_action="look at the endpoint's own log; for a slow one, wait and run the doctor "
+            "again",
+        )
+    if isinstance(error, InfraError):
+        finding = replace(
+            finding,
+            layer=Layer.MODEL,
+            cause="model.unreachable",
+            likely_cause="the endpoint is not started yet, has died, or listens elsewhere",
+            next_action="start the endpoint, or give its URL: "
+            "`++policy_base_url=http://HOST:PORT/v1`",
+        )
+    if name in finding.symptom:
+        return finding
+    return replace(finding, symptom=f"{name}: {finding.symptom}")
+
+
+def _with_listed(finding: Finding, said: EndpointSaid) -> Finding:
+    """With what the endpoint lists, among which the right name is."""
+    listed = (quote("GET /models", said.text),)
+    if finding.cause != "model.not-served" or not said.facts.served:
+        return replace(finding, evidence=(*finding.evidence, *listed))
+    return replace(
+        finding,
+        evidence=(*finding.evidence, *listed),
+        next_action=f"set policy_model_name to one that it lists: {', '.join(said.facts.served)}",
+    )
+
+
+async def _ask_for_a_word(client: ServerClient, name: str) -> Pace:
+    params = {"input": PROBE, "max_output_tokens": PROBE_TOKENS}
+    began = time.monotonic()
+    response = await _ask(client, name, params)
+    return Pace(time.monotonic() - began, max(_used(response)[1], 1))
+
+
+async def _ask(client: ServerClient, name: str, params: Mapping[str, Any]) -> Response:
+    asked = ResponseCreateParams.model_validate(params)
+    with calling(CallContext(deadline=time.monotonic() + REQUEST_S)):
+        return await client.peer(name).call("/v1/responses", asked, Response)
+
+
+def _used(response: Response) -> tuple[int, int]:
+    """Tokens in and out; zeros where the endpoint does not tell."""
+    if response.usage is None:
+        return 0, 0
+    return response.usage.input_tokens, response.usage.output_tokens
+
+
+async def check_context(
+    client: ServerClient, endpoint: Endpoint, rows: AgentRows
+) -> tuple[Looked, Pace | None]:
+    """Whether the agent's longest prompt, and its answer, fit; and how many bytes a token has.
+
+    A prompt that cannot be too long, as no token has less than a byte, costs no request.
+    """
+    limit = endpoint.facts.max_model_len
+    answer = rows.most_output or PROBE_TOKENS
+    said = f"longest prompt {rows.longest_prompt:,} bytes"
+    if limit is not None and rows.longest_prompt + answer + TEMPLATE_TOKENS <= limit:
+        return Looked(f"{said}, {limit:,} tokens of context"), endpoint.pace
+    params = {**rows.longest[CREATE_PARAMS], "max_output_tokens": PROBE_TOKENS}
+    try:
+        response = await _ask(client, endpoint.name, params)
+    except CallError as error:
+        return Looked(said, (_with_row(finding_of(error), rows.longest),)), endpoint.pace
+    used, _ = _used(response)
+    ratio = rows.longest_prompt / used if used else BYTES_PER_TOKEN
+    pace = None if endpoint.pace is None else replace(endpoint.pace, bytes_per_token=ratio)
+    if _overflowed(response):
+        return Looked(said, (_too_long(endpoint, rows, response),)), pace
+    said = f"{said}, {used:,} tokens" + (f" of {limit:,}" if limit else "")
+    long = [p for p in rows.prompts if limit and p.bytes / ratio + (p.most_output or 0) > limit]
+    if not long:
+        return Looked(said), pace
+    return Looked(said, (_answer_too_long(endpoint, rows, [p.task for p in long]),)), pace
+
+
+def _overflowed(response: Response) -> bool:
+    """Whether there is no answer because the context cannot hold the prompt."""
+    return (
+        response.incomplete_details is not None
+        and not response.final_text
+        and _said(response) != ""
+    )
+
+
+def _said(response: Response) -> str:
+    """What the endpoint said of a context that is full."""
+    details = response.incomplete_details
+    return str((details.model_extra or {}).get("provider_message") or "") if details else ""
+
+
+def _too_long(endpoint: Endpoint, rows: AgentRows, response: Response) -> Finding:
+    return Finding(
+        layer=Layer.MODEL,
+        cause="model.context-too-long",
+        symptom=f"the longest prompt of {rows.agent} does not fit into the context of "
+        f"{endpoint.name}",
+        likely_cause="the prompt, with its tools, has more tokens than the endpoint was started "
+        "for",
+        next_action="serve the model with a longer context (vLLM: --max-model-len), or leave such "
+        "rows out",
+        evidence=(quote(endpoint.name, _said(response)),),
+        row=_identity(rows.longest),
+    )
+
+
+def _answer_too_long(endpoint: Endpoint, rows: AgentRows, tasks: Sequence[int]) -> Finding:
+    limit = endpoint.facts.max_model_len or 0
+    shown = ", ".join(str(task) for task in tasks[:10]) + (", …" if len(tasks) > 10 else "")
+    return Finding(
+        layer=Layer.MODEL,
+        cause="model.context-too-long",
+        symptom=f"{len(tasks)} prompts of {rows.agent} do not fit into {limit:,} tokens of context "
+        "together with their max_output_tokens",
+        likely_cause="max_output_tokens leaves too little room: some endpoints refuse such a "
+        "request, others cut the answer",
+        next_action=f"lower max_output_tokens (++responses_create_params.max_output_tokens=…), or "
+        f"serve the model with a longer context than {limit:,}",
+        evidence=(quote("tasks", shown),),
+        row=RowIdentity(task=tasks[0], agent=rows.agent),
+    )
+
+
+async def check_tool_calls(client: ServerClient, endpoint: Endpoint, rows: AgentRows) -> Looked:
+    """Whether the endpoint takes a row's tools; without any, nothing is asked."""
+    if rows.with_tools is None:
+        return Looked("no row has tools", skipped=True)
+    params = {**rows.with_tools[CREATE_PARAMS], "max_output_tokens": PROBE_TOKENS}
+    params["input"] = PROBE
+    parser = endpoint.facts.tool_parser
+    try:
+        await _ask(client, endpoint.name, params)
+    except CallError as error:
+        if isinstance(error, ModelNotServed):
+            return Looked("not asked: the model is not served", skipped=True)
+        return Looked("refused", (_with_row(finding_of(error), rows.with_tools),))
+    return Looked("taken" + (f", tool parser {parser}" if parser else ""))
+
+
+def _with_row(finding: Finding, row: Mapping[str, Any]) -> Finding:
+    return replace(finding, row=finding.row or _identity(row))
+
+
+def _identity(row: Mapping[str, Any]) -> RowIdentity:
+    return RowIdentity(task=row.get(TASK_INDEX), rollout=None)
+
+
+def check_served(endpoint: Endpoint) -> tuple[Finding, ...]:
+    """A warning when an endpoint that lists its models has not the one asked for, and answers."""
+    facts = endpoint.facts
+    if not facts.served or facts.model in facts.served or not endpoint.answers:
+        return ()
+    return (
+        Finding(
+            layer=Layer.MODEL,
+            cause="model.not-listed",
+            symptom=f"{endpoint.name} asks for {facts.model!r}, which the endpoint does not list",
+            likely_cause="the endpoint answers to any name, or to an alias",
+            next_action=f"set policy_model_name to one that it lists: {', '.join(facts.served)}",
+            evidence=(quote("GET /models", ", ".join(facts.served)),),
+            severity=Severity.WARNING,
+        ),
+    )

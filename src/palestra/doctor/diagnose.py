@@ -1,0 +1,283 @@
+"""From what a run left behind to what went wrong: `palestra diagnose`.
+
+Observations are classified by the table of signatures and put together by cause. What follows
+from another finding is told as its consequence, what passes on a failure is heard only when
+nothing else speaks, and what fits no entry stays unknown: it is quoted, with all that was
+looked at.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from palestra.datasets import Door
+from palestra.doctor.diagnosis import Diagnosis
+from palestra.doctor.failing_rows import compared
+from palestra.doctor.findings import LAYERS, Finding, Quote, Severity
+from palestra.doctor.locating import Located, locate, outputs_named, ray_log_of
+from palestra.doctor.logs import read_log
+from palestra.doctor.outputs import RunReading, read_run
+from palestra.doctor.reading import LogReading, Observation, Rank
+from palestra.doctor.signatures import Signature, SignatureTable, stem_of
+from palestra.doctor.staleness import stale_inputs
+from palestra.errors import InputDataError, Layer
+from palestra.rollouts import Manifest
+
+MOST_EVIDENCE: Final = 8
+MOST_UNKNOWN: Final = 5
+MOST_RECORDED: Final = 1_000
+"""Recorded failures that a log's lines are recognised in."""
+UNKNOWN: Final = "unknown"
+_NUMBER: Final = re.compile(r"\d+")
+_JOB: Final = re.compile(r"slurm job (\S+):")
+
+DoorsOf = Callable[[Manifest], Mapping[str, Sequence[Door]]]
+"""Agent -> the request models that its rows have to pass, as far as they can be known."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """Observations of one cause, and how it is told."""
+
+    layer: Layer
+    cause: str
+    signature: Signature | None
+    named: dict[str, str] = field(default_factory=dict)
+    observations: list[Observation] = field(default_factory=list)
+
+    @property
+    def rank(self) -> Rank:
+        return min(observation.rank for observation in self.observations)
+
+    @property
+    def rollouts(self) -> int:
+        """How many rollouts it struck, as far as they are known."""
+        struck = ((o.row.task, o.row.rollout) for o in self.observations if o.row is not None)
+        return len(set(struck))
+
+    @property
+    def severity(self) -> Severity:
+        if all(observation.recovered for observation in self.observations):
+            return Severity.WARNING
+        return self.signature.severity if self.signature else Severity.ERROR
+
+
+def diagnose(
+    given: str,
+    *,
+    folder: Path,
+    table: SignatureTable,
+    sources: tuple[Path, ...] = (),
+    logs: tuple[Path, ...] = (),
+    doors_of: DoorsOf | None = None,
+) -> Diagnosis:
+    """What went wrong with `given`: an output or its stem, a folder, a log, a job of Slurm.
+
+    `sources`: the input files, where the run does not say. `logs`: further ones. Raises BadInput
+    when `given` is no run, InputDataError when a file cannot be read.
+    """
+    subject = locate(given, folder=folder)
+    try:
+        read, runs = _read(subject, logs, folder, table)
+        observations = [*(subject.job.observations if subject.job else ())]
+        for run in runs:
+            observations += stale_inputs(run, sources)
+        rows = [observation for run in runs for observation in run.observations]
+        for log in read:
+            observations += _as_recorded(log.observations, rows)
+        observations += rows
+        return _diagnosis(given, subject, read, runs, observations, table, doors_of)
+    except OSError as error:
+        raise InputDataError(f"{error.filename}: {error.strerror}") from error
+
+
+def _read(
+    subject: Located, logs: tuple[Path, ...], folder: Path, table: SignatureTable
+) -> tuple[list[LogReading], list[RunReading]]:
+    read = [read_log(path, table) for path in dict.fromkeys((*subject.logs, *logs))]
+    if ray := ray_log_of(observation for log in read for observation in log.observations):
+        read.append(read_log(ray, table))
+    outputs = dict.fromkeys(path.absolute() for path in subject.outputs)
+    for log in read:
+        place = subject.job.folder if subject.job and subject.job.folder else folder
+        for output in outputs_named(log.path, log.outputs, folder=place):
+            outputs[output.absolute()] = None
+    return read, [read_run(output) for output in outputs]
+
+
+def _as_recorded(told: Iterable[Observation], rows: Sequence[Observation]) -> Iterator[Observation]:
+    """What a log tells of a rollout's end, with the way to it that the failures file has."""
+    recorded = (row.text for row in rows if row.row is not None)
+    texts = dict.fromkeys(islice(recorded, MOST_RECORDED))
+    for observation in told:
+        if observation.rank is Rank.FAILURE and observation.row is None:
+            same = (text for text in texts if text.endswith(observation.text))
+            observation = replace(observation, text=next(same, observation.text))  # noqa: PLW2901
+        yield observation
+
+
+def _diagnosis(
+    given: str,
+    subject: Located,
+    logs: list[LogReading],
+    runs: list[RunReading],
+    observations: list[Observation],
+    table: SignatureTable,
+    doors_of: DoorsOf | None,
+) -> Diagnosis:
+    groups, unknown = _grouped(observations, table)
+    roots, following = _without_consequences(groups)
+    looked_at = _looked_at(subject, logs, runs)
+    findings = [_finding(group, runs, doors_of, looked_at) for group in _ordered(roots)]
+    return Diagnosis(
+        given,
+        tuple(findings),
+        {str(run.paths.output): run.counts for run in runs},
+        tuple(f"{group.cause}: {group.observations[0].text}" for group in following),
+        tuple(unknown[:MOST_UNKNOWN]),
+        looked_at,
+        sum(log.noise for log in logs),
+    )
+
+
+def _grouped(
+    observations: Iterable[Observation], table: SignatureTable
+) -> tuple[list[_Group], list[Quote]]:
+    """Observations by cause, and what none is known for."""
+    heard: dict[str, _Group] = {}
+    relayed: dict[str, _Group] = {}
+    unknown: list[Quote] = []
+    known: dict[str, _Group | None] = {}
+    for observation in observations:
+        # Thousands of failures differ in their numbers alone.
+        alike = f"{observation.cause} {observation.layer} {observation.rank} " + _NUMBER.sub(
+            "0", observation.text
+        )
+        if alike not in known:
+            known[alike] = _group_of(observation, table)
+        group = known[alike]
+        if group is None:
+            if observation.rank <= Rank.EXCEPTION:
+                unknown += observation.quotes[:2]
+            continue
+        groups = relayed if observation.rank is Rank.RELAY else heard
+        kept = groups.setdefault(group.cause, replace(group, observations=[]))
+        kept.observations.append(observation)
+    return list((heard or relayed).values()), unknown
+
+
+def _group_of(observation: Observation, table: SignatureTable) -> _Group | None:
+    if observation.cause:
+        signature = table.by_cause[observation.cause]
+        return _Group(signature.layer, signature.cause, signature)
+    if matched := table.match(observation.text):
+        signature, found = matched
+        named = {k.rstrip("0123456789"): v for k, v in found.groupdict().items() if v}
+        if job := _JOB.search(observation.text):
+            named["job"] = job[1]
+        return _Group(signature.layer, signature.cause, signature, named)
+    if observation.layer is None or observation.rank is Rank.RELAY:
+        return None
+    # The run itself has recorded whose failure it is; only why is not known.
+    return _Group(observation.layer, f"{stem_of(observation.layer)}.{UNKNOWN}", None)
+
+
+def _without_consequences(groups: list[_Group]) -> tuple[list[_Group], list[_Group]]:
+    """Causes, and what follows from them."""
+    explained: set[str] = set()
+    for group in groups:
+        if group.signature is not None and group.severity is Severity.ERROR:
+            explained |= group.signature.explains
+        if group.rank is Rank.ENDED:
+            explained.add("cache.unfinished")
+    roots = [group for group in groups if group.cause not in explained]
+    # Two that explain each other are both causes.
+    if not roots:
+        return groups, []
+    return roots, [group for group in groups if group.cause in explained]
+
+
+def _ordered(groups: list[_Group]) -> list[_Group]:
+    """Errors first; what ended the command before what ended rollouts, many rollouts before few."""
+    severities = tuple(Severity)
+    return sorted(
+        groups,
+        key=lambda group: (
+            severities.index(group.severity),
+            group.rank,
+            -group.rollouts,
+            LAYERS.index(group.layer) if group.rollouts else 0,
+        ),
+    )
+
+
+def _finding(
+    group: _Group, runs: list[RunReading], doors_of: DoorsOf | None, looked_at: Sequence[str]
+) -> Finding:
+    first = min(group.observations, key=lambda observation: observation.rank)
+    struck = group.rollouts
+    many = f" ({struck} rollouts)" if struck > 1 else ""
+    why, do = _told(group, first, looked_at)
+    # Whoever recorded the row knows more of it than the line of a log.
+    told_of_a_row = next((o for o in group.observations if o.row is not None), first)
+    symptom = told_of_a_row.text if first.rank >= Rank.FAILURE else first.text
+    return Finding(
+        layer=group.layer,
+        cause=group.cause,
+        symptom=symptom + many,
+        likely_cause=why,
+        next_action=do,
+        evidence=_evidence(group, first, told_of_a_row, runs, doors_of),
+        row=told_of_a_row.row,
+        severity=group.severity,
+    )
+
+
+def _told(group: _Group, first: Observation, looked_at: Sequence[str]) -> tuple[str, str]:
+    if group.signature is None:
+        return (
+            f"not known: recorded as a failure of {group.layer.value}; no entry of the table fits",
+            first.hint or f"read the quoted lines; looked at: {'; '.join(looked_at)}",
+        )
+    return group.signature.why, group.signature.action(group.named)
+
+
+def _evidence(
+    group: _Group,
+    first: Observation,
+    of_a_row: Observation,
+    runs: list[RunReading],
+    doors_of: DoorsOf | None,
+) -> tuple[Quote, ...]:
+    quotes = [*first.quotes, *of_a_row.quotes]
+    if group.layer in {Layer.DATA, Layer.VERIFIER} and of_a_row.row is not None:
+        for run in runs:
+            quotes += _row_quotes(run, of_a_row, doors_of)
+    for observation in group.observations[:3]:
+        quotes += observation.quotes[:1]
+    return tuple(dict.fromkeys(quotes))[:MOST_EVIDENCE]
+
+
+def _row_quotes(
+    run: RunReading, observation: Observation, doors_of: DoorsOf | None
+) -> tuple[Quote, ...]:
+    """The failing row, held to the request models that are known."""
+    row = observation.row
+    if row is None:
+        return ()
+    doors = doors_of(run.manifest) if doors_of is not None and run.manifest is not None else {}
+    return compared(
+        run.paths.materialized_inputs, row, observation.problems, doors.get(row.agent, ())
+    )
+
+
+def _looked_at(subject: Located, logs: list[LogReading], runs: list[RunReading]) -> tuple[str, ...]:
+    told = [f"{log.path} ({log.lines} lines)" for log in logs]
+    if subject.job is not None:
+        told.insert(0, f"`{subject.job.asked}`: {subject.job.state}")
+    for run in runs:
+        told += [str(path) for path in run.looked_at]
+    return tuple(told)

@@ -1,0 +1,60 @@
+"""What the run would take, and whether there is time and disk for it."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from palestra.config import ResolvedConfig, ServerType
+from palestra.doctor.checking import LOCAL_S, Looked, Round, done
+from palestra.doctor.checks import infra, throughput
+from palestra.doctor.forecast import Forecast, Price, Share, forecast, prices_in
+from palestra.doctor.subject import Known, Subject
+from palestra.doctor.survey import AgentRows
+from palestra.errors import Layer
+
+
+async def expect(subject: Subject, round_: Round, known: Known) -> Forecast | None:
+    """Whether there is time and disk for the run, and what it takes; None without a plan."""
+    shares = [_share(subject.config, known, rows) for rows in known.rows]
+    look = round_.look
+    slow = throughput.check_answers_in_time(shares, subject.settings)
+    await look(Layer.THROUGHPUT, "answers in time", done(slow), within_s=1)
+    prices: dict[str, Price] = {}
+    expected: Forecast | None = None
+
+    async def priced() -> Looked:
+        nonlocal prices
+        prices = prices_in(subject.own.tree)
+        return Looked(f"of {', '.join(prices) or 'nothing'}", skipped=not prices)
+
+    async def disk() -> Looked:
+        nonlocal expected
+        expected = forecast(
+            shares,
+            remaining=known.remaining,
+            in_flight=known.in_flight,
+            prices=prices,
+        )
+        output = subject.settings.output_jsonl_fpath
+        looked = infra.check_disk(
+            output, expected.output_bytes, temporary=Path(tempfile.gettempdir())
+        )
+        told = any(finding.cause == infra.DISK_FULL for finding in round_.findings())
+        return replace(looked, findings=()) if told else looked
+
+    await look(Layer.CONFIG, "prices", priced(), within_s=1)
+    await look(Layer.INFRA, "disk", disk(), within_s=LOCAL_S)
+    return expected if shares else None
+
+
+def _share(config: ResolvedConfig, known: Known, rows: AgentRows) -> Share:
+    endpoint = known.endpoint_of(config.instance(rows.agent))
+    refs = config.instance(rows.agent).refs
+    judged = any(
+        known.judges(config.instance(ref.name)) for ref in refs if ref.type == ServerType.RESOURCES
+    )
+    name = endpoint.name if endpoint is not None else ""
+    pace = known.paces.get(rows.agent) or (endpoint.pace if endpoint else None)
+    settings = config.instances[name].settings if name in config.instances else {}
+    ids = bool(settings.get("return_token_id_information"))
+    return Share(rows, name, pace, judged=judged, token_ids=ids)

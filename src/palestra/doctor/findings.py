@@ -1,0 +1,186 @@
+"""What the doctor has to say: one finding per cause, in the words and order of the layers.
+
+- *symptom*: what was observed, with numbers. *evidence*: the lines that show it, quoted, with
+  their file and line. *likely cause*: why, as far as is known. *next action*: what to do; a user
+  who follows it is rid of this finding.
+- *cause id*: `layer.what`, such as `infra.disk-full`: what tests, scripts and the table of known
+  troubles go by. It is part of the interface; the sentences are not.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from palestra.errors import Layer, RowIdentity
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+LAYERS: Final = tuple(Layer)
+"""The order in which layers are checked and told: a fault below explains those above."""
+LONGEST_QUOTE: Final = 500
+_STEMS: Final[Mapping[Layer, str]] = {
+    Layer.INFRA: "infra",
+    Layer.MODEL: "model",
+    Layer.CONFIG: "config",
+    Layer.DATA: "data",
+    Layer.VERIFIER: "verifier",
+    Layer.CACHE: "cache",
+    Layer.THROUGHPUT: "throughput",
+}
+_CAUSE: Final = re.compile(r"([a-z]+)\.[a-z0-9]+(-[a-z0-9]+)*")
+
+
+def cause_id(layer: Layer, what: str) -> str:
+    """`infra.disk-full` of a layer and what is wrong there."""
+    return f"{_STEMS[layer]}.{what}"
+
+
+class Severity(StrEnum):
+    """How bad a finding is. Only errors make a command exit 1."""
+
+    ERROR = "error"
+    """The run fails, or what it writes cannot be trusted."""
+    WARNING = "warning"
+    """The run goes on, slower or with less than was asked for."""
+    NOTE = "note"
+    """Nothing is wrong: something was not looked at, or is only worth knowing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """One piece of evidence: text as it was found, and where.
+
+    `source` is a file, or what else was asked (a URL, a command, a server). `line` counts from
+    one, where there are lines. `pointer` is a JSON pointer, or a key of the configuration, of
+    what is wrong within it.
+    """
+
+    source: str
+    text: str
+    line: int | None = None
+    pointer: str = ""
+
+    @property
+    def where(self) -> str:
+        """`rows.jsonl:17 /responses_create_params/input`."""
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{place} {self.pointer}".rstrip()
+
+
+def quote(source: Path | str, text: str, *, line: int | None = None, pointer: str = "") -> Quote:
+    """A quote of no more than a screenful, its middle left out where it is longer."""
+    half = LONGEST_QUOTE // 2
+    shown = text if len(text) <= LONGEST_QUOTE else f"{text[:half]} … {text[-half:]}"
+    return Quote(str(source), shown.strip("\r\n"), line, pointer)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong. Raises ValueError when the cause is not one of its layer."""
+
+    layer: Layer
+    cause: str
+    symptom: str
+    likely_cause: str
+    next_action: str
+    evidence: tuple[Quote, ...] = ()
+    row: RowIdentity | None = None
+    severity: Severity = Severity.ERROR
+
+    def __post_init__(self) -> None:
+        found = _CAUSE.fullmatch(self.cause)
+        if found is None or found[1] != _STEMS[self.layer]:
+            raise ValueError(
+                f"cause {self.cause!r} should be {_STEMS[self.layer]}.some-words, as its layer is "
+                f"{self.layer.value!r}"
+            )
+
+    def masked(self, mask: Callable[[str], str]) -> "Finding":
+        """The same with `mask` over all that it says."""
+        return replace(
+            self,
+            symptom=mask(self.symptom),
+            likely_cause=mask(self.likely_cause),
+            next_action=mask(self.next_action),
+            evidence=tuple(
+                replace(q, source=mask(q.source), text=mask(q.text), pointer=mask(q.pointer))
+                for q in self.evidence
+            ),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """As `--json` shows it."""
+        return {
+            "layer": self.layer.value,
+            "cause": self.cause,
+            "severity": self.severity.value,
+            "symptom": self.symptom,
+            "evidence": [
+                {"source": q.source, "line": q.line, "pointer": q.pointer, "text": q.text}
+                for q in self.evidence
+            ],
+            "row": None if self.row is None else _row_as_json(self.row),
+            "likely_cause": self.likely_cause,
+            "next_action": self.next_action,
+        }
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Errors first, then by layer from the lowest up; otherwise as they were found."""
+    severities = tuple(Severity)
+    return tuple(
+        sorted(findings, key=lambda f: (severities.index(f.severity), LAYERS.index(f.layer)))
+    )
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Whether a command that found these exits 1."""
+    return any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def text_of(finding: Finding, *, visible: Callable[[str], str] = str) -> "Text":
+    """For people: rich text, whose `.plain` is for files. `visible` makes texts of others safe."""
+    from rich.text import Text
+
+    style = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+    text = Text()
+    text.append(finding.severity.value, style=style[finding.severity])
+    text.append(f" {finding.layer.value}", style="bold")
+    text.append(f" ({finding.cause})", style="dim")
+    text.append(f": {visible(finding.symptom)}")
+    for label, lines in _parts(finding):
+        for line in lines:
+            text.append(f"\n  {label:<6}", style="dim")
+            text.append(visible(line))
+    return text
+
+
+def _parts(finding: Finding) -> Sequence[tuple[str, Sequence[str]]]:
+    quotes = [f"{q.where}: {q.text}" if q.text else q.where for q in finding.evidence]
+    row = [] if finding.row is None else [row_text(finding.row)]
+    return (
+        ("row", row),
+        ("seen", quotes),
+        ("why", [finding.likely_cause] if finding.likely_cause else []),
+        ("do", [finding.next_action] if finding.next_action else []),
+    )
+
+
+def row_text(row: RowIdentity) -> str:
+    """`task 3, rollout 1, attempt 2, agent x`."""
+    return ", ".join(f"{name} {value}" for name, value in _row_as_json(row).items())
+
+
+def _row_as_json(row: RowIdentity) -> dict[str, Any]:
+    held = {
+        "task": row.task,
+        "rollout": row.rollout,
+        "attempt": row.attempt,
+        "agent": row.agent,
+        "run": row.run,
+    }
+    return {name: value for name, value in held.items() if value not in {None, ""}}

@@ -1,0 +1,213 @@
+"""What a run will take: requests, tokens, time, disk and money, each with what it rests on."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from palestra.doctor.survey import AgentRows
+from palestra.errors import ConfigError
+
+PRICES: Final = "prices"
+"""Top-level setting: model instance -> `input` and `output`, per million tokens, and `currency`."""
+MEMORY_PER_ROLLOUT: Final = 128 * 1024
+MEMORY_AT_REST: Final = 512 * 1024**2
+BYTES_PER_TOKEN: Final = 4.0
+"""Of prompts, where the endpoint's own count is not known."""
+BYTES_PER_OUTPUT_TOKEN: Final = 6.0
+"""Of an answer's token in the output file, as JSON."""
+BYTES_WITH_IDS: Final = 40.0
+"""More, for a token whose id and log probability are kept."""
+UNKNOWN_OUTPUT_TOKENS: Final = 1000
+"""Of an answer, where no limit and no earlier answer says more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What one request to a model showed."""
+
+    seconds: float
+    """From question to answer."""
+    output_tokens: int
+    bytes_per_token: float = BYTES_PER_TOKEN
+    """Of its prompt."""
+
+    def seconds_for(self, tokens: float) -> float:
+        """For an answer of so many tokens, asked alone."""
+        return self.seconds + (tokens - self.output_tokens) * self.seconds / max(
+            self.output_tokens, 1
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Per million tokens."""
+
+    input: float
+    output: float
+    currency: str = "USD"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The rollouts of one agent with one model."""
+
+    rows: AgentRows
+    model: str
+    pace: Pace | None = None
+    judged: bool = False
+    token_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """For the rollouts that are still to run."""
+
+    rollouts: int
+    requests: int
+    judge_requests: int
+    input_tokens: int
+    output_tokens: int
+    output_bytes: int
+    in_flight: int
+    seconds: float | None
+    cost: Mapping[str, float]
+    """By currency; empty when no price is configured."""
+    rests_on: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it by name."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        time = "unknown (no request was answered)" if self.seconds is None else _span(self.seconds)
+        cost = ", ".join(f"{value:,.2f} {currency}" for currency, value in self.cost.items())
+        judge = f" and {self.judge_requests:,} of the judge" if self.judge_requests else ""
+        return [
+            f"forecast for {self.rollouts:,} rollouts, {self.in_flight:,} at once:",
+            f"  requests at least {self.requests:,} of the model{judge}",
+            f"  tokens   {self.input_tokens:,} in, {self.output_tokens:,} out",
+            f"  time     {time}",
+            f"  disk     {_size(self.output_bytes)}",
+            *([f"  cost     {cost}"] if cost else []),
+            *(f"  ({text})" for text in self.rests_on),
+        ]
+
+
+def prices_in(tree: Mapping[str, Any]) -> dict[str, Price]:
+    """The configured prices, by model instance. Raises ConfigError for what is none."""
+    given = tree.get(PRICES) or {}
+    try:
+        return {
+            str(model): Price(
+                float(held["input"]), float(held["output"]), str(held.get("currency", "USD"))
+            )
+            for model, held in given.items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{PRICES} is not what a price is: {error}",
+            hint=f"{PRICES}: {{policy_model: {{input: 0.15, output: 0.60, currency: USD}}}}, "
+            "per million tokens",
+        ) from None
+
+
+def forecast(
+    shares: Sequence[Share],
+    *,
+    remaining: int,
+    in_flight: int,
+    prices: Mapping[str, Price],
+    seen_output_tokens: float | None = None,
+) -> Forecast:
+    """`remaining` of the rollouts are to run; `seen_output_tokens`: the mean of an earlier run."""
+    asked = sum(share.rows.rollouts for share in shares)
+    part = remaining / asked if asked else 0.0
+    tokens = {share.model: _answer_tokens(share, seen_output_tokens) for share in shares}
+    inputs = {id(share): share.rows.prompt_bytes / _bytes_per_token(share) for share in shares}
+    outputs = {id(share): share.rows.rollouts * tokens[share.model] for share in shares}
+    cost: dict[str, float] = {}
+    for share in shares:
+        price = prices.get(share.model)
+        if price is not None:
+            spent = inputs[id(share)] * price.input + outputs[id(share)] * price.output
+            cost[price.currency] = cost.get(price.currency, 0.0) + part * spent / 1e6
+    return Forecast(
+        rollouts=remaining,
+        requests=remaining,
+        judge_requests=round(part * sum(s.rows.rollouts for s in shares if s.judged)),
+        input_tokens=round(part * sum(inputs.values())),
+        output_tokens=round(part * sum(outputs.values())),
+        output_bytes=_bytes(shares, outputs, part),
+        in_flight=in_flight,
+        seconds=_seconds(shares, tokens, part, in_flight),
+        cost=cost,
+        rests_on=_rests_on(shares, seen_output_tokens),
+    )
+
+
+def _answer_tokens(share: Share, seen: float | None) -> float:
+    most = share.rows.most_output
+    expected = float(UNKNOWN_OUTPUT_TOKENS) if seen is None else seen
+    if most is None:
+        return expected
+    return float(most) if seen is None else min(float(most), seen)
+
+
+def _bytes_per_token(share: Share) -> float:
+    return share.pace.bytes_per_token if share.pace else BYTES_PER_TOKEN
+
+
+def _bytes(shares: Sequence[Share], outputs: Mapping[int, float], part: float) -> int:
+    """Materialized inputs are whole; scored rows hold their row once more, and the answer."""
+    whole = sum(share.rows.row_bytes for share in shares)
+    answers = sum(
+        outputs[id(share)] * (BYTES_PER_OUTPUT_TOKEN + BYTES_WITH_IDS * share.token_ids)
+        for share in shares
+    )
+    return round(whole + part * (whole + answers))
+
+
+def _seconds(
+    shares: Sequence[Share], tokens: Mapping[str, float], part: float, in_flight: int
+) -> float | None:
+    paced = [(share, share.pace) for share in shares if share.pace is not None]
+    if not paced or len(paced) < len(shares):
+        return None
+    alone = sum(
+        pace.seconds_for(tokens[share.model]) * share.rows.rollouts * part for share, pace in paced
+    )
+    longest = max(pace.seconds_for(tokens[share.model]) for share, pace in paced)
+    return max(longest, alone / max(in_flight, 1))
+
+
+def _rests_on(shares: Sequence[Share], seen: float | None) -> tuple[str, ...]:
+    texts = ["one model call a rollout; agents with tools make more"]
+    if seen is not None:
+        texts.append(f"answers of {seen:.0f} tokens, the mean of the rollouts that are there")
+    elif all(share.rows.most_output is not None for share in shares):
+        texts.append("answers as long as max_output_tokens allows")
+    else:
+        texts.append(f"answers of {UNKNOWN_OUTPUT_TOKENS} tokens: no row limits them")
+    texts += [
+        f"{share.model}: {share.pace.seconds:.2f} s for {share.pace.output_tokens} tokens, "
+        "measured with one request; an endpoint at work is slower"
+        for share in {share.model: share for share in shares}.values()
+        if share.pace is not None
+    ]
+    return tuple(texts)
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _size(count: int) -> str:
+    if count < 10 * 1024**2:
+        return f"{math.ceil(count / 1024):,} KiB"
+    return f"{count / 1024**2:,.0f} MiB"

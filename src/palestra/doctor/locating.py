@@ -1,0 +1,128 @@
+"""What `palestra diagnose RUN` is about: outputs, logs, or a job of Slurm."""
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from palestra.doctor.reading import Observation
+from palestra.doctor.slurm import JOB_ID, SlurmJob, read_job
+from palestra.errors import BadInput
+from palestra.rollouts import RunPaths
+
+LOG_SUFFIXES: Final = frozenset({".log", ".out", ".err"})
+LOG_NAMES: Final = frozenset({"log", "stdout", "stderr"})
+MOST_FILES: Final = 500
+_RAY_FAILED: Final = re.compile(r"timed out during startup|Failed to start the dashboard")
+_EVENT: Final = b'{"event":'
+_OF_A_RUN: Final = (
+    "_materialized_inputs.jsonl",
+    "_failures.jsonl",
+    "_manifest.json",
+    "_reward_profiling.jsonl",
+    "_aggregate_metrics.json",
+    "_agent_metrics.json",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """What there is to read. `outputs`: rollouts files, which may not be there themselves."""
+
+    outputs: tuple[Path, ...] = ()
+    logs: tuple[Path, ...] = ()
+    job: SlurmJob | None = None
+
+
+def locate(given: str, *, folder: Path) -> Located:
+    """What `given` names, seen from `folder`. Raises BadInput when that is nothing."""
+    path = folder / given
+    if path.is_dir():
+        return _in_folder(path)
+    if path.is_file():
+        return _of_file(path)
+    if JOB_ID.fullmatch(given):
+        job = read_job(given)
+        return Located(logs=job.logs, job=job)
+    named = path.with_name(f"{path.name}.jsonl")
+    for output in (path,) if path.suffix == ".jsonl" else (named, path):
+        if any(file.exists() for file in RunPaths(output).all()):
+            return Located((output,), tuple(_logs_beside(output)))
+    raise BadInput(
+        f"{given} is no run: no output, no folder, no log and no job of Slurm",
+        hint="give an output (out/run.jsonl, or its stem), the folder of a run, a log file, or "
+        "a job's number; a command that ended before its first rollout leaves only what it "
+        "printed: `palestra … 2>&1 | tee run.log`, then `palestra diagnose run.log`",
+    )
+
+
+def _of_file(path: Path) -> Located:
+    for ending in _OF_A_RUN:
+        if path.name.endswith(ending):
+            output = path.with_name(path.name.removesuffix(ending) + ".jsonl")
+            return Located((output,), tuple(_logs_beside(output)))
+    if path.suffix == ".jsonl" and not _is_events(path):
+        return Located((path,), tuple(_logs_beside(path)))
+    return Located(logs=(path,))
+
+
+def _in_folder(folder: Path) -> Located:
+    """All runs of a folder, and all logs in it and in its `logs`."""
+    files = [path for path in _files(folder) if path.is_file()]
+    stems = {
+        path.with_name(path.name.removesuffix(ending) + ".jsonl")
+        for path in files
+        for ending in _OF_A_RUN[:3]
+        if path.name.endswith(ending)
+    }
+    logs = [path for path in files if _is_log(path)]
+    if not stems and not logs:
+        raise BadInput(
+            f"{folder} holds neither the files of a run nor logs",
+            hint="give the folder that holds <stem>_manifest.json, or *.log, *.out or *.err files",
+        )
+    return Located(tuple(sorted(stems)), tuple(sorted(logs)))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+        if not place.name.startswith("."):
+            yield from sorted(place.iterdir())[:MOST_FILES]
+
+
+def _is_log(path: Path) -> bool:
+    if path.suffix in LOG_SUFFIXES or path.name in LOG_NAMES:
+        return True
+    return path.suffix == ".jsonl" and _is_events(path)
+
+
+def _is_events(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_EVENT)) == _EVENT
+
+
+def _logs_beside(output: Path) -> Iterable[Path]:
+    """Logs that are named after an output."""
+    if not output.parent.is_dir():
+        return []
+    beside = (p for p in output.parent.iterdir() if p.name.startswith(output.stem))
+    return sorted(path for path in beside if path.is_file() and _is_log(path))
+
+
+def ray_log_of(observations: Iterable[Observation]) -> Path | None:
+    """Where Ray's own daemon says why it did not start, when that is what was observed."""
+    log = Path(tempfile.gettempdir()) / "ray" / "session_latest" / "logs" / "raylet.err"
+    failed = any(_RAY_FAILED.search(observation.text) for observation in observations)
+    return log if failed and log.is_file() else None
+
+
+def outputs_named(log: Path, names: Iterable[str], *, folder: Path) -> Iterator[Path]:
+    """The outputs that a log's command wrote, where they can be found from here."""
+    for name in dict.fromkeys(names):
+        for place in (log.parent, folder):
+            output = place / name
+            if any(path.exists() for path in RunPaths(output).all()):
+                yield output
+                break

@@ -1,0 +1,268 @@
+"""Reading logs: errors, exceptions and telling lines, in the order in which they were printed.
+
+Of a traceback, the innermost exception counts: the first of a chain that is no shutdown noise.
+A log may be that of a command, of a server, of a Slurm job with several tasks, or `--json-events`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, final
+
+import orjson
+
+from palestra.doctor.findings import Quote, quote
+from palestra.doctor.reading import (
+    LONGEST_LINE,
+    LogReading,
+    Observation,
+    Rank,
+    innermost,
+    line_at,
+    one_line,
+    quoted_places,
+)
+from palestra.doctor.signatures import SignatureTable
+from palestra.errors import FailureKind, Layer, RowIdentity
+
+MOST_OBSERVED: Final = 2_000
+"""Observations of one log; those that come first are nearest to the cause."""
+
+_PREFIX: Final = re.compile(
+    r"(?:\x1b\[[\d;]*m|\[[\w.@:-]+\] |\([^()]*\bpid=\d+[^()]*\) |\d{1,4}: )*"
+)
+"""Who printed a line, before the line itself: a server of a fleet, a Ray worker, a Slurm task."""
+_STAMPED: Final = re.compile(
+    r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?\S* +(?:[-|] *)?(?P<level>[A-Z]+)\b[ :|-]*"
+    r"(?P<said>.*)"
+)
+_LEVELS: Final = frozenset({"ERROR", "CRITICAL", "FATAL"})
+_HEADS: Final = ("Traceback (most recent call last)", "Exception Group Traceback")
+_GROUP_BARS: Final = re.compile(r"^[ +|]*(?:\+[-+]* ?)?")
+_FRAME: Final = re.compile(r'^\s*File "(?P<path>[^"]+)", line (?P<line>\d+)')
+_OWN_FRAME: Final = re.compile(r"^(?P<path>/\S+\.py):(?P<line>\d+) in \S+$")
+_RAISED: Final = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|[a-z]\w*error)(?:\([\w.]+\))?(?::|$)")
+_CHAINED: Final = ("The above exception was the direct cause", "During handling of the above")
+_ENDED_AS: Final = re.compile(
+    "^(?P<kind>" + "|".join(kind.value for kind in FailureKind) + r"): (?P<said>.+)"
+)
+_WRITES: Final = re.compile(r"rollouts of \d+ tasks.* -> (\S+\.jsonl)$")
+LAYER_OF: Final[Mapping[str, Layer]] = {
+    FailureKind.POLICY.value: Layer.MODEL,
+    FailureKind.INFRA.value: Layer.INFRA,
+    FailureKind.DATA.value: Layer.DATA,
+    FailureKind.VERIFIER.value: Layer.VERIFIER,
+    FailureKind.JUDGE.value: Layer.VERIFIER,
+    FailureKind.TIMEOUT.value: Layer.THROUGHPUT,
+    FailureKind.CONFIG.value: Layer.CONFIG,
+}
+
+
+def read_log(path: Path, table: SignatureTable) -> LogReading:
+    """What the log at `path` says. Raises OSError when it cannot be read."""
+    reader = _LogReader(path, table)
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            reader.take(number, raw[:LONGEST_LINE].decode("utf-8", "replace").rstrip("\r\n"))
+    return reader.ended()
+
+
+@dataclass(slots=True)
+class _Block:
+    """Lines that belong together: an error with its continuation, or a traceback."""
+
+    number: int
+    text: str
+    hint: str = ""
+    more: list[str] = field(default_factory=list)
+
+
+@final
+class _LogReader:
+    """Takes lines one by one."""
+
+    def __init__(self, path: Path, table: SignatureTable) -> None:
+        self._path = path
+        self._table = table
+        self._lines = 0
+        self._noise = 0
+        self._found: list[Observation] = []
+        self._outputs: list[str] = []
+        self._error: _Block | None = None
+        self._in_traceback = False
+        self._frame: Quote | None = None
+        self._chained = False
+        self._chain_told = False
+
+    def take(self, number: int, raw: str) -> None:
+        """One line."""
+        self._lines = number
+        line = raw[_PREFIX.match(raw).end() :]  # type: ignore[union-attr]  # it matches nothing too
+        if self._error is not None and self._goes_on(self._error, line):
+            return
+        if self._in_traceback or any(head in line for head in _HEADS):
+            self._traceback(number, line)
+            return
+        self._plain(number, line)
+
+    def ended(self) -> LogReading:
+        """All that was found."""
+        self._close_error()
+        return LogReading(
+            self._path, self._lines, tuple(self._found), self._noise, tuple(self._outputs)
+        )
+
+    def _plain(self, number: int, line: str) -> None:
+        if any(mark in line for mark in _CHAINED):
+            self._chained = True
+            return
+        if line.startswith("error: "):
+            self._error = _Block(number, line.removeprefix("error: "))
+            return
+        if line.startswith('{"event":'):
+            self._event(number, line)
+        elif " -> " in line and (found := _WRITES.search(line)):
+            self._outputs.append(found[1])
+        elif found := _ENDED_AS.match(line):
+            layer = LAYER_OF.get(found["kind"])
+            self._tell(number, found["said"], line, Rank.FAILURE, layer=layer)
+        elif (found := _STAMPED.match(line)) and found["level"] in _LEVELS:
+            self._tell(number, found["said"], line, Rank.EXCEPTION)
+        elif found := _OWN_FRAME.match(line):
+            self._add_frame(_quoted_frame(found))
+        elif self._table.is_worth_a_look(line):
+            self._ordinary(number, line)
+
+    def _ordinary(self, number: int, line: str) -> None:
+        """A line that is neither an error nor an exception."""
+        if self._table.is_noise(line):
+            self._noise += 1
+        elif self._table.is_telling(line):
+            self._tell(number, line, line, Rank.LINE)
+
+    # An error of ours, and the lines below it
+
+    def _goes_on(self, block: _Block, line: str) -> bool:
+        if line.startswith("hint: "):
+            block.hint = line.removeprefix("hint: ")
+        elif line.startswith("  ") and line.strip():
+            block.more.append(line.strip())
+            return True
+        self._close_error()
+        return line.startswith("hint: ")
+
+    def _close_error(self) -> None:
+        block, self._error = self._error, None
+        if block is None:
+            return
+        quotes = [quote(self._path, f"error: {block.text}", line=block.number)]
+        quotes += [
+            quote(self._path, text, line=block.number + below)
+            for below, text in enumerate(block.more[:3], start=1)
+        ]
+        if block.hint:
+            below = block.number + len(block.more) + 1
+            quotes.append(quote(self._path, f"hint: {block.hint}", line=below))
+        whole = one_line(" ".join([block.text, *block.more]))
+        quotes += quoted_places(" ".join([block.text, *block.more]))
+        rank = Rank.RELAY if self._table.is_relay(whole) else Rank.ENDED
+        self._keep(Observation(whole, tuple(quotes), rank, hint=block.hint))
+
+    # A traceback
+
+    def _traceback(self, number: int, line: str) -> None:
+        if not self._in_traceback:
+            self._in_traceback, self._frame = True, None
+            self._chain_told = self._chain_told and self._chained
+            self._chained = False
+            return
+        bare = line if line.startswith("Traceback") else _GROUP_BARS.sub("", line)
+        if found := _FRAME.match(line) or _FRAME.match(bare):
+            self._frame = _quoted_frame(found)
+        elif not line.startswith((" ", "\t")) and _RAISED.match(line):
+            self._raised(number, line)
+        elif line.lstrip().startswith("|") and _RAISED.match(bare):
+            # The members of a group: the group itself says nothing.
+            if "ExceptionGroup:" not in bare:
+                self._raised(number, bare)
+        elif line and not line.startswith((" ", "\t", "|", "+")):
+            self._in_traceback = False
+            self._plain(number, line)
+
+    def _raised(self, number: int, line: str) -> None:
+        self._in_traceback = False
+        if self._table.is_noise(line):
+            self._noise += 1
+            return
+        if self._chain_told:
+            return  # raised while the one that was told was handled: its consequence
+        self._chain_told = True
+        self._tell(number, line, line, Rank.EXCEPTION)
+        if self._frame is not None:
+            self._add_frame(self._frame)
+
+    def _add_frame(self, frame: Quote) -> None:
+        """The place in the code that the last observation is about."""
+        if self._found:
+            last = self._found[-1]
+            self._found[-1] = replace(last, quotes=(*last.quotes, frame))
+
+    # `--json-events`
+
+    def _event(self, number: int, line: str) -> None:
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return
+        match event.get("event"):
+            case "attempt_failed":
+                self._attempt(number, event)
+            case "run_started":
+                self._outputs.append(str(event.get("output", "")))
+            case "lag":
+                message = str(event.get("message", ""))
+                self._tell(number, message, message, Rank.LINE, pointer="/message")
+            case "run_ended" if event.get("exit") and event.get("message"):
+                message = str(event["message"])
+                self._tell(number, message, message, Rank.ENDED, pointer="/message")
+
+    def _attempt(self, number: int, event: Mapping[str, Any]) -> None:
+        row = RowIdentity(
+            task=event.get("task"),
+            rollout=event.get("rollout"),
+            attempt=int(event.get("attempt") or 1),
+            agent=str(event.get("agent") or ""),
+        )
+        message = str(event.get("message", ""))
+        layer = next((known for known in Layer if known.value == event.get("layer")), None)
+        self._tell(number, message, message, Rank.FAILURE, pointer="/message", layer=layer, row=row)
+
+    def _tell(
+        self,
+        number: int,
+        said: str,
+        shown: str,
+        rank: Rank,
+        *,
+        pointer: str = "",
+        layer: Layer | None = None,
+        row: RowIdentity | None = None,
+    ) -> None:
+        inner = innermost(said)
+        if self._table.is_noise(inner):
+            self._noise += 1
+            return
+        if self._table.is_relay(inner) and rank > Rank.FAILURE:
+            rank = Rank.RELAY
+        where = quote(self._path, shown, line=number, pointer=pointer)
+        self._keep(Observation(inner, (where, *quoted_places(inner)), rank, layer, row=row))
+
+    def _keep(self, observation: Observation) -> None:
+        if len(self._found) < MOST_OBSERVED:
+            self._found.append(observation)
+
+
+def _quoted_frame(found: re.Match[str]) -> Quote:
+    path, number = Path(found["path"]), int(found["line"])
+    return quote(path, line_at(path, number), line=number)

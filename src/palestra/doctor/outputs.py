@@ -1,0 +1,285 @@
+"""Reading the files of a run: how its rollouts ended, and whether the files fit together."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from palestra.doctor.findings import Quote, quote
+from palestra.doctor.reading import Observation, Rank, chain, innermost, line_at, one_line
+from palestra.errors import FieldProblem, InputDataError, Layer, RowIdentity
+from palestra.rollouts import Manifest, RunPaths, read_manifest
+from palestra.schema import (
+    AGENT_REF,
+    FAILURE_LAYER,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    RolloutKey,
+)
+
+TRUNCATED_SHARE: Final = 0.5
+"""From this share of truncated rollouts on, that is worth telling."""
+MOST_EXAMPLES: Final = 3
+MOST_QUOTED: Final = 2_000
+"""Failed attempts of which the lines are kept; of the others only what was said."""
+
+
+class _Details(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    incomplete_details: _Details | None = None
+
+
+class _Row(msgspec.Struct):
+    """What is read of a result row: who it is, what it got, whether it was cut."""
+
+    task: int = msgspec.field(name=TASK_INDEX)
+    rollout: int = msgspec.field(name=ROLLOUT_INDEX)
+    reward: float
+    response: _Response | None = None
+
+
+class _Key(msgspec.Struct):
+    task: int = msgspec.field(name=TASK_INDEX)
+    rollout: int = msgspec.field(name=ROLLOUT_INDEX)
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many of what is there; `requested` is None without a manifest."""
+
+    requested: int | None = None
+    inputs: int = 0
+    scored: int = 0
+    truncated: int = 0
+    failed_attempts: int = 0
+    failed: int = 0
+    """Rollouts that ended without a reward."""
+    profile_rows: int = 0
+
+
+@dataclass(slots=True)
+class RunReading:
+    """The files of one run, read."""
+
+    paths: RunPaths
+    counts: Counts = field(default_factory=Counts)
+    observations: list[Observation] = field(default_factory=list)
+    manifest: Manifest | None = None
+    looked_at: list[Path] = field(default_factory=list)
+
+
+def read_run(output: Path) -> RunReading:
+    """Read what the run at `output` left. Raises OSError when a file cannot be read."""
+    paths = RunPaths(output)
+    run = RunReading(paths, looked_at=[path for path in paths.all() if path.exists()])
+    _read_manifest(run)
+    requested = set(_keys(run, paths.materialized_inputs))
+    run.counts.inputs = len(requested)
+    scored = _read_scored(run, requested)
+    _read_failures(run, scored)
+    profile = output.with_name(f"{output.stem}_reward_profiling.jsonl")
+    if profile.exists():
+        run.counts.profile_rows = sum(1 for _ in profile.open("rb"))
+    _missing(run)
+    return run
+
+
+def _read_manifest(run: RunReading) -> None:
+    path = run.paths.manifest
+    if not path.exists() and not run.paths.materialized_inputs.exists():
+        return  # files of another tool, or nothing at all
+    try:
+        run.manifest = read_manifest(path)
+        run.counts.requested = run.manifest.requested
+    except InputDataError as error:
+        where = quote(path, error.message)
+        run.observations.append(Observation(one_line(error.message), (where,), Rank.EXCEPTION))
+
+
+def _keys(run: RunReading, path: Path) -> Iterator[RolloutKey]:
+    if not path.exists():
+        return
+    decoder = msgspec.json.Decoder(_Key)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                key = decoder.decode(line)
+            except msgspec.MsgspecError as error:
+                _bad_line(run, path, number, line, error)
+                continue
+            yield RolloutKey(key.task, key.rollout)
+
+
+def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]:
+    path = run.paths.output
+    seen: set[RolloutKey] = set()
+    if not path.exists():
+        return seen
+    decoder = msgspec.json.Decoder(_Row)
+    twice: list[Quote] = []
+    strange: list[Quote] = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = decoder.decode(line)
+            except msgspec.MsgspecError as error:
+                _bad_line(run, path, number, line, error)
+                continue
+            if not line.endswith(b"\n"):
+                _torn(run, path, number, line)
+                continue
+            key = RolloutKey(row.task, row.rollout)
+            if key in seen:
+                twice.append(quote(path, f"rollout {key} again", line=number))
+            if requested and key not in requested:
+                strange.append(quote(path, f"rollout {key} is none of the inputs'", line=number))
+            seen.add(key)
+            run.counts.truncated += _is_truncated(row)
+    run.counts.scored = len(seen)
+    _tell_of_strangers(run, twice, strange)
+    return seen
+
+
+def _is_truncated(row: _Row) -> bool:
+    details = row.response.incomplete_details if row.response else None
+    return details is not None and details.reason == "max_output_tokens"
+
+
+def _tell_of_strangers(run: RunReading, twice: list[Quote], strange: list[Quote]) -> None:
+    if twice:
+        text = f"{len(twice)} rows of {run.paths.output.name} are of rollouts that it has already"
+        run.observations.append(_seen("cache.duplicates", text, twice))
+    if strange:
+        text = (
+            f"{len(strange)} rows of {run.paths.output.name} are of rollouts that its materialized "
+            "inputs do not have"
+        )
+        run.observations.append(_seen("cache.inputs-edited", text, strange))
+
+
+def _bad_line(run: RunReading, path: Path, number: int, line: bytes, error: Exception) -> None:
+    if not line.endswith(b"\n"):
+        _torn(run, path, number, line)
+        return
+    text = f"{path} line {number} is not a row of a run: {one_line(str(error))}"
+    shown = quote(path, line[:400].decode("utf-8", "replace"), line=number)
+    run.observations.append(_seen("cache.broken-journal", text, [shown]))
+
+
+def _torn(run: RunReading, path: Path, number: int, line: bytes) -> None:
+    text = f"the last line of {path.name} is torn after {len(line)} bytes"
+    shown = quote(path, line[:200].decode("utf-8", "replace"), line=number)
+    run.observations.append(_seen("cache.torn-journal", text, [shown]))
+
+
+def _read_failures(run: RunReading, scored: set[RolloutKey]) -> None:
+    path = run.paths.failures
+    if not path.exists():
+        return
+    failed: set[RolloutKey] = set()
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = orjson.loads(line)
+                key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+            except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+                _bad_line(run, path, number, line, error)
+                continue
+            run.counts.failed_attempts += 1
+            if row.get(FAILURE_TERMINAL) and key not in scored:
+                failed.add(key)
+            told = _failure(path, number, row, recovered=key in scored)
+            if run.counts.failed_attempts > MOST_QUOTED:
+                told = replace(told, quotes=(), problems=())
+            run.observations.append(told)
+    run.counts.failed = len(failed)
+
+
+def _failure(path: Path, number: int, row: Mapping[str, Any], *, recovered: bool) -> Observation:
+    """One failed attempt: the servers it passed, and the innermost body, in one line."""
+    message = innermost(str(row.get("message", "")))
+    quotes = [quote(path, message, line=number, pointer="/message")]
+    hops = [hop for hop in row.get("hops") or () if isinstance(hop, Mapping)]
+    body = innermost(str(hops[-1].get("body") or "")) if hops else ""
+    if body and body not in message:
+        pointer = f"/hops/{len(hops) - 1}/body"
+        quotes.append(quote(path, body, line=number, pointer=pointer))
+    quotes += _frames(str(row.get("traceback") or ""))
+    if hint := str(row.get("hint") or ""):
+        quotes.append(quote(path, hint, line=number, pointer="/hint"))
+    agent = row.get(AGENT_REF)
+    named = agent.get("name", "") if isinstance(agent, Mapping) else ""
+    layer = next((known for known in Layer if known.value == row.get(FAILURE_LAYER)), None)
+    return Observation(
+        text=": ".join(filter(None, [chain(hops), message])),
+        quotes=tuple(quotes),
+        rank=Rank.FAILURE,
+        layer=layer,
+        row=RowIdentity(row[TASK_INDEX], row[ROLLOUT_INDEX], row.get("attempt") or 1, named),
+        problems=tuple(
+            FieldProblem(str(p.get("pointer", "")), str(p.get("expected", "")))
+            for p in row.get("problems") or ()
+            if isinstance(p, Mapping)
+        ),
+        recovered=recovered,
+        hint=hint,
+    )
+
+
+def _frames(traceback: str) -> list[Quote]:
+    """The innermost frame of an author's code, with its line as it stands there now."""
+    quotes: list[Quote] = []
+    for text in traceback.splitlines()[-1:]:
+        place, _, _ = text.partition(" in ")
+        path, _, number = place.rpartition(":")
+        if not number.isdecimal():
+            continue
+        quotes.append(quote(path, line_at(Path(path), int(number)), line=int(number)))
+    return quotes
+
+
+def _missing(run: RunReading) -> None:
+    """Rollouts that neither scored nor failed, and many that were cut."""
+    counts = run.counts
+    wanted = counts.requested if counts.requested is not None else counts.inputs
+    missing = wanted - counts.scored - counts.failed
+    if missing > 0:
+        text = (
+            f"{missing} of {wanted} requested rollouts are missing: {counts.scored} scored, "
+            f"{counts.failed} failed"
+        )
+        where = run.paths.manifest if run.manifest else run.paths.materialized_inputs
+        shown = _line_with(where, '"requested"') or quote(where, f"{wanted} rows")
+        run.observations.append(Observation(text, (shown,), Rank.LINE, cause="cache.unfinished"))
+    if counts.scored and counts.truncated / counts.scored >= TRUNCATED_SHARE:
+        text = f"{counts.truncated} of {counts.scored} scored rollouts are truncated"
+        pointer = "/response/incomplete_details/reason"
+        shown = quote(run.paths.output, "max_output_tokens", line=1, pointer=pointer)
+        run.observations.append(_seen("model.context-too-long", text, [shown]))
+
+
+def _line_with(path: Path, word: str) -> Quote | None:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found = ((n, text) for n, text in enumerate(lines, start=1) if word in text)
+    return next((quote(path, text.strip(), line=n) for n, text in found), None)
+
+
+def _seen(cause: str, text: str, quotes: list[Quote]) -> Observation:
+    return Observation(text, tuple(quotes[:MOST_EXAMPLES]), Rank.EXCEPTION, cause=cause)
+
+
+def modified(path: Path) -> str:
+    """When a file was last written, in UTC."""
+    at = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,271 @@
+"""What can be said of a tool's parameters by looking: rules over the nodes of a JSON Schema.
+
+A *node* is a place where JSON Schema expects a schema. What stands in `enum`, `const`, `default`
+or `examples` is data, however much it looks like one. Pointers are JSON pointers from the root of
+the schema; `""` is the root.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from palestra.doctor.findings import Severity
+
+_NAMED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords that hold schemas by name."""
+_LISTED: Final = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+"""Keywords that may hold a list of schemas."""
+_SINGLE: Final = (
+    "items",
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "not",
+    "if",
+    "then",
+    "else",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_FORMATS: Final = frozenset(
+    {
+        "date",
+        "date-time",
+        "duration",
+        "email",
+        "hostname",
+        "ipv4",
+        "ipv6",
+        "json-pointer",
+        "relative-json-pointer",
+        "time",
+        "uri",
+        "uri-reference",
+        "uri-template",
+        "uuid",
+    }
+)
+"""Those that vLLM's default compiler knows. Others of its compilers know fewer."""
+_UNSUPPORTED: Final = frozenset(
+    {
+        "$dynamicRef",
+        "contains",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "maxContains",
+        "minContains",
+        "multipleOf",
+        "not",
+        "patternProperties",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "uniqueItems",
+    }
+)
+"""Keywords that at least one of the compilers refuses, or takes and does not enforce."""
+
+_TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
+_HOLD: Final = (
+    ("properties", dict, "an object of schemas by name"),
+    ("required", list, "a list of names"),
+    ("enum", list, "a list of values"),
+)
+
+NOT_A_SCHEMA: Final = "data.tool-not-a-schema"
+TOP_TYPE: Final = "data.tool-top-type"
+BOOLEAN: Final = "data.tool-boolean-schema"
+FORMAT: Final = "data.tool-format"
+KEYWORD: Final = "data.tool-keyword"
+REF: Final = "data.tool-ref"
+REF_CYCLE: Final = "data.tool-ref-cycle"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One rule that a schema breaks, and where in the schema."""
+
+    cause: str
+    pointer: str
+    message: str
+    severity: Severity = Severity.ERROR
+
+
+def broken_rules(schema: Mapping[str, Any]) -> Iterator[Broken]:
+    """Every rule that the parameters of a tool break."""
+    if schema.get("type") != "object":
+        yield Broken(
+            TOP_TYPE, "", f'the top of the schema says {_type_of(schema)} instead of type "object"'
+        )
+    nodes = dict(nodes_of(schema))
+    wrong = [broken for pointer, node in nodes.items() for broken in _no_schema(pointer, node)]
+    yield from wrong or _meta(schema)
+    for pointer, node in nodes.items():
+        if isinstance(node, bool):
+            yield _boolean(pointer, value=node)
+        elif isinstance(node, Mapping):
+            yield from _of_node(pointer, node)
+    yield from _references(schema, nodes)
+
+
+def _type_of(schema: Mapping[str, Any]) -> str:
+    return f"type {schema['type']!r}" if "type" in schema else "no type"
+
+
+def nodes_of(node: Any, pointer: str = "") -> Iterator[tuple[str, Any]]:
+    """Pointer -> what stands where a schema is expected, the root first."""
+    yield pointer, node
+    if not isinstance(node, Mapping):
+        return
+    for keyword in _NAMED:
+        held = node.get(keyword)
+        if isinstance(held, Mapping):
+            for name, inner in held.items():
+                yield from nodes_of(inner, f"{pointer}/{keyword}/{escaped(name)}")
+    for keyword in _LISTED:
+        held = node.get(keyword)
+        if isinstance(held, list):
+            for index, inner in enumerate(held):
+                yield from nodes_of(inner, f"{pointer}/{keyword}/{index}")
+    for keyword in _SINGLE:
+        if keyword in node and not (keyword == "items" and isinstance(node[keyword], list)):
+            yield from nodes_of(node[keyword], f"{pointer}/{keyword}")
+
+
+def escaped(name: object) -> str:
+    """A name as one step of a JSON pointer."""
+    return str(name).replace("~", "~0").replace("/", "~1")
+
+
+def _no_schema(pointer: str, node: Any) -> Iterator[Broken]:
+    """What keeps a node from being a schema, in words that name it."""
+    if isinstance(node, bool):
+        return
+    if not isinstance(node, Mapping):
+        message = f"here should be a schema, and there is {_kind(node)}: {node!r}"
+        yield Broken(NOT_A_SCHEMA, pointer, message)
+        return
+    types = node.get("type", [])
+    for given in types if isinstance(types, list) else [types]:
+        if given not in _TYPES:
+            message = f"{given!r} is no type; the types are {', '.join(_TYPES)}"
+            yield Broken(NOT_A_SCHEMA, f"{pointer}/type", message)
+    for keyword, kind, wanted in _HOLD:
+        if keyword in node and not isinstance(node[keyword], kind):
+            message = f"{keyword} should be {wanted}, and is {_kind(node[keyword])}"
+            yield Broken(NOT_A_SCHEMA, f"{pointer}/{keyword}", message)
+
+
+def _kind(value: Any) -> str:
+    kinds = {str: "text", list: "a list", dict: "an object", bool: "a boolean"}
+    return "null" if value is None else kinds.get(type(value), "a number")
+
+
+def _meta(schema: Mapping[str, Any]) -> Iterator[Broken]:
+    """What the specification of JSON Schema says, a compiled pattern included."""
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.meta.validate(dict(schema))
+    except jsonschema_rs.ValidationError as error:
+        pointer = "".join(f"/{escaped(step)}" for step in error.instance_path)
+        yield Broken(NOT_A_SCHEMA, pointer, f"not JSON Schema: {error.message}")
+    except (ValueError, jsonschema_rs.ReferencingError):
+        return  # its `$schema` or a reference cannot be read: told by the rule of references
+
+
+def _boolean(pointer: str, *, value: bool) -> Broken:
+    shown = str(value).lower()
+    closes = pointer.rpartition("/")[2] in {"additionalProperties", "unevaluatedProperties"}
+    # OpenAI's strict mode asks for `additionalProperties: false`, and every compiler here takes it.
+    return Broken(
+        BOOLEAN,
+        pointer,
+        f"a schema that is only `{shown}`, which older compilers and tool parsers refuse",
+        Severity.NOTE if closes else Severity.WARNING,
+    )
+
+
+def _of_node(pointer: str, node: Mapping[str, Any]) -> Iterator[Broken]:
+    warning = partial(Broken, severity=Severity.WARNING)
+    if isinstance(given := node.get("format"), str):
+        known = "" if given in _FORMATS else ", which vLLM's compilers do not know"
+        yield warning(
+            FORMAT, f"{pointer}/format", f"format {given!r}{known}: it may be refused or ignored"
+        )
+        if "minLength" in node or "maxLength" in node:
+            yield warning(KEYWORD, f"{pointer}/format", "format and a length: only one is enforced")
+    for keyword in sorted(_UNSUPPORTED & node.keys()):
+        yield warning(
+            KEYWORD,
+            f"{pointer}/{escaped(keyword)}",
+            f"keyword {keyword!r} is refused by some of vLLM's compilers, and not enforced by others",
+        )
+
+
+def _references(schema: Mapping[str, Any], nodes: Mapping[str, Any]) -> Iterator[Broken]:
+    """References that lead nowhere, and those that lead back to where they are."""
+    leads: dict[str, str] = {}
+    for pointer, node in nodes.items():
+        given = node.get("$ref") if isinstance(node, Mapping) else None
+        if given is None:
+            continue
+        place = f"{pointer}/$ref"
+        if not isinstance(given, str) or not given.startswith("#"):
+            yield Broken(REF, place, f"{given!r} is no reference within this schema")
+        elif not _exists(schema, given[1:]):
+            yield Broken(REF, place, f"{given!r} leads to nothing in this schema")
+        else:
+            leads[pointer] = given[1:]
+    for pointer in leads:
+        if (broken := _cycle(pointer, leads, nodes)) is not None:
+            yield broken
+
+
+def _exists(schema: Any, pointer: str) -> bool:
+    held = schema
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(held, Mapping) and name in held:
+            held = held[name]
+        elif isinstance(held, list) and name.isdigit() and int(name) < len(held):
+            held = held[int(name)]
+        else:
+            return False
+    return pointer == "" or pointer.startswith("/")
+
+
+def _cycle(start: str, leads: Mapping[str, str], nodes: Mapping[str, Any]) -> Broken | None:
+    place = f"{start}/$ref"
+    if start in _reached(start, lambda at: [leads[at]] if at in leads else []):
+        return Broken(REF_CYCLE, place, "this reference leads back to itself: it describes nothing")
+
+    def inside(at: str) -> list[str]:
+        return [leads[p] for p in leads if p == at or p.startswith(at + "/")]
+
+    holders = [at for at in nodes if start == at or start.startswith(at + "/")]
+    if leads[start] in holders or set(holders) & set(_reached(leads[start], inside)):
+        return Broken(
+            REF_CYCLE,
+            place,
+            "a recursive schema: outlines cuts it off at a depth, and older compilers refuse it",
+            Severity.WARNING,
+        )
+    return None
+
+
+def _reached(start: str, following: Callable[[str], list[str]]) -> list[str]:
+    """Every place that can be reached from `start`, itself only when a way leads back."""
+    found: list[str] = []
+    ahead = list(following(start))
+    while ahead:
+        place = ahead.pop()
+        if place not in found:
+            found.append(place)
+            ahead += following(place)
+    return found

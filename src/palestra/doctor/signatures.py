@@ -1,0 +1,199 @@
+"""The table of what is known to go wrong, and how it is looked up.
+
+The table is data (`signatures.toml`): what is said when something breaks, the layer and cause
+that it means, why, and what to do. `diagnose` classifies by it, `docs/troubleshooting.md` is
+written from it, and each entry brings the lines by which a test tries it.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from typing import Any, Final, Self, final
+
+from palestra.doctor.findings import LAYERS, Severity
+from palestra.errors import Layer
+
+TABLE: Final = "signatures.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One thing that is known to go wrong; the fields are those of the table."""
+
+    cause: str
+    layer: Layer
+    title: str
+    why: str
+    do: str
+    says: tuple[re.Pattern[str], ...] = ()
+    lines: bool = False
+    explains: frozenset[str] = frozenset()
+    severity: Severity = Severity.ERROR
+    examples: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Where `text` says this."""
+        return next(filter(None, (pattern.search(text) for pattern in self.says)), None)
+
+    def action(self, named: Mapping[str, str] | None = None) -> str:
+        """What to do, with what the pattern named filled in."""
+        return self.do.format_map(_Named(named or {}))
+
+
+class _Named(dict[str, str]):
+    """Places that nothing was found for keep a sign that something stands there."""
+
+    def __missing__(self, name: str) -> str:
+        return name.upper()
+
+
+@final
+@dataclass(frozen=True)
+class SignatureTable:
+    """All of them, in the order in which they are tried."""
+
+    signatures: tuple[Signature, ...]
+    noise: tuple[re.Pattern[str], ...]
+    relays: tuple[re.Pattern[str], ...]
+    words: tuple[str, ...] = ()
+
+    @classmethod
+    def load(cls) -> Self:
+        """The table that comes with Palestra. Raises ValueError for an entry that is none."""
+        text = resources.files("palestra.doctor").joinpath(TABLE).read_text(encoding="utf-8")
+        held = tomllib.loads(text)
+        return cls(
+            tuple(_signature(entry) for entry in held["signature"]),
+            tuple(_patterns(says for entry in held["noise"] for says in entry["says"])),
+            tuple(_patterns(says for entry in held["relay"] for says in entry["says"])),
+            tuple(held["words"]),
+        )
+
+    def match(self, text: str) -> tuple[Signature, re.Match[str]] | None:
+        """The first signature that `text` has, and where."""
+        for signature in self.signatures:
+            if found := signature.search(text):
+                return signature, found
+        return None
+
+    def is_noise(self, text: str) -> bool:
+        """Whether servers say this when they stop, whatever the cause was."""
+        return any(pattern.search(text) for pattern in self.noise)
+
+    def is_relay(self, text: str) -> bool:
+        """Whether this passes on what failed elsewhere."""
+        return any(pattern.search(text) for pattern in self.relays)
+
+    def is_worth_a_look(self, line: str) -> bool:
+        """Whether a plain line of a log may be telling, or noise: a cheap look at its words."""
+        lower = line.lower()
+        return any(word in lower for word in self.words)
+
+    def is_telling(self, line: str) -> bool:
+        """Whether a plain line of a log, neither error nor exception, may be a signature's."""
+        return self._telling.search(line) is not None
+
+    @cached_property
+    def _telling(self) -> re.Pattern[str]:
+        # One pattern for all of them, without the groups' names: logs are long.
+        sources = (
+            re.sub(r"\(\?P<\w+>", "(?:", pattern.pattern)
+            for signature in self.signatures
+            if signature.lines
+            for pattern in signature.says
+        )
+        return re.compile("|".join(f"(?:{source})" for source in sources), re.IGNORECASE)
+
+    @cached_property
+    def by_cause(self) -> Mapping[str, Signature]:
+        """Cause id -> its entry."""
+        return {signature.cause: signature for signature in self.signatures}
+
+
+def _signature(entry: Mapping[str, Any]) -> Signature:
+    cause = str(entry["cause"])
+    return Signature(
+        cause=cause,
+        layer=_layer_of(cause),
+        title=entry["title"],
+        why=entry["why"],
+        do=entry["do"],
+        says=_patterns(entry.get("says", ())),
+        lines=entry.get("lines", False),
+        explains=frozenset(entry.get("explains", ())),
+        severity=Severity(entry.get("severity", "error")),
+        examples=tuple(entry.get("examples", ())),
+        unlike=tuple(entry.get("unlike", ())),
+    )
+
+
+def _layer_of(cause: str) -> Layer:
+    stem = cause.partition(".")[0]
+    for layer in LAYERS:
+        if stem_of(layer) == stem:
+            return layer
+    raise ValueError(f"{TABLE}: {stem!r} of {cause!r} is no layer")
+
+
+def stem_of(layer: Layer) -> str:
+    """What the causes of a layer begin with: `data` of data/schema."""
+    return re.split(r"\W", layer.value)[0]
+
+
+def _patterns(sources: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(source, re.IGNORECASE) for source in sources)
+
+
+def troubleshooting(table: SignatureTable) -> str:
+    """`docs/troubleshooting.md`: the table, for people, headed by what they have on the screen."""
+    parts = [_PREFACE]
+    for layer in LAYERS:
+        parts.append(f"## {layer.value[0].upper()}{layer.value[1:]}\n")
+        parts += [_section(entry) for entry in table.signatures if entry.layer is layer]
+    return "\n".join(parts)
+
+
+def _section(entry: Signature) -> str:
+    shown = "".join(f"\n```text\n{line}\n```\n" for line in entry.examples[:1])
+    why = f"{entry.why[0].upper()}{entry.why[1:]}."
+    do = entry.action()
+    do = f"{do[0].upper()}{do[1:]}."
+    return f"### {entry.title}\n{shown}\n{why}\n\n**Do:** {do} (`{entry.cause}`)\n"
+
+
+_PREFACE: Final = """# Troubleshooting
+
+<!-- Written by scripts/write_troubleshooting.py from src/palestra/doctor/signatures.toml. -->
+
+[`palestra doctor`](doctor.md) looks before a run, `palestra diagnose RUN` after one. Both name a
+layer and a cause, quote what shows it, and say what to do.
+
+```console
+$ palestra eval reasoning_gym --model local --limit 2 --repeats 2 --max-output-tokens 32 --output out/run.jsonl
+$ palestra diagnose out/run.jsonl
+$ palestra diagnose out --json
+```
+
+`RUN` is an output or its stem, the folder of a run, a log, or the number of a Slurm job. A command
+that ends before its first rollout leaves only what it printed, so keep that
+(`palestra collect … 2>&1 | tee run.log`) and diagnose the log; `--log FILE` adds further ones, of a
+server or an endpoint. Exit 0: nothing wrong was found. Exit 1: something is wrong. Exit 2: that is
+no run.
+
+- The first finding is the likely cause; what follows from it stands below it as a consequence.
+- Of a chain of exceptions the innermost counts, and what servers say whenever they stop does not.
+- A failure that passed several servers is one line: its row, the way, the innermost answer.
+- A failing row is held, field by field, to what its environment asks for.
+- The materialized inputs are held to their source (the manifest names it, or `--input FILE`) and
+  to the results: stale ones are told with both times.
+- What fits no section below stays unknown: it is quoted, with all that was looked at.
+
+This is the table that `diagnose` goes by, in the order in which layers are looked at: a fault in
+one explains those after it. Each section is headed by what is on the screen, and ends with the
+cause's name in `palestra diagnose --json`. For coding agents, the order of work is in
+[the debugging skill](../skills/palestra-debugging/SKILL.md).
+"""

@@ -1,0 +1,106 @@
+"""What Slurm says of a job: its state, and where it wrote what it printed."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from palestra.doctor.findings import quote
+from palestra.doctor.reading import Observation, Rank
+from palestra.errors import BadInput
+
+ANSWER_WITHIN_S: Final = 20.0
+JOB_ID: Final = re.compile(r"\d+(?:[_+]\d+)?")
+_FIELD: Final = re.compile(r"(\w+(?:/\w+)?)=(\S*)")
+_WELL: Final = frozenset({"COMPLETED", "RUNNING", "PENDING", "COMPLETING", "CONFIGURING"})
+_NO_RUN: Final = frozenset({"DependencyNeverSatisfied"})
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """A job: what was said of it, its own folder, and its logs."""
+
+    job: str
+    state: str
+    observations: tuple[Observation, ...]
+    logs: tuple[Path, ...] = ()
+    folder: Path | None = None
+    asked: str = ""
+    """The command that answered."""
+
+
+def read_job(job: str) -> SlurmJob:
+    """Ask Slurm of a job. Raises BadInput when nobody here knows of it."""
+    asked = ["scontrol", "show", "job", job, "--oneliner"]
+    code, text = _ask(asked)
+    if code == 0 and "JobId=" in text:
+        return _from_scontrol(job, text, " ".join(asked))
+    told = text.strip()
+    accounted = ["sacct", "-j", job, "-n", "-P", "-o", "State,ExitCode,WorkDir"]
+    code, text = _ask(accounted)
+    if code == 0 and text.strip():
+        return _from_sacct(job, text, " ".join(accounted))
+    raise BadInput(
+        f"Slurm knows of no job {job}: {told or 'scontrol says nothing'}",
+        hint="is SLURM_CONF that of the cluster? A job is forgotten minutes after its end: give "
+        "its output file (slurm-<job>.out) instead",
+    )
+
+
+def _ask(command: Sequence[str]) -> tuple[int, str]:
+    try:
+        done = subprocess.run(  # noqa: S603  # a job's number, which was checked to be one
+            command, capture_output=True, text=True, check=False, timeout=ANSWER_WITHIN_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, str(error)
+    return done.returncode, done.stdout if done.returncode == 0 else done.stderr
+
+
+def _from_scontrol(job: str, text: str, asked: str) -> SlurmJob:
+    # Of an array, the first task that went wrong speaks for the job.
+    records = [dict(_FIELD.findall(line)) for line in text.splitlines() if "JobState=" in line]
+    broken = [(at, r) for at, r in enumerate(records, start=1) if _is_broken(r)]
+    at, record = broken[0] if broken else (1, records[0])
+    state, reason = record.get("JobState", ""), record.get("Reason", "")
+    logs = dict.fromkeys(
+        Path(record[name]) for name in ("StdOut", "StdErr") if record.get(name, "").startswith("/")
+    )
+    said = f"JobState={state} Reason={reason} ExitCode={record.get('ExitCode', '')}"
+    observed = (_observed(job, said, state, asked, at),) if broken else ()
+    folder = Path(record["WorkDir"]) if record.get("WorkDir") else None
+    return SlurmJob(job, state, observed, tuple(p for p in logs if p.is_file()), folder, asked)
+
+
+def _is_broken(record: dict[str, str]) -> bool:
+    if record.get("Reason") in _NO_RUN:
+        return True
+    if record.get("JobState") not in _WELL:
+        return True
+    return record.get("JobState") == "COMPLETED" and record.get("ExitCode", "0:0") != "0:0"
+
+
+def _from_sacct(job: str, text: str, asked: str) -> SlurmJob:
+    for at, line in enumerate(text.splitlines(), start=1):
+        state, exit_code, folder = (*line.split("|"), "", "", "")[:3]
+        word = state.split(" ")[0]
+        if word and word not in _WELL:
+            said = f"JobState={word} Reason={state} ExitCode={exit_code}"
+            observed = (_observed(job, said, word, asked, at),)
+            return SlurmJob(job, word, observed, _beside(job, folder), Path(folder or "."), asked)
+    state, _, folder = (*text.splitlines()[0].split("|"), "", "")[:3]
+    return SlurmJob(job, state, (), _beside(job, folder), Path(folder or "."), asked)
+
+
+def _beside(job: str, folder: str) -> tuple[Path, ...]:
+    """Where sbatch writes a job's output unless told otherwise."""
+    path = Path(folder or ".") / f"slurm-{job}.out"
+    return (path,) if path.is_file() else ()
+
+
+def _observed(job: str, said: str, state: str, asked: str, line: int) -> Observation:
+    # That a script failed says nothing of why: what it printed is nearer to the cause.
+    rank = Rank.RELAY if state == "FAILED" and "0:53" not in said else Rank.ENDED
+    return Observation(f"slurm job {job}: {said}", (quote(asked, said, line=line),), rank)

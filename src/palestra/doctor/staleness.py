@@ -1,0 +1,179 @@
+"""Whether a run's materialized inputs are those of its input file, and of its results.
+
+A run is continued with its materialized rows. When the file that they are from was changed, or
+the materialized file was replaced, the results are a mixture that nobody asked for: the first
+suspect when a resumed run goes wrong.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from palestra.doctor.findings import Quote, quote
+from palestra.doctor.outputs import RunReading, modified
+from palestra.doctor.reading import Observation, Rank, json_rows
+from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX
+
+MOST_COMPARED: Final = 500
+"""Result rows that are held to their materialized inputs."""
+_MADE_BY_THE_RUN: Final = frozenset({AGENT_REF, ROLLOUT_INDEX, TASK_INDEX})
+_OF_THE_RESULT: Final = _MADE_BY_THE_RUN | {CREATE_PARAMS, "response", "reward"}
+
+
+def stale_inputs(run: RunReading, sources: tuple[Path, ...]) -> list[Observation]:
+    """What shows that inputs are stale. `sources`: input files; else those of the manifest."""
+    told = tuple(Path(name) for name in run.manifest.inputs) if run.manifest else ()
+    present = [path for path in sources or told if path.is_file()]
+    found = [_against_sources(run, present), _against_results(run)]
+    return [observation for observation in found if observation is not None]
+
+
+def _against_sources(run: RunReading, sources: list[Path]) -> Observation | None:
+    inputs = run.paths.materialized_inputs
+    if not sources or not inputs.is_file() or _same_digest(run, sources):
+        return None
+    rows = {_digest(_own(row)): None for path in sources for _, row in _rows(path)}
+    strange = [
+        (number, row) for number, row in _first_rollouts(inputs) if _digest(_own(row)) not in rows
+    ]
+    if not strange:
+        return None
+    source = sources[0]
+    number, row = strange[0]
+    text = (
+        f"{len(strange)} of the materialized rows are in {source.name} no more: the file was "
+        "changed since the run was made from it"
+    )
+    quotes = (
+        _difference(source, inputs, number, row),
+        quote(source, f"modified {modified(source)}"),
+        quote(inputs, f"written {modified(inputs)}"),
+    )
+    return Observation(
+        text, quotes, Rank.FAILURE, cause="cache.stale-inputs", recovered=_is_whole(run)
+    )
+
+
+def _is_whole(run: RunReading) -> bool:
+    counts = run.counts
+    wanted = counts.requested if counts.requested is not None else counts.inputs
+    return counts.scored + counts.failed >= wanted
+
+
+def _same_digest(run: RunReading, sources: list[Path]) -> bool:
+    """Whether the run was made from these files, or their first rows, as they are now."""
+    if run.manifest is None:
+        return False
+    digest = hashlib.sha256()
+    for path in sources:
+        for _, row in _rows(path):
+            digest.update(orjson.dumps([row, 1], option=orjson.OPT_SORT_KEYS))
+            if digest.hexdigest() == run.manifest.input_digest:
+                return True
+    return False
+
+
+def _against_results(run: RunReading) -> Observation | None:
+    """Result rows whose task is not that of the materialized row of the same name."""
+    inputs, output = run.paths.materialized_inputs, run.paths.output
+    if not (inputs.is_file() and output.is_file()):
+        return None
+    results: dict[tuple[Any, Any], tuple[int, Mapping[str, Any]]] = {}
+    for number, row in _rows(output):
+        results[row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)] = (number, row)
+        if len(results) == MOST_COMPARED:
+            break
+    for at, given in _rows(inputs):
+        if not results:
+            break
+        held = results.pop((given.get(TASK_INDEX), given.get(ROLLOUT_INDEX)), None)
+        if held is None:
+            continue
+        pointer = _differs(given, held[1])
+        if pointer is not None:
+            number, result = held
+            return Observation(
+                f"a result is of another task than the materialized row of its name: {pointer} "
+                "differs",
+                (
+                    quote(output, _shown(result, pointer), line=number, pointer=pointer),
+                    quote(inputs, _shown(given, pointer), line=at, pointer=pointer),
+                    quote(inputs, f"written {modified(inputs)}"),
+                    quote(output, f"modified {modified(output)}"),
+                ),
+                Rank.FAILURE,
+                cause="cache.inputs-edited",
+            )
+    return None
+
+
+def _differs(given: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
+    """Where the prompts differ. Other fields an environment may report otherwise."""
+    mine, its = _prompt(given), _prompt(result)
+    if mine and its and mine != its:
+        return f"/{CREATE_PARAMS}/input"
+    return None
+
+
+def _prompt(row: Mapping[str, Any]) -> str:
+    """All that a prompt says, however its messages are written."""
+    params = row.get(CREATE_PARAMS)
+    return "\n".join(_texts(params.get("input"))) if isinstance(params, Mapping) else ""
+
+
+def _texts(held: Any) -> Iterator[str]:
+    if isinstance(held, str):
+        yield held
+    elif isinstance(held, list):
+        for item in held:
+            yield from _texts(item)
+    elif isinstance(held, Mapping):
+        yield from _texts(held.get("content") or held.get("text"))
+
+
+def _shown(row: Mapping[str, Any], pointer: str) -> str:
+    return _prompt(row) if pointer.startswith(f"/{CREATE_PARAMS}") else str(row.get(pointer[1:]))
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    return ((number, row) for number, row in json_rows(path) if isinstance(row, Mapping))
+
+
+def _first_rollouts(inputs: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The materialized row of each task's first rollout: the others are the same."""
+    return ((number, row) for number, row in _rows(inputs) if not row.get(ROLLOUT_INDEX))
+
+
+def _own(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a materialized row is its task's, however the command's settings shaped the rest."""
+    kept = {name: held for name, held in row.items() if name not in _OF_THE_RESULT}
+    return {**kept, CREATE_PARAMS: _prompt(row)}
+
+
+def _digest(row: Mapping[str, Any]) -> bytes:
+    return hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).digest()
+
+
+def _difference(source: Path, inputs: Path, number: int, row: Mapping[str, Any]) -> Quote:
+    """The first field of a materialized row that the source's row has otherwise."""
+    task = row.get(TASK_INDEX)
+    theirs = next((r for at, (_, r) in enumerate(_rows(source)) if at == task), {})
+    mine, now = _own(row), _own(theirs)
+    for name in sorted({*mine, *now}):
+        if mine.get(name) != now.get(name):
+            was, is_now = _short(mine.get(name)), _short(now.get(name))
+            return quote(
+                inputs,
+                f"{was}, and in {source.name} now: {is_now}",
+                line=number,
+                pointer=f"/{name}",
+            )
+    return quote(inputs, "not in the input file", line=number)
+
+
+def _short(held: Any) -> str:
+    text = orjson.dumps(held).decode()
+    return text if len(text) <= 120 else f"{text[:120]}…"

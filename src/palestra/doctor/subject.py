@@ -1,0 +1,88 @@
+"""What is examined, and what checks learn of it on their way."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from palestra.config import InstanceConfig, ResolvedConfig, ServerType
+from palestra.doctor.checks.data import Planned
+from palestra.doctor.checks.model import Endpoint
+from palestra.doctor.findings import has_errors
+from palestra.doctor.forecast import Pace
+from palestra.doctor.survey import AgentRows
+from palestra.rollouts import CollectSettings
+from palestra.serving import Server
+from palestra.transport import ServerClient
+
+UNBOUNDED: Final = 16_384
+"""Rollouts at once of a run without a bound, as far as memory is concerned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A run that is to be examined."""
+
+    config: ResolvedConfig
+    """Of the fleet that the run would use."""
+    own: ResolvedConfig
+    """Of the command: its prices."""
+    settings: CollectSettings
+    semantics: Mapping[str, Any]
+    version: str
+    open: Callable[[], contextlib.AbstractAsyncContextManager[ServerClient]]
+    """The fleet: started for the examination, or one that runs."""
+    descriptors: Callable[[ServerClient, int], str]
+    """Whether so many rollouts have the open files they need: `check_descriptors` of collect."""
+    most_in_flight: Callable[[ServerClient], int]
+    """How many fit into them."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What checks have learned that others need."""
+
+    servers: Mapping[str, Server] = field(default_factory=dict)
+    """As objects that were never started."""
+    planned: Planned | None = None
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    paces: dict[str, Pace] = field(default_factory=dict)
+    """By agent: what a prompt of its rows costs."""
+    in_flight: int = UNBOUNDED
+    complete: bool = True
+
+    @property
+    def remaining(self) -> int:
+        """Rollouts still to run; 0 when nothing could be planned."""
+        planned = self.planned
+        return planned.run.remaining if planned is not None and planned.run is not None else 0
+
+    @property
+    def rows(self) -> list[AgentRows]:
+        """The rows of each agent."""
+        found = self.planned.survey if self.planned is not None else None
+        return list(found.agents.values()) if found is not None else []
+
+    def environments(self, config: ResolvedConfig) -> list[tuple[str, AgentRows]]:
+        """Each environment once, with the rows of an agent that brings them there."""
+        found: dict[str, AgentRows] = {}
+        for rows in self.rows:
+            for name in environments_of(config.instance(rows.agent)):
+                found.setdefault(name, rows)
+        return list(found.items())
+
+    def endpoint_of(self, agent: InstanceConfig) -> Endpoint | None:
+        """What was learned of the first model of an agent."""
+        names = (ref.name for ref in agent.refs if ref.type == ServerType.MODEL)
+        return next((self.endpoints[name] for name in names if name in self.endpoints), None)
+
+    def judges(self, environment: InstanceConfig) -> bool:
+        """Whether it asks a model that can be asked: what is wrong with one is told already."""
+        models = [ref.name for ref in environment.refs if ref.type == ServerType.MODEL]
+        known = [self.endpoints[name] for name in models if name in self.endpoints]
+        return any(not has_errors(endpoint.looked.findings) for endpoint in known)
+
+
+def environments_of(agent: InstanceConfig) -> tuple[str, ...]:
+    """The resources servers behind an agent."""
+    return tuple(ref.name for ref in agent.refs if ref.type == ServerType.RESOURCES)

@@ -1,0 +1,96 @@
+"""One pass over the rows of a planned run: how many, how long, who gets them, with which tools."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from palestra.rollouts import PreparedRun
+from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
+
+PROMPT_FIELDS: Final = ("instructions", "input", "tools")
+"""What of a request an endpoint turns into the tokens of its prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One task's prompt: `bytes` of it as JSON, and the answer's limit where it has one."""
+
+    task: int
+    bytes: int
+    most_output: int | None
+
+
+@dataclass(slots=True)
+class AgentRows:
+    """The rows of one agent."""
+
+    agent: str
+    rollouts: int = 0
+    row_bytes: int = 0
+    """Of all materialized rows together."""
+    prompt_bytes: int = 0
+    """Of all rollouts' prompts together."""
+    first: Mapping[str, Any] = field(default_factory=dict)
+    longest: Mapping[str, Any] = field(default_factory=dict)
+    longest_prompt: int = 0
+    """Bytes of its prompt."""
+    with_tools: Mapping[str, Any] | None = None
+    """The first row that has tools."""
+    prompts: list[Prompt] = field(default_factory=list)
+    """One for each task."""
+
+    @property
+    def most_output(self) -> int | None:
+        """The highest limit on an answer; None when a row has none."""
+        limits = [prompt.most_output for prompt in self.prompts]
+        known = [limit for limit in limits if limit is not None]
+        return max(known) if known and len(known) == len(limits) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a run asks for."""
+
+    agents: Mapping[str, AgentRows]
+
+    @property
+    def rollouts(self) -> int:
+        """Of all agents."""
+        return sum(rows.rollouts for rows in self.agents.values())
+
+
+def survey(planned: PreparedRun) -> Survey:
+    """Look at every materialized row."""
+    agents: dict[str, AgentRows] = {}
+    size = 0
+    for line in read_jsonl(planned.inputs):
+        row = line.row
+        name = row[AGENT_REF]["name"]
+        rows = agents.get(name) or agents.setdefault(name, AgentRows(name))
+        rows.rollouts += 1
+        if row[ROLLOUT_INDEX] == 0:
+            size = _add_task(rows, row)
+        rows.prompt_bytes += size
+    total = sum(rows.rollouts for rows in agents.values())
+    written = planned.inputs.stat().st_size
+    for rows in agents.values():
+        rows.row_bytes = written * rows.rollouts // max(total, 1)
+    return Survey(agents)
+
+
+def _add_task(rows: AgentRows, row: Mapping[str, Any]) -> int:
+    asked = row[CREATE_PARAMS]
+    size = len(orjson.dumps([asked.get(name) for name in PROMPT_FIELDS]))
+    limit = asked.get("max_output_tokens")
+    if not rows.prompts:
+        rows.first = row
+    if size > rows.longest_prompt:
+        rows.longest, rows.longest_prompt = row, size
+    if rows.with_tools is None and asked.get("tools"):
+        rows.with_tools = row
+    rows.prompts.append(
+        Prompt(row[TASK_INDEX], size, limit if isinstance(limit, int) and limit > 0 else None)
+    )
+    return size

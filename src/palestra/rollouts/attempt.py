@@ -1,0 +1,57 @@
+"""One attempt at one rollout: its row goes to its agent's `/run`, within a deadline."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from palestra.errors import RowIdentity
+from palestra.rollouts.deadlines import Deadlines
+from palestra.rollouts.progress import InFlight
+from palestra.rollouts.results import timed_out
+from palestra.schema import VerifyResponse
+from palestra.transport import CallContext, ServerClient, calling
+
+LONGEST_GRACE_S = 0.5
+SHARE_OF_GRACE = 0.25
+"""After its deadline an attempt gets a moment more, a share of it: the servers that gave up at the
+deadline know what was awaited, and their answers are on the way."""
+
+
+def with_grace(limit_s: float) -> float:
+    """How long an attempt with that limit is waited for."""
+    return limit_s + min(LONGEST_GRACE_S, limit_s * SHARE_OF_GRACE)
+
+
+async def attempt(
+    client: ServerClient,
+    row: Mapping[str, Any],
+    identity: RowIdentity,
+    flight: InFlight,
+    *,
+    limit_s: float,
+    deadlines: Deadlines | None = None,
+    call_limit_s: float | None = None,
+) -> VerifyResponse:
+    """What the agent answered, unchecked. Raises `CallError`, and `DeadlineExceeded` in the end.
+
+    `deadlines`: the one timer for attempts that share a limit, which must be `with_grace(limit_s)`.
+    `call_limit_s` bounds each call that is made for the rollout.
+    """
+    context = CallContext(
+        row=identity,
+        deadline=time.monotonic() + limit_s,
+        activity=flight,
+        call_limit_s=call_limit_s,
+    )
+    own = None if deadlines is not None else with_grace(limit_s)
+    try:
+        async with asyncio.timeout(own) as limit:
+            with calling(context):
+                peer = client.peer(flight.agent)
+                if deadlines is None:
+                    return await peer.call("/run", row, VerifyResponse)
+                with deadlines.over(limit):
+                    return await peer.call("/run", row, VerifyResponse)
+    except TimeoutError:
+        raise timed_out(flight.describe(), limit_s) from None

@@ -1,0 +1,89 @@
+"""Where the tokens of a model's turns stand in a conversation, and what is known of a turn.
+
+Each turn has its lists on the last of its items. See `palestra.schema.items.Item`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.schema.items import FunctionCall, InputItem, Message, OutputItem, Reasoning
+from palestra.schema.responses import Response
+
+TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTokens:
+    """One turn of the model in tokens. The last two are of equal length."""
+
+    prompt: list[int]
+    generation: list[int]
+    log_probs: list[float]
+
+    @property
+    def all(self) -> list[int]:
+        """What the next turn's prompt starts with."""
+        return self.prompt + self.generation
+
+    def problem(self) -> str:
+        """What is wrong with these lists in themselves; empty when nothing is."""
+        if not self.prompt or not self.generation:
+            return f"{len(self.prompt)} prompt ids and {len(self.generation)} generation ids"
+        if len(self.generation) != len(self.log_probs):
+            return f"{len(self.generation)} generation ids and {len(self.log_probs)} log probs"
+        for ids in (self.prompt, self.generation):
+            for position, token in enumerate(ids):
+                if type(token) is not int or token < 0:
+                    return f"{token!r} at {position} is no token id"
+        for position, value in enumerate(self.log_probs):
+            if not isinstance(value, int | float) or not math.isfinite(value) or value > 1e-3:
+                return f"{value!r} at {position} is no log probability"
+        return ""
+
+
+def tokens_on(carrier: Any) -> TurnTokens | None:
+    """The tokens that an item or a message carries; None unless it has all three lists."""
+    lists = [field_of(carrier, name) for name in TOKEN_FIELDS]
+    if any(not isinstance(found, list) for found in lists):
+        return None
+    return TurnTokens(*lists)
+
+
+def field_of(carrier: Any, name: str) -> Any:
+    """A field of an item or a message, be it an object or JSON; None when it is not there."""
+    if isinstance(carrier, Mapping):
+        return carrier.get(name)
+    return getattr(carrier, name, None)
+
+
+def is_models_own(item: InputItem | OutputItem) -> bool:
+    """Whether the model made the item, and does not only read it."""
+    if isinstance(item, Message):
+        return item.role == "assistant"
+    return isinstance(item, FunctionCall | Reasoning)
+
+
+def turn_ends(output: Sequence[OutputItem]) -> list[int]:
+    """The index of each turn's last item: the model's own items up to what it reads next."""
+    ends = []
+    for index, item in enumerate(output):
+        last = index + 1 == len(output) or not is_models_own(output[index + 1])
+        carries = all(getattr(item, name, None) is not None for name in TOKEN_FIELDS)
+        if is_models_own(item) and (last or carries):
+            ends.append(index)
+    return ends
+
+
+def never_made(item: OutputItem, response: Response) -> bool:
+    """Whether the context could not hold the conversation, and this stands for the answer."""
+    details = response.incomplete_details
+    return (
+        isinstance(item, Message)
+        and not item.text
+        and item.status == "incomplete"
+        and details is not None
+        and details.reason == "max_output_tokens"
+        and not any(getattr(item, name, None) for name in TOKEN_FIELDS)
+    )

@@ -1,0 +1,98 @@
+"""`SIGUSR1`: what every thread and every task of a process is doing, on its standard error.
+
+Threads come first and at once, whatever holds the interpreter; tasks as soon as the main thread
+runs Python code again, whether or not it gets back to the event loop. Nothing is stopped by it.
+"""
+
+import asyncio
+import contextlib
+import faulthandler
+import io
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import Any, Final
+
+DEEPEST: Final = 12
+MOST: Final = 200
+"""Kinds of tasks, and rollouts, that are listed; the others are counted."""
+
+
+@contextlib.contextmanager
+def dumping_tasks(told: Callable[[], Iterable[str]] = tuple) -> Iterator[None]:
+    """Answer `SIGUSR1` while the body runs on the event loop; `told`: lines that come first."""
+    loop = asyncio.get_running_loop()
+
+    def dump(_number: int, _frame: FrameType | None) -> None:
+        text = "\n".join(task_dump(loop, told()))
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are somebody else's
+        return
+    # The threads' dump goes in front of the handler, so it is taken off before that changes.
+    faulthandler.unregister(signal.SIGUSR1)
+    before = signal.signal(signal.SIGUSR1, dump)
+    _dump_threads_first()
+    try:
+        yield
+    finally:
+        faulthandler.unregister(signal.SIGUSR1)
+        signal.signal(signal.SIGUSR1, before)
+        if callable(before):  # a dump around this one
+            _dump_threads_first()
+
+
+def _dump_threads_first() -> None:
+    # Standard error may be no file, as in tests.
+    with contextlib.suppress(io.UnsupportedOperation, AttributeError, RuntimeError):
+        faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True, chain=True)
+
+
+def task_dump(loop: asyncio.AbstractEventLoop, told: Iterable[str] = ()) -> Iterator[str]:
+    """Lines: `told`, then the tasks of `loop`; those that wait at the same place are one entry."""
+    first = list(told)
+    if first:
+        yield f"--- in flight: {len(first)} ---"
+        yield from _most(first)
+    stacks: Counter[tuple[str, ...]] = Counter()
+    names: dict[tuple[str, ...], str] = {}
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        stack = _stack(task)
+        stacks[stack] += 1
+        names.setdefault(stack, task.get_name())
+    yield f"--- tasks: {len(tasks)} ---"
+    for stack, count in stacks.most_common(MOST):
+        others = f" and {count - 1} more" if count > 1 else ""
+        yield f"{names[stack]}{others}"
+        yield from (f"  {line}" for line in stack)
+    if len(stacks) > MOST:
+        yield f"… and {len(stacks) - MOST} other places"
+    yield "--- end ---"
+
+
+def _most(lines: list[str]) -> Iterator[str]:
+    yield from lines[:MOST]
+    if len(lines) > MOST:
+        yield f"… and {len(lines) - MOST} more"
+
+
+def _stack(task: "asyncio.Task[Any]") -> tuple[str, ...]:
+    """Where a task waits, its outermost coroutine first.
+
+    `Task.get_stack` knows the outermost frame alone: the chain of what each awaits is followed.
+    """
+    lines: list[str] = []
+    held: Any = task.get_coro()
+    while held is not None and len(lines) < DEEPEST:
+        frame = getattr(held, "cr_frame", None) or getattr(held, "gi_frame", None)
+        if frame is not None:
+            code = frame.f_code
+            lines.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
+        held = getattr(held, "cr_await", None) or getattr(held, "gi_yieldfrom", None)
+    return tuple(lines)

@@ -1,0 +1,81 @@
+"""Feeding a trainer: N rollouts asked for, N answered, or an error that says why.
+
+No trainer, tensor or cluster library is imported here; adapters to them are in
+`palestra.training.adapters`.
+"""
+
+from palestra.training.attached import AttachedServers, attached
+from palestra.training.client import Health, RolloutClient
+from palestra.training.errors import (
+    BatchFailed,
+    Cause,
+    IncompleteRollouts,
+    InvalidLogprobs,
+    TokenDiscontinuity,
+)
+from palestra.training.handle import Handle
+from palestra.training.outcomes import (
+    Chain,
+    Completed,
+    Evidence,
+    Failed,
+    FailureClass,
+    Flat,
+    Group,
+    Outcome,
+    Summary,
+    Timings,
+    TokenUsage,
+    Turn,
+    outcome_from_json,
+    outcome_to_json,
+)
+from palestra.training.raw import RawRow
+from palestra.training.requests import Key, RolloutRequest
+from palestra.training.servers import Servers
+from palestra.training.settings import (
+    Attempts,
+    ClientSettings,
+    OnIncomplete,
+    OnStale,
+    OnViolation,
+)
+from palestra.training.sync import SyncHandle, SyncRolloutClient
+
+__all__ = [
+    "AttachedServers",
+    "Attempts",
+    "BatchFailed",
+    "Cause",
+    "Chain",
+    "ClientSettings",
+    "Completed",
+    "Evidence",
+    "Failed",
+    "FailureClass",
+    "Flat",
+    "Group",
+    "Handle",
+    "Health",
+    "IncompleteRollouts",
+    "InvalidLogprobs",
+    "Key",
+    "OnIncomplete",
+    "OnStale",
+    "OnViolation",
+    "Outcome",
+    "RawRow",
+    "RolloutClient",
+    "RolloutRequest",
+    "Servers",
+    "Summary",
+    "SyncHandle",
+    "SyncRolloutClient",
+    "Timings",
+    "TokenDiscontinuity",
+    "TokenUsage",
+    "Turn",
+    "attached",
+    "outcome_from_json",
+    "outcome_to_json",
+]

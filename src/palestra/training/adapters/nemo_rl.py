@@ -1,0 +1,135 @@
+"""NeMo RL: outcomes as the rows that its GRPO loop consumes.
+
+A row is a `DatumSpec` with what a rollout adds to it: a log of messages with the token ids of
+each, the reward, whether it was cut off, whether it may be trained on.
+
+    rows = grpo_rows(outcomes, pad_id=tokenizer.pad_token_id, tensor=torch.tensor)
+    batch = BatchedDataDict(columns(rows))
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
+
+from palestra.training.adapters.sequences import all_completed, the_sample
+from palestra.training.outcomes import Completed, Outcome, Turn
+
+USER, ASSISTANT, ENVIRONMENT = "user", "assistant", "environment"
+"""Roles. The loop trains on the ids of an assistant, and on no others."""
+
+
+class GrpoRow(TypedDict):
+    """One rollout. Where `tensor` was given, lists of ids and log probs are tensors."""
+
+    message_log: list[dict[str, Any]]
+    """`role`, `content`, `token_ids`, and `generation_logprobs`, one for each id."""
+    length: int
+    """Tokens, of all messages."""
+    extra_env_info: dict[str, Any]
+    loss_multiplier: float
+    """0.0: no part of the loss. The reward counts for the baseline of its group all the same."""
+    idx: int
+    task_name: str
+    total_reward: float
+    truncated: bool
+    mask_sample: bool
+    mask_reason: str
+
+
+def grpo_rows(
+    outcomes: Sequence[Outcome],
+    *,
+    pad_id: int,
+    task_name: str = "palestra",
+    tensor: Callable[[list[Any]], Any] | None = None,
+    decode: Callable[[list[int]], str] | None = None,
+) -> list[GrpoRow]:
+    """One row for each outcome, in their order.
+
+    pad_id: stands, masked, for tokens that there are none of.
+    tensor: makes a tensor of a list, as `torch.tensor` does; None leaves lists.
+    decode: the text of ids, for what NeMo RL logs; None leaves it empty.
+
+    Raises IncompleteRollouts for rollouts without a reward: a row with `loss_multiplier` 0 still
+    enters the baseline of its group. Raises RunFailed for those that are several sequences.
+    """
+    tensor = tensor or _as_it_is
+    decode = decode or _no_text
+    return [
+        _row(outcome, _log(outcome, pad_id), index, task_name, tensor, decode)
+        for index, outcome in enumerate(all_completed(outcomes, "NeMo RL"))
+    ]
+
+
+def columns(rows: Sequence[GrpoRow]) -> dict[str, list[Any]]:
+    """The rows field by field, as a `BatchedDataDict` is made of them."""
+    names = list(GrpoRow.__annotations__)
+    return {name: [row[name] for row in rows] for name in names}  # type: ignore[literal-required]  # the names are its own
+
+
+_Message = tuple[str, list[int], list[float]]
+
+
+def _log(outcome: Completed, pad_id: int) -> list[_Message]:
+    """Role, ids and log probs of every message."""
+    sample = the_sample(outcome, "NeMo RL", pad_id=pad_id)
+    turns = outcome.turns
+    if not any(turn.generated_ids for turn in turns):
+        turns = [Turn(sample.prompt_ids, sample.response_ids, sample.response_logprobs)]
+    return [message for turn in turns for message in _messages(turn, first=turn is turns[0])]
+
+
+def _row(
+    outcome: Completed,
+    log: list[_Message],
+    index: int,
+    task_name: str,
+    tensor: Callable[[list[Any]], Any],
+    decode: Callable[[list[int]], str],
+) -> GrpoRow:
+    masked = outcome.masked or not any(turn.generated_ids for turn in outcome.turns)
+    return GrpoRow(
+        message_log=[
+            {
+                "role": role,
+                "content": decode(ids),
+                "token_ids": tensor(ids),
+                "generation_logprobs": tensor(logprobs),
+            }
+            for role, ids, logprobs in log
+        ],
+        length=sum(len(ids) for _, ids, _ in log),
+        extra_env_info={
+            "task_id": outcome.task_id,
+            "rollout_index": outcome.rollout_index,
+            "group_id": outcome.group_id,
+            "weights_start": outcome.weights_start,
+            "weights_end": outcome.weights_end,
+            "stop_reason": outcome.stop_reason,
+            "reward_components": dict(outcome.reward_components),
+        },
+        loss_multiplier=0.0 if masked else 1.0,
+        idx=index,
+        task_name=task_name,
+        total_reward=outcome.reward,
+        truncated=outcome.truncated,
+        mask_sample=masked,
+        mask_reason=outcome.mask_reason or ("the model said nothing" if masked else ""),
+    )
+
+
+def _messages(turn: Turn, *, first: bool) -> list[_Message]:
+    """What was read, if anything, and what was sampled."""
+    read = (USER if first else ENVIRONMENT, turn.prompt_ids, [0.0] * len(turn.prompt_ids))
+    if len(turn.logprobs) == len(turn.generated_ids):
+        said = (ASSISTANT, turn.generated_ids, turn.logprobs)
+    else:  # log probs that are none: not to be trained on, so not an assistant's
+        said = (ENVIRONMENT, turn.generated_ids, [0.0] * len(turn.generated_ids))
+    return [message for message in (read, said) if message[1]]
+
+
+def _as_it_is(values: list[Any]) -> list[Any]:
+    return values
+
+
+def _no_text(_: list[int]) -> str:
+    return ""

@@ -1,0 +1,128 @@
+"""SkyRL: a generator for its trainer, and outcomes as its `GeneratorOutput`.
+
+    generator = PalestraGenerator(client, pad_id=tokenizer.pad_token_id)
+    trainer = RayPPOTrainer(..., generator=generator)
+
+Each row of the dataset has its task, as the JSON line that it is, in the column `row`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, Protocol, TypedDict, final
+
+from palestra.errors import InputDataError
+from palestra.training.adapters.asking import row_of, sampling_for
+from palestra.training.adapters.clients import Client
+from palestra.training.adapters.sequences import all_completed, mean, the_sample
+from palestra.training.outcomes import Completed, Outcome
+from palestra.training.requests import RolloutRequest
+
+ROW = "row"
+"""The column, and so the key in `env_extras`, that holds the task."""
+_STOPPED: Mapping[str, str] = {"max_output_tokens": "length"}
+"""What SkyRL calls the reasons why a model stopped, where it has another word."""
+
+
+class TrajectoryID(Protocol):
+    """SkyRL's name of a trajectory."""
+
+    instance_id: str
+    repetition_id: int
+
+
+class GeneratorInput(TypedDict):
+    """What SkyRL asks for; all lists are equally long."""
+
+    prompts: list[Any]
+    env_extras: list[dict[str, Any]]
+    sampling_params: NotRequired[dict[str, Any] | None]
+    trajectory_ids: NotRequired[list[Any] | None]
+
+
+class GeneratorOutput(TypedDict):
+    """What SkyRL trains on: a row for each trajectory, in the order of the input."""
+
+    prompt_token_ids: list[list[int]]
+    response_ids: list[list[int]]
+    rewards: list[float]
+    loss_masks: list[list[int]]
+    stop_reasons: list[str]
+    rollout_metrics: dict[str, float]
+    rollout_logprobs: list[list[float]]
+    trajectory_ids: list[Any] | None
+    trajectory_generation_times: list[float]
+    """Seconds."""
+    is_last_step: None
+    """Only for training step by step, which this is not."""
+
+
+@final
+class PalestraGenerator:
+    """SkyRL's `GeneratorInterface` over a client; has no other connection to SkyRL."""
+
+    def __init__(self, client: Client, *, pad_id: int) -> None:
+        self._client = client
+        self._pad_id = pad_id
+
+    async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
+        """A trajectory for each prompt. Raises what `requests_of` and `generator_output` do."""
+        async with self._client.submit(requests_of(input_batch)) as batch:
+            outcomes = await batch.gather()
+        ids = input_batch.get("trajectory_ids")
+        return generator_output(outcomes, pad_id=self._pad_id, trajectory_ids=ids)
+
+
+def requests_of(asked: GeneratorInput) -> list[RolloutRequest]:
+    """What SkyRL asks for, as requests. Raises InputDataError for prompts without a task."""
+    extras = asked["env_extras"] or []
+    ids = asked.get("trajectory_ids")
+    if len(extras) != len(asked["prompts"]) or (ids is not None and len(ids) != len(extras)):
+        raise InputDataError(
+            f"{len(asked['prompts'])} prompts with {len(extras)} env_extras and "
+            f"{'no' if ids is None else len(ids)} trajectory_ids"
+        )
+    found = []
+    for index, extra in enumerate(extras):
+        row = row_of(extra.get(ROW), f"env_extras[{index}].{ROW}")
+        request = RolloutRequest(
+            row=row,
+            task_id=index if ids is None else str(ids[index].instance_id),
+            rollout_index=0 if ids is None else int(ids[index].repetition_id),
+            sampling=sampling_for(row, asked.get("sampling_params") or {}),
+        )
+        found.append(request)
+    return found
+
+
+def generator_output(
+    outcomes: Sequence[Outcome], *, pad_id: int, trajectory_ids: list[Any] | None = None
+) -> GeneratorOutput:
+    """Outcomes as SkyRL's `GeneratorOutput`, in their order.
+
+    pad_id: stands, masked, for tokens that there are none of.
+
+    Raises IncompleteRollouts for rollouts without a reward, and RunFailed for those that are
+    several sequences.
+    """
+    done = all_completed(outcomes, "SkyRL")
+    samples = [the_sample(outcome, "SkyRL", pad_id=pad_id) for outcome in done]
+    return GeneratorOutput(
+        prompt_token_ids=[sample.prompt_ids for sample in samples],
+        response_ids=[sample.response_ids for sample in samples],
+        rewards=[outcome.reward for outcome in done],
+        loss_masks=[sample.response_mask for sample in samples],
+        stop_reasons=[_STOPPED.get(each.stop_reason, each.stop_reason) for each in done],
+        rollout_metrics=_metrics(done),
+        rollout_logprobs=[sample.response_logprobs for sample in samples],
+        trajectory_ids=trajectory_ids,
+        trajectory_generation_times=[outcome.timings.total_s for outcome in done],
+        is_last_step=None,
+    )
+
+
+def _metrics(done: Sequence[Completed]) -> dict[str, float]:
+    return {
+        "generate/avg_turns": mean(len(outcome.turns) for outcome in done),
+        "generate/avg_num_tokens": mean(outcome.usage.output_tokens for outcome in done),
+        "generate/masked": mean(outcome.masked for outcome in done),
+        "generate/truncated": mean(outcome.truncated for outcome in done),
+    }

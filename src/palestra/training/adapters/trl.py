@@ -1,0 +1,190 @@
+"""TRL: the `rollout_func` and the reward function of a `GRPOTrainer`.
+
+    rollouts = TrlRollouts(client, rows, push_weights=push)
+    trainer = GRPOTrainer(
+        model, environment_reward, args, Dataset.from_list(rollouts.dataset()),
+        processing_class=tokenizer, rollout_func=rollouts,
+    )
+
+TRL hands a `rollout_func` the prompts of its batch, each as often as a rollout of it is wanted,
+and takes back as many sequences, in that order. What ties a prompt to its task is the key
+`palestra_row` on the prompt's last message: `dataset()` puts it there, TRL passes it on.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, final
+
+from palestra.errors import ConfigError, InputDataError, RunFailed
+from palestra.training.adapters.asking import row_of, sampling_for
+from palestra.training.adapters.clients import SyncClient
+from palestra.training.adapters.sequences import Sample, nothing_said, the_sample
+from palestra.training.outcomes import Completed, Failed, Outcome
+from palestra.training.requests import RolloutRequest
+
+ROW: Final = "palestra_row"
+REWARD: Final = "environment_reward"
+
+_SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+
+
+class TrainerState(Protocol):
+    """What is read of `trainer.state`."""
+
+    global_step: int
+
+
+class Trainer(Protocol):
+    """What is read of a `GRPOTrainer`."""
+
+    state: TrainerState
+    args: Any
+    processing_class: Any
+
+
+@final
+class TrlRollouts:
+    """A `rollout_func`: every completion of a batch is a rollout in the environment.
+
+    push_weights: called with the trainer and the version of its weights whenever they have changed
+    since the last rollouts; it has the model server take them. None: TRL's own vLLM takes them.
+    sampling: parameters of a request; None takes the trainer's (`temperature`, …), and
+    `max_completion_length` as the most tokens of each turn.
+    """
+
+    def __init__(
+        self,
+        client: SyncClient,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        push_weights: Callable[[Any, int], None] | None = None,
+        sampling: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._client = client
+        self._rows = [row_of(row, f"row {index}") for index, row in enumerate(rows)]
+        self._push = push_weights
+        self._sampling = sampling
+        self._pushed: int | None = None
+
+    def dataset(self) -> list[dict[str, Any]]:
+        """The training set, for `datasets.Dataset.from_list`: a prompt for each row."""
+        return [{"prompt": _prompt(row, index)} for index, row in enumerate(self._rows)]
+
+    def __call__(self, prompts: list[Any], trainer: Trainer) -> dict[str, list[Any]]:
+        """The batch that TRL asks for.
+
+        Raises what the client raises, and RunFailed when nothing of it can be trained on.
+        """
+        self._renew_weights(trainer)
+        with self._client.submit(self._requests(prompts, trainer)) as batch:
+            outcomes = batch.gather()
+        _check_trainable(outcomes)
+        pad_id = trainer.processing_class.eos_token_id
+        return _columns(outcomes, [_sample(outcome, pad_id) for outcome in outcomes])
+
+    def _renew_weights(self, trainer: Trainer) -> None:
+        version = trainer.state.global_step
+        if version == self._pushed:
+            return
+        if self._push is not None:
+            self._push(trainer, version)
+        self._client.set_weight_version(version)
+        self._pushed = version
+
+    def _requests(self, prompts: list[Any], trainer: Trainer) -> list[RolloutRequest]:
+        asked = self._sampling_of(trainer)
+        seen: Counter[int] = Counter()
+        found = []
+        for prompt in prompts:
+            index = self._index(prompt)
+            row = self._rows[index]
+            request = RolloutRequest(
+                row=row,
+                task_id=index,
+                rollout_index=seen[index],
+                sampling=sampling_for(row, asked),
+            )
+            seen[index] += 1
+            found.append(request)
+        return found
+
+    def _index(self, prompt: Any) -> int:
+        last = prompt[-1] if isinstance(prompt, list) and prompt else None
+        index = last.get(ROW) if isinstance(last, Mapping) else None
+        if not isinstance(index, int) or not 0 <= index < len(self._rows):
+            raise InputDataError(
+                f"a prompt of the training set has no {ROW} that names a row",
+                hint="make the training set with TrlRollouts.dataset()",
+            )
+        return index
+
+    def _sampling_of(self, trainer: Trainer) -> Mapping[str, Any]:
+        if self._sampling is not None:
+            return self._sampling
+        args = trainer.args
+        if getattr(args, "generation_kwargs", None):
+            raise ConfigError(
+                "generation_kwargs are for TRL's own generation, and rollouts are made elsewhere",
+                hint="give TrlRollouts sampling={…} instead",
+            )
+        found = {name: getattr(args, name, None) for name in _SAMPLING}
+        return {**found, "max_completion_length": args.max_completion_length}
+
+
+def environment_reward(*, environment_reward: list[float | None], **_: Any) -> list[float | None]:
+    """A reward function for TRL: the rewards of `TrlRollouts`, None for rollouts that failed.
+
+    TRL leaves completions without a reward out of the statistics of their group, and gives them no
+    advantage.
+    """
+    return environment_reward
+
+
+def _prompt(row: Mapping[str, Any], index: int) -> list[dict[str, Any]]:
+    """The row's messages as far as TRL shows them: who said what, as plain text."""
+    given = row["responses_create_params"].get("input") or ""
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    messages = [
+        {"role": str(item["role"]), "content": _text(item.get("content"))}
+        for item in items
+        if "role" in item
+    ]
+    messages = messages or [{"role": "user", "content": ""}]
+    return [*messages[:-1], {**messages[-1], ROW: index}]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(str(part.get("text", "")) for part in parts)
+
+
+def _check_trainable(outcomes: Sequence[Outcome]) -> None:
+    """A batch without any reward, or token to train on, would be an epoch of nothing."""
+    if any(isinstance(each, Completed) and not each.masked for each in outcomes):
+        return
+    failed = [each for each in outcomes if isinstance(each, Failed)]
+    why = failed[0].message if failed else ""
+    masked = [each.mask_reason for each in outcomes if isinstance(each, Completed)]
+    raise RunFailed(
+        f"none of {len(outcomes)} rollouts can be trained on: {len(failed)} failed, "
+        f"{len(masked)} are masked ({why or masked[0]})",
+    )
+
+
+def _sample(outcome: Outcome, pad_id: int) -> Sample:
+    if isinstance(outcome, Failed):
+        return nothing_said([], pad_id)
+    return the_sample(outcome, "TRL", pad_id=pad_id)
+
+
+def _columns(outcomes: Sequence[Outcome], samples: Sequence[Sample]) -> dict[str, list[Any]]:
+    """In TRL's names. `env_mask` is 1 for what the model sampled."""
+    return {
+        "prompt_ids": [sample.prompt_ids for sample in samples],
+        "completion_ids": [sample.response_ids for sample in samples],
+        "logprobs": [sample.response_logprobs for sample in samples],
+        "env_mask": [sample.response_mask for sample in samples],
+        REWARD: [each.reward if isinstance(each, Completed) else None for each in outcomes],
+    }

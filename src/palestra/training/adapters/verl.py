@@ -1,0 +1,104 @@
+"""verl: one rollout as what an agent loop returns, the fields of its `AgentLoopOutput`.
+
+class PalestraLoop(AgentLoopBase):
+    async def run(self, sampling_params, **columns):
+        fields = await run_row(
+            client, columns["row"], sampling_params, pad_id=self.tokenizer.pad_token_id
+        )
+        return AgentLoopOutput(**fields)
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from palestra.training.adapters.asking import row_of, sampling_for
+from palestra.training.adapters.clients import Client
+from palestra.training.adapters.sequences import all_completed, the_sample
+from palestra.training.outcomes import Outcome
+from palestra.training.requests import RolloutRequest
+from palestra.transport import new_id
+
+
+class LoopMetrics(TypedDict):
+    """Seconds."""
+
+    generate_sequences: float
+    tool_calls: float
+    compute_score: float
+
+
+class LoopOutput(TypedDict):
+    """The fields of `AgentLoopOutput` that a rollout has a say in."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    """Everything after the first prompt: what the model sampled, and what tools answered."""
+    response_mask: list[int]
+    response_logprobs: list[float]
+    reward_score: float
+    num_turns: int
+    """Of the chat, as verl counts: the first prompt, each answer, each round of tools."""
+    metrics: LoopMetrics
+    extra_fields: dict[str, Any]
+    """`min_global_steps` and `max_global_steps` are the weight versions that sampled it."""
+
+
+async def run_row(
+    client: Client,
+    row: Any,
+    sampling_params: Mapping[str, Any],
+    *,
+    pad_id: int,
+    task_id: int | str | None = None,
+    response_length: int | None = None,
+) -> LoopOutput:
+    """Run one row, as an agent loop's `run` is asked to.
+
+    row: the task, as a mapping or as JSON. task_id: what logs and errors name it by.
+    Raises what `agent_loop_output` and the client raise.
+    """
+    task = row_of(row, "row")
+    request = RolloutRequest(
+        row=task,
+        task_id=new_id() if task_id is None else task_id,
+        sampling=sampling_for(task, sampling_params),
+    )
+    async with client.submit([request]) as batch:
+        (outcome,) = await batch.gather()
+    return agent_loop_output(outcome, pad_id=pad_id, response_length=response_length)
+
+
+def agent_loop_output(
+    outcome: Outcome, *, pad_id: int, response_length: int | None = None
+) -> LoopOutput:
+    """The fields of verl's `AgentLoopOutput`.
+
+    pad_id: stands, masked, for tokens that there are none of.
+    response_length: the longest response that verl is configured for.
+
+    Raises IncompleteRollouts for a rollout without a reward, and RunFailed for one that is several
+    sequences: verl has one for each.
+    """
+    (done,) = all_completed([outcome], "verl")
+    sample = the_sample(done, "verl", pad_id=pad_id)
+    turns, timings = len(done.turns), done.timings
+    cut = slice(response_length)
+    return LoopOutput(
+        prompt_ids=sample.prompt_ids,
+        response_ids=sample.response_ids[cut],
+        response_mask=sample.response_mask[cut],
+        response_logprobs=sample.response_logprobs[cut],
+        reward_score=done.reward,
+        num_turns=2 * turns,
+        metrics=LoopMetrics(
+            generate_sequences=timings.model_s or 0.0,
+            tool_calls=timings.tool_s or 0.0,
+            compute_score=timings.verify_s or 0.0,
+        ),
+        extra_fields={
+            "min_global_steps": done.oldest_weights,
+            "max_global_steps": done.weights_end,
+            "reward_components": dict(done.reward_components),
+            "mask_reason": done.mask_reason,
+        },
+    )

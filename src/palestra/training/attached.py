@@ -1,0 +1,104 @@
+"""A fleet that runs elsewhere (`palestra run`), as the servers of a client."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, final
+
+import yaml
+
+from palestra.errors import PalestraError, ServerDied
+from palestra.serving import (
+    AttachedFleet,
+    Ending,
+    HeadAddress,
+    RunningInstance,
+    State,
+    attach,
+    http_transport,
+    server_client,
+)
+from palestra.transport import HttpTransport, ServerClient
+
+LOOK_EVERY_S: Final = 1.0
+FORGIVEN: Final = 2
+"""Times in a row that the head may not answer: it may be busy."""
+
+
+@final
+class AttachedServers:
+    """A running fleet, looked at now and then: it is another process that watches its servers."""
+
+    def __init__(
+        self,
+        fleet: AttachedFleet,
+        client: ServerClient,
+        http: HttpTransport,
+        *,
+        every_s: float = LOOK_EVERY_S,
+    ) -> None:
+        self.client: ServerClient = client
+        self.instances: Mapping[str, RunningInstance] = _instances(fleet)
+        self.ending: Ending | None = None
+        self._address = fleet.address
+        self._http = http
+        self._every_s = every_s
+
+    async def watch(self) -> None:
+        """Wait until the fleet, or a server of it, is gone. Raises ServerDied."""
+        silent = 0
+        while True:
+            await asyncio.sleep(self._every_s)
+            try:
+                self.instances = _instances(await attach(self._address, self._http))
+                silent = 0
+            except (PalestraError, OSError) as error:
+                silent += 1
+                if silent > FORGIVEN:
+                    raise ServerDied(
+                        f"the fleet at {self._address.url} does not answer any more: {error}",
+                        hint="what `palestra run` printed last says why; lower in_flight if it "
+                        "was out of memory",
+                    ) from error
+                continue
+            dead = [item for item in self.instances.values() if item.state is State.DEAD]
+            if dead:
+                raise ServerDied(
+                    f"server {dead[0].name} (process {dead[0].pid}) ended with {dead[0].reason}",
+                    hint="its fleet's output has its last lines; lower in_flight if it was out "
+                    "of memory",
+                )
+
+
+@contextlib.asynccontextmanager
+async def attached(
+    address: HeadAddress | None = None, *, every_s: float = LOOK_EVERY_S
+) -> AsyncIterator[AttachedServers]:
+    """The fleet whose head is at `address`, the only one that runs here by default.
+
+    Raises NoFleet, ForeignFleet and ConfigError as `palestra.serving.attach`.
+    """
+    http = http_transport({})
+    try:
+        fleet = await attach(address or HeadAddress.from_tree({}), http)
+        tree: Any = yaml.safe_load(fleet.config_yaml) or {}
+        client = server_client(fleet.targets(), tree, token=fleet.address.token, http=http)
+        yield AttachedServers(fleet, client, http, every_s=every_s)
+    finally:
+        await http.aclose()
+
+
+def _instances(fleet: AttachedFleet) -> dict[str, RunningInstance]:
+    return {
+        str(item["name"]): RunningInstance(
+            name=str(item["name"]),
+            server_type=str(item["server_type"]),
+            implementation=str(item.get("implementation") or ""),
+            placement=str(item.get("placement") or ""),
+            urls=tuple(item.get("urls") or ()),
+            pid=item.get("pid"),
+            state=State(item.get("status") or State.HEALTHY),
+            reason=str(item.get("reason") or ""),
+        )
+        for item in fleet.instances
+    }

@@ -1,0 +1,230 @@
+"""The books of one submission: which rollouts were asked for, how each ended, what is to be said.
+
+No I/O here. Each rollout ends once; an outcome waits until it is taken, and what a policy decides
+meanwhile (its group was dropped, its weights have become too old) changes what is taken.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from typing import Final, final
+
+from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts
+from palestra.training.failing import failed
+from palestra.training.flights import Arrived, State, Ticket
+from palestra.training.outcomes import Completed, Failed, FailureClass, Group, Outcome, Summary
+from palestra.training.requests import Key
+from palestra.training.settings import ClientSettings, OnIncomplete, OnStale
+
+COMPLETED: Final = "completed"
+INTENDED: Final = frozenset({FailureClass.CANCELLED, FailureClass.STALE})
+"""Failures that the trainer asked for: by cancelling, or by its limit on staleness."""
+
+
+@final
+class Batch:
+    """One submission. `tickets` are in the order of the requests."""
+
+    def __init__(self, tickets: Iterable[Ticket], settings: ClientSettings) -> None:
+        self._settings = settings
+        self.tickets: dict[Key, Ticket] = {ticket.key: ticket for ticket in tickets}
+        self.members: dict[int | str, list[Key]] = defaultdict(list)
+        for ticket in self.tickets.values():
+            self.members[ticket.request.group].append(ticket.key)
+        self._ended: dict[Key, str] = {}
+        """Key -> `completed`, or the class of its failure."""
+        self._masked: set[Key] = set()
+        self._truncated = 0
+        self.retried = 0
+        self.arrived: deque[Arrived] = deque()
+        self.waiting_bytes = 0
+        self._dropped: dict[int | str, str] = {}
+        """Group -> why it was dropped."""
+        self._lost: Counter[int | str] = Counter()
+        """Failed members that nobody asked to fail, by group."""
+        self._first_failure: Failed | None = None
+        self.error: BatchFailed | None = None
+        self._cancelled_by_trainer = 0
+
+    # What happens to rollouts
+
+    def settle(self, outcome: Outcome, size: int = 0) -> bool:
+        """A rollout has ended; False when it had already, and this does not count."""
+        ticket = self.tickets[outcome.key]
+        if ticket.state is State.ENDED:
+            return False
+        ticket.state = State.ENDED
+        self._record(outcome)
+        self.arrived.append(Arrived(outcome, size))
+        self.waiting_bytes += size
+        return True
+
+    def _record(self, outcome: Outcome) -> None:
+        key = outcome.key
+        if isinstance(outcome, Completed):
+            self._ended[key] = COMPLETED
+            self._truncated += outcome.truncated
+            if outcome.masked:
+                self._masked.add(key)
+            return
+        self._ended[key] = outcome.failure.value
+        if outcome.failure not in INTENDED:
+            self._first_failure = self._first_failure or outcome
+            self._lost[outcome.group_id] += 1
+
+    @property
+    def pending(self) -> int:
+        """Rollouts that have not ended."""
+        return len(self.tickets) - len(self._ended)
+
+    @property
+    def completed(self) -> int:
+        """Rollouts with a reward."""
+        return sum(kind == COMPLETED for kind in self._ended.values())
+
+    def unfinished(self) -> list[Ticket]:
+        """Those that have not ended, in the order of their requests."""
+        return [ticket for ticket in self.tickets.values() if ticket.state is not State.ENDED]
+
+    # Policies
+
+    def hopeless_group(self, group: int | str) -> bool:
+        """Whether a group can no longer reach the share of completed members that it needs."""
+        size = len(self.members[group])
+        return size - self._lost[group] < self._needed(size)
+
+    def _needed(self, size: int) -> float:
+        share = self._settings.min_group_fraction
+        if share is not None:
+            return share * size
+        whole = self._settings.on_incomplete in {OnIncomplete.RAISE, OnIncomplete.DROP_GROUP}
+        return size if whole else 1
+
+    def drop_group(self, group: int | str, why: str) -> list[Ticket]:
+        """Nothing of this group is wanted any more; those of it that have not ended."""
+        self._dropped[group] = why
+        members = (self.tickets[key] for key in self.members[group])
+        return [ticket for ticket in members if ticket.state is not State.ENDED]
+
+    def take(self, weights: int | None) -> Outcome | None:
+        """The next outcome to be handed out; None when none waits. `weights`: the version now."""
+        if not self.arrived:
+            return None
+        waiting = self.arrived.popleft()
+        self.waiting_bytes -= waiting.size
+        outcome = waiting.outcome
+        if isinstance(outcome, Completed):
+            instead = self._not_wanted(outcome, weights)
+            if instead is not None:
+                self._masked.discard(outcome.key)
+                self._truncated -= outcome.truncated
+                self._record(instead)
+                return instead
+        return outcome
+
+    def _not_wanted(self, outcome: Completed, weights: int | None) -> Failed | None:
+        request = self.tickets[outcome.key].request
+        if outcome.group_id in self._dropped:
+            return failed(
+                request,
+                FailureClass.CANCELLED,
+                f"its group was dropped: {self._dropped[outcome.group_id]}",
+                attempts=outcome.attempt,
+            )
+        if self._settings.on_stale is not OnStale.KEEP and too_old(
+            outcome.oldest_weights, weights, self._settings.max_staleness
+        ):
+            return failed(
+                request,
+                FailureClass.STALE,
+                stale(outcome.oldest_weights, weights, self._settings.max_staleness),
+                attempts=outcome.attempt,
+            )
+        return None
+
+    def group_of(self, group: int | str, outcomes: dict[Key, Outcome]) -> Group | None:
+        """A group whose members have all ended, as the policy hands it out; None when it does not.
+
+        `outcomes`: those of its members.
+        """
+        ordered = [outcomes[key] for key in self.members[group]]
+        whole = Group(group, ordered)
+        found = whole.completed
+        if group in self._dropped or len(found) < self._needed(len(ordered)):
+            return None
+        if self._settings.on_incomplete is OnIncomplete.MASK:
+            return whole
+        return Group(group, list(found))
+
+    # What is said
+
+    def incomplete(
+        self, cause: Cause | None = None, log_tails: dict[str, tuple[str, ...]] | None = None
+    ) -> IncompleteRollouts:
+        """The error that says what is missing now. Without a `cause` it is the first failure's."""
+        missing = tuple(key for key in self.tickets if self._ended.get(key) != COMPLETED)
+        kinds = Counter(self._ended.get(key, "unfinished") for key in missing)
+        first = self._first_failure
+        tails = dict(log_tails or {})
+        if cause is None:
+            cause = _cause_of(first)
+            if first is not None and first.evidence.log_tail:
+                tails[first.evidence.where or "its server"] = tuple(first.evidence.log_tail)
+        return IncompleteRollouts(
+            requested=len(self.tickets),
+            received=self.completed,
+            missing=missing,
+            cause=cause,
+            failures=dict(kinds),
+            log_tails=tails,
+        )
+
+    def cancelled(self, count: int) -> None:
+        """The trainer did not want so many."""
+        self._cancelled_by_trainer += count
+
+    @property
+    def came_to_nothing(self) -> bool:
+        """Whether nothing came back of what was asked for, and not because it was cancelled."""
+        return self.wanted > 0 and not self.pending and not self.completed
+
+    @property
+    def wanted(self) -> int:
+        """Rollouts that were asked for and not cancelled by who asked."""
+        return len(self.tickets) - self._cancelled_by_trainer
+
+    def summary(self) -> Summary:
+        """The books."""
+        kinds = Counter(self._ended.values())
+        completed = kinds.pop(COMPLETED, 0)
+        return Summary(
+            requested=len(self.tickets),
+            completed=completed,
+            failed=dict(kinds),
+            pending=self.pending,
+            masked=len(self._masked),
+            truncated=self._truncated,
+            retried=self.retried,
+        )
+
+
+def too_old(sampled: int | None, now: int | None, most: int | None) -> bool:
+    """Whether tokens of version `sampled` are older than `most` versions."""
+    return None not in (sampled, now, most) and now - sampled > most  # type: ignore[operator]  # none of them is None
+
+
+def stale(sampled: int | None, now: int | None, most: int | None) -> str:
+    """The sentence for it."""
+    return (
+        f"its oldest tokens are of weight version {sampled}, and the weights are at {now}: "
+        f"more than max_staleness={most} apart"
+    )
+
+
+def _cause_of(first: Failed | None) -> Cause:
+    if first is None:
+        return Cause(sentence="no rollout was left to train on")
+    return Cause(
+        sentence=f"rollout {first.key} failed ({first.failure.value}, {first.layer}) in attempt "
+        f"{first.attempts}: {first.message}",
+        setting=first.evidence.hint,
+    )

@@ -1,0 +1,252 @@
+"""`RolloutClient`: N rollouts asked for, N answers, or an error that says why.
+
+async with RolloutClient(Fleet(config), settings) as client:
+    async with client.submit(requests) as batch:
+        async for group in batch.groups(8):
+            train_on(group.completed)
+    assert batch.summary().adds_up
+"""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Self, final
+
+from palestra.errors import ConfigError, PalestraError, mask_error
+from palestra.training.capture import ModelServers
+from palestra.training.flights import Flight, Ticket
+from palestra.training.handle import Handle
+from palestra.training.lanes import Death, Lane
+from palestra.training.memory import Memory, MemoryGuard
+from palestra.training.pool import Pool
+from palestra.training.postmortem import PostMortem
+from palestra.training.requests import RolloutRequest
+from palestra.training.rows import tickets_of
+from palestra.training.running import Runner
+from palestra.training.servers import (
+    DeathWatch,
+    Servers,
+    agents_of,
+    only_agent,
+    repeatable_environments,
+)
+from palestra.training.settings import ClientSettings
+from palestra.transport import new_id
+
+RUN_DIGITS = 12
+FORGETTING_S = 1.0
+"""How long model servers are asked to forget, at a time: order among rollouts comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a client is doing."""
+
+    ok: bool
+    """Whether what is submitted now can come back."""
+    reason: str
+    """Why not."""
+    in_flight: int
+    queued: int
+    waiting: int
+    """Outcomes that nobody has taken yet."""
+    paused: bool
+    held_back: str
+    """Why no other rollout is started now: `in_flight`, `paused`, `bytes`, or `memory: …`; empty
+    when none waits, or when only untaken outcomes (`waiting`) keep one."""
+    weight_version: int | None
+    servers: dict[str, str] = field(default_factory=dict)
+    """Instance -> state."""
+
+
+@final
+class RolloutClient:
+    """Runs rollouts for a trainer. `servers` is entered with the client, and left with it."""
+
+    def __init__(
+        self,
+        servers: AbstractAsyncContextManager[Servers],
+        settings: ClientSettings | None = None,
+        *,
+        memory: Memory | None = None,
+    ) -> None:
+        self.settings = (settings or ClientSettings()).checked()
+        self._entering = servers
+        self._memory = memory or Memory()
+        self._stack = AsyncExitStack()
+        self._run = new_id()[:RUN_DIGITS]
+        self._batches = itertools.count(1)
+        self._numbers = itertools.count()
+        self._handles: dict[str, Handle] = {}
+        self._inside: _Inside | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            servers = await self._stack.enter_async_context(self._entering)
+            self._inside = await self._begin(servers)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        del raised
+        try:
+            for handle in list(self._handles.values()):
+                await handle.aclose()
+        finally:
+            await self._stack.aclose()
+
+    async def _begin(self, servers: Servers) -> "_Inside":
+        client = servers.client
+        default_agent = only_agent(servers, self.settings.agent)
+        watch = DeathWatch(servers, self._on_death)
+        models = ModelServers(client, self._run)
+        runner = Runner(
+            client,
+            self.settings,
+            models=models,
+            watch=watch,
+            repeatable=await repeatable_environments(client),
+            on_hopeless=self._on_death,
+        )
+        guard = MemoryGuard(self.settings.memory_reserve, self._memory, time.monotonic)
+        pool = Pool(self.settings, guard, self._fly)
+        post_mortem = PostMortem(self._memory, list(watch.pids), in_flight=self.settings.in_flight)
+        await models.open()
+        self._stack.push_async_callback(_close, models, pool)
+        watch.start()
+        self._stack.push_async_callback(watch.stop)
+        # Whatever still runs at the end is cancelled, and left behind when it will not stop.
+        self._stack.push_async_callback(_end, pool)
+        keeping = asyncio.create_task(self._keep_order(pool, models), name="order among rollouts")
+        self._stack.push_async_callback(_cancelled, keeping)
+        self._stack.callback(pool.close)
+        self._stack.callback(runner.close)
+        return _Inside(servers, default_agent, pool, runner, models, watch, post_mortem)
+
+    async def _keep_order(self, pool: Pool, models: ModelServers) -> None:
+        while True:
+            await asyncio.sleep(self.settings.stuck_after_s / 4)
+            pool.sweep()
+            if pool.death is None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(FORGETTING_S):
+                        await models.forget()
+
+    async def _fly(self, lane: Lane, ticket: Ticket, flight: Flight) -> None:
+        inside = self._running
+        await inside.runner.run(inside.pool, lane, ticket, flight)
+
+    @property
+    def _running(self) -> "_Inside":
+        if self._inside is None:
+            raise RuntimeError("the client has not been entered: `async with RolloutClient(…)`")
+        return self._inside
+
+    def _on_death(self, error: PalestraError) -> None:
+        """The servers have ended, or can never answer: nothing is waited for any more."""
+        inside = self._running
+        mask_error(error, inside.servers.client.mask)
+        ending = inside.servers.ending
+        cause = inside.post_mortem.cause(error, ending)
+        tails = {} if ending is None else {ending.name: tuple(ending.last_lines)}
+        inside.pool.die(Death(error, cause, tails))
+
+    # What a trainer does
+
+    def submit(
+        self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
+    ) -> Handle:
+        """Ask for rollouts. Raises InputDataError for rows that cannot be run, and duplicates.
+
+        `deadline_s`: by when all of it must have ended; None: `batch_timeout_s`.
+        """
+        inside = self._running
+        run = f"{self._run}.{next(self._batches)}"
+        tickets = tickets_of(
+            requests,
+            run=run,
+            default_agent=inside.default_agent,
+            agents=agents_of(inside.servers),
+            numbers=partial(next, self._numbers),
+            now=time.monotonic(),
+            deadline_s=self.settings.batch_timeout_s if deadline_s is None else deadline_s,
+        )
+        lane = inside.pool.add(run, tickets)
+        handle = self._handles[run] = Handle(
+            inside.pool, lane, run, self.settings, on_close=self._closed
+        )
+        return handle
+
+    def _closed(self, run: str) -> None:
+        self._handles.pop(run, None)
+
+    async def health(self) -> Health:
+        """What is going on, and whether it can go on."""
+        inside = self._running
+        pool, death = inside.pool, inside.pool.death
+        return Health(
+            ok=death is None,
+            reason="" if death is None else death.cause.sentence,
+            in_flight=len(pool.flights),
+            queued=pool.queued,
+            waiting=pool.waiting,
+            paused=pool.paused,
+            held_back=pool.held_back,
+            weight_version=pool.weights,
+            servers={name: item.state.value for name, item in inside.servers.instances.items()},
+        )
+
+    def pause(self) -> None:
+        """Start no rollout until `resume`; those that run go on."""
+        self._running.pool.paused = True
+
+    def resume(self) -> None:
+        """Start rollouts again."""
+        pool = self._running.pool
+        pool.paused = False
+        pool.pump()
+
+    async def set_weight_version(self, version: int) -> None:
+        """The model's weights are of this version from now on. Raises ConfigError going back."""
+        inside = self._running
+        before = inside.pool.weights
+        if before is not None and version < before:
+            raise ConfigError(f"the weight version goes back from {before} to {version}")
+        inside.pool.set_weights(version)
+        await inside.models.open(version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """What there is between entering and leaving."""
+
+    servers: Servers
+    default_agent: str
+    pool: Pool
+    runner: Runner
+    models: ModelServers
+    watch: DeathWatch
+    post_mortem: PostMortem
+
+
+async def _close(models: ModelServers, pool: Pool) -> None:
+    if pool.death is None:  # else nobody is there to be told
+        await models.close()
+
+
+async def _end(pool: Pool) -> None:
+    stopping = RuntimeError("the client is left")
+    await pool.tasks.__aexit__(type(stopping), stopping, None)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

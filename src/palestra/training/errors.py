@@ -1,0 +1,153 @@
+"""What ends a batch. All of them survive pickling, for they cross from actors to trainers.
+
+RunFailed
+└── BatchFailed               what was asked for will not all come back
+    ├── IncompleteRollouts    fewer rollouts than were asked for
+    ├── InvalidLogprobs       log probs that are none: NaN, above 0, too few
+    └── TokenDiscontinuity    a turn whose prompt does not start with the ids so far
+"""
+
+from typing import Any
+
+import msgspec
+
+from palestra.errors import Layer, RunFailed
+from palestra.training.requests import Key
+
+SHOWN_KEYS = 20
+"""How many missing keys a message spells out; `missing` has all of them."""
+SHOWN_LINES = 10
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """Why rollouts do not come back. What is not known is empty."""
+
+    sentence: str
+    """What happened, as far as it is known: `agent reasoning (process 4711) was killed by …`."""
+    process: str = ""
+    """The instance whose process ended."""
+    pid: int | None = None
+    signal: str = ""
+    """`SIGKILL`, when a signal ended it."""
+    exit_code: int | None = None
+    out_of_memory: bool = False
+    """Whether the counters of its cgroup, or what it printed, say that memory ran out."""
+    setting: str = ""
+    """What to lower, and to what or from what."""
+
+
+class BatchFailed(RunFailed):
+    """What was asked for will not all come back."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not by calling the class: what it is made of is more than its message.
+        return type(self).__new__, (type(self), self.message), vars(self)
+
+
+class IncompleteRollouts(BatchFailed):
+    """Fewer rollouts came back than were asked for. Training on what came would hide that."""
+
+    layer = Layer.INFRA
+
+    requested: int
+    received: int
+    """Rollouts with a reward that had come back."""
+    missing: tuple[Key, ...]
+    """All others, in the order of their requests."""
+    cause: Cause
+    failures: dict[str, int]
+    """How the missing ones ended, by class."""
+    log_tails: dict[str, tuple[str, ...]]
+    """The last lines of each process that ended."""
+
+    def __init__(
+        self,
+        *,
+        requested: int,
+        received: int,
+        missing: tuple[Key, ...],
+        cause: Cause,
+        failures: dict[str, int] | None = None,
+        log_tails: dict[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self.requested = requested
+        self.received = received
+        self.missing = missing
+        self.cause = cause
+        self.failures = failures or {}
+        self.log_tails = log_tails or {}
+        super().__init__(_message(self), hint=cause.setting)
+
+
+class InvalidLogprobs(BatchFailed):
+    """Log probs that are none: a NaN or an infinity, above 0, more or fewer than the ids."""
+
+    layer = Layer.MODEL
+
+    key: Key
+    turn: int
+    """From 0."""
+    position: int | None
+    """In the turn's generated ids; None when only the lengths differ."""
+    value: str
+    """What stood there."""
+
+    def __init__(
+        self, key: Key, *, turn: int, position: int | None, value: str, message: str
+    ) -> None:
+        self.key, self.turn, self.position, self.value = key, turn, position, value
+        super().__init__(
+            message,
+            hint="on_invalid_logprobs=mask trains without such rollouts; nan_retries asks again",
+        )
+
+
+class TokenDiscontinuity(BatchFailed):
+    """A turn's prompt does not start with the ids of the turns before it."""
+
+    layer = Layer.MODEL
+
+    key: Key
+    turn: int
+    """From 0."""
+    position: int
+    """The first that differs, counted from the start of the prompt."""
+    expected: tuple[int, ...]
+    """The ids so far around that position, a few."""
+    found: tuple[int, ...]
+    """The prompt's, around the same position."""
+
+    def __init__(
+        self,
+        key: Key,
+        *,
+        turn: int,
+        position: int,
+        expected: tuple[int, ...],
+        found: tuple[int, ...],
+        message: str,
+    ) -> None:
+        self.key, self.turn, self.position = key, turn, position
+        self.expected, self.found = expected, found
+        super().__init__(
+            message,
+            hint="on_discontinuity=split trains on what hangs together, =mask leaves it out; see "
+            "docs/token-ids.md for endpoints that keep a rollout on policy",
+        )
+
+
+def _message(error: IncompleteRollouts) -> str:
+    missing = error.missing
+    named = ", ".join(str(key) for key in missing[:SHOWN_KEYS])
+    more = f" and {len(missing) - SHOWN_KEYS} more" if len(missing) > SHOWN_KEYS else ""
+    kinds = ", ".join(f"{name} {count}" for name, count in sorted(error.failures.items()))
+    lines = [
+        f"requested {error.requested} rollouts and received {error.received}: "
+        f"{len(missing)} are missing" + (f" ({kinds})" if kinds else ""),
+        f"cause: {error.cause.sentence}",
+        f"missing: {named}{more}",
+    ]
+    for process, tail in error.log_tails.items():
+        lines.append(f"the last lines of {process}:")
+        lines += [f"  | {line}" for line in tail[-SHOWN_LINES:]]
+    return "\n".join(lines)

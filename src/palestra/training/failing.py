@@ -1,0 +1,81 @@
+"""From the failure of a call to a `Failed`, and whether another attempt is worth it."""
+
+from palestra.errors import CallError, FailureKind, Hop, Layer
+from palestra.training.outcomes import Evidence, Failed, FailureClass
+from palestra.training.requests import RolloutRequest
+
+VERIFY_PATH = "/verify"
+MOST_BODY_CHARS = 2000
+
+_CLASS_OF = {
+    FailureKind.POLICY: FailureClass.INFRA,
+    FailureKind.INFRA: FailureClass.INFRA,
+    FailureKind.CONFIG: FailureClass.INFRA,
+    FailureKind.DATA: FailureClass.DATA,
+    FailureKind.JUDGE: FailureClass.JUDGE,
+    FailureKind.TIMEOUT: FailureClass.TIMEOUT,
+    # Not by the trainer: an agent that says so has lost the rollout.
+    FailureKind.CANCELLED: FailureClass.INFRA,
+}
+
+
+def class_of(error: CallError) -> FailureClass:
+    """Why a rollout that this ended has no reward."""
+    if error.kind is not FailureKind.VERIFIER:
+        return _CLASS_OF[error.kind]
+    hops = error.evidence.hops
+    # Without a hop it is what `verify` returned that is none.
+    verifying = not hops or hops[-1].url.endswith(VERIFY_PATH)
+    return FailureClass.VERIFIER if verifying else FailureClass.ENVIRONMENT
+
+
+def failed_by(request: RolloutRequest, error: CallError, *, attempts: int) -> Failed:
+    """The outcome of a rollout whose last attempt failed so."""
+    return failed(
+        request,
+        class_of(error),
+        error.message,
+        layer=error.layer,
+        retriable=error.retriable,
+        attempts=attempts,
+        evidence=_evidence(error),
+    )
+
+
+def failed(
+    request: RolloutRequest,
+    failure: FailureClass,
+    message: str,
+    *,
+    layer: Layer = Layer.INFRA,
+    retriable: bool = True,
+    attempts: int = 0,
+    evidence: Evidence | None = None,
+) -> Failed:
+    """The outcome of a rollout without a reward."""
+    return Failed(
+        task_id=request.task_id,
+        rollout_index=request.rollout_index,
+        group_id=request.group,
+        failure=failure,
+        layer=layer.value,
+        retriable=retriable,
+        attempts=attempts,
+        message=message,
+        evidence=evidence or Evidence(),
+    )
+
+
+def _evidence(error: CallError) -> Evidence:
+    known = error.evidence
+    bodies = [hop.body for hop in known.hops if hop.body]
+    return Evidence(
+        body=bodies[-1][:MOST_BODY_CHARS] if bodies else "",
+        where=" > ".join(_place(hop) for hop in known.hops),
+        log_tail=known.traceback.splitlines(),
+        hint=error.hint,
+    )
+
+
+def _place(hop: Hop) -> str:
+    return f"{hop.server} ({hop.url})" if hop.url else hop.server

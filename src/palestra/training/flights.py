@@ -1,0 +1,87 @@
+"""One requested rollout on its way: its request, its wire row, and what it is doing."""
+
+import time
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from palestra.rollouts import InFlight
+from palestra.training.outcomes import Outcome
+from palestra.training.requests import Key, RolloutRequest
+
+MODEL, TOOL, VERIFY = "/v1/responses", "tool", "/verify"
+"""What a rollout does, in the words of the calls that are made for it."""
+
+
+@dataclass(slots=True)
+class Flight(InFlight):
+    """An attempt, and where its time goes: seconds by phase."""
+
+    spent: dict[str, float] = field(default_factory=dict)
+
+    def now(self, phase: str, awaiting: str) -> None:
+        """As `Activity.now`, and count what the phase before took."""
+        moment = time.monotonic()
+        self.spent[self.phase] = self.spent.get(self.phase, 0.0) + moment - self.since
+        self.phase, self.awaiting, self.since = phase, awaiting, moment
+
+
+class State(Enum):
+    """Where a ticket is in its life."""
+
+    QUEUED = auto()
+    RUNNING = auto()
+    ENDED = auto()
+    """It has its outcome, whatever its task still does."""
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A place in the queue, and then a rollout that runs. Times are `time.monotonic()` values."""
+
+    request: RolloutRequest
+    row: dict[str, Any]
+    """What is sent to the agent."""
+    agent: str
+    size: int
+    """Bytes of the row."""
+    run: str
+    """The submission, as it is named in the identity that calls carry."""
+    number: int
+    """Its place in the order of all that was ever submitted."""
+    submitted: float
+    deadline: float | None = None
+    state: State = State.QUEUED
+    attempts: int = 0
+    began: float = 0.0
+    """When its last attempt began."""
+    stop_by: float | None = None
+    """When its task must have ended, else it is left behind."""
+    weights: int | None = None
+    """The version when its last attempt began."""
+    reserved: int = 0
+    """Bytes that are counted for it while it runs."""
+
+    @property
+    def key(self) -> Key:
+        """Which rollout it is."""
+        return self.request.key
+
+    @property
+    def over(self) -> bool:
+        """Whether it has its outcome."""
+        return self.state is State.ENDED
+
+    def __lt__(self, other: "Ticket") -> bool:
+        """Whether it is started first."""
+        mine, theirs = -self.request.priority, -other.request.priority
+        return (mine, self.number) < (theirs, other.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """An outcome that waits to be taken."""
+
+    outcome: Outcome
+    size: int
+    """About how many bytes it holds."""

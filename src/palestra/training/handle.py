@@ -1,0 +1,144 @@
+"""`Handle`: one submission, from the trainer's side."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Self, final
+
+from palestra.errors import InputDataError
+from palestra.training.errors import Cause
+from palestra.training.lanes import Lane
+from palestra.training.outcomes import Group, Outcome, Summary
+from palestra.training.pool import Pool
+from palestra.training.requests import Key
+from palestra.training.settings import ClientSettings
+
+
+@final
+class Handle:
+    """One submission. Take its outcomes in one way: iterate, or `groups`, or `gather`.
+
+    Each of these raises `IncompleteRollouts` when the policy is `raise` and a rollout has failed,
+    and under any policy when nothing at all came back; `InvalidLogprobs` and `TokenDiscontinuity`
+    when their policy is `raise`.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        lane: Lane,
+        run: str,
+        settings: ClientSettings,
+        *,
+        on_close: Callable[[str], None],
+    ) -> None:
+        self._pool = pool
+        self._lane = lane
+        self._run = run
+        self._settings = settings
+        self._on_close = on_close
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Leaving early cancels and awaits what has not ended."""
+        del raised
+        await self.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[Outcome]:
+        """Every outcome, in the order in which they end."""
+        while (outcome := await self.next()) is not None:
+            yield outcome
+
+    async def next(self) -> Outcome | None:
+        """The next outcome; None after the last."""
+        lane, batch = self._lane, self._lane.batch
+        while True:
+            if batch.error is not None:
+                await self._quiet()
+                self._over()
+                raise batch.error
+            outcome = self._pool.take(lane)
+            if outcome is not None:
+                return outcome
+            if not batch.pending:
+                await self._quiet()
+                self._over()
+                if batch.came_to_nothing:
+                    raise batch.incomplete()
+                return None
+            lane.changed.clear()
+            await lane.changed.wait()
+
+    async def groups(self, size: int) -> AsyncIterator[Group]:
+        """Each group as soon as all of its `size` members have ended.
+
+        Raises InputDataError at once when a group was not asked for with so many members.
+        """
+        batch = self._lane.batch
+        self._check_sizes(size)
+        held: dict[int | str, dict[Key, Outcome]] = {}
+        handed_out = 0
+        while (outcome := await self.next()) is not None:
+            members = held.setdefault(outcome.group_id, {})
+            members[outcome.key] = outcome
+            if len(members) == size:
+                group = batch.group_of(outcome.group_id, held.pop(outcome.group_id))
+                if group is not None:
+                    handed_out += 1
+                    yield group
+        if not handed_out and batch.wanted:
+            raise batch.incomplete(Cause(sentence="no group came back with enough members"))
+
+    def _check_sizes(self, size: int) -> None:
+        other = {
+            group: len(keys)
+            for group, keys in self._lane.batch.members.items()
+            if len(keys) != size
+        }
+        if other:
+            group, count = next(iter(other.items()))
+            raise InputDataError(
+                f"{len(other)} groups do not have {size} members; {group!r} has {count}"
+            )
+
+    async def gather(self) -> list[Outcome]:
+        """All outcomes, in the order of the requests."""
+        found = {outcome.key: outcome async for outcome in self}
+        return [found[key] for key in self._lane.batch.tickets]
+
+    def cancel(self, keys: Iterable[Key] | None = None) -> None:
+        """Do not want these any more, or none at all: they end as `Failed`, cancelled."""
+        batch = self._lane.batch
+        wanted = None if keys is None else {Key(*key) for key in keys}
+        chosen = [ticket for ticket in batch.unfinished() if wanted is None or ticket.key in wanted]
+        batch.cancelled(len(chosen))
+        self._pool.cancel(self._lane, chosen, "the trainer cancelled it")
+        self._pool.pump()
+
+    def summary(self) -> Summary:
+        """What became of the submission so far."""
+        return self._lane.batch.summary()
+
+    async def aclose(self) -> None:
+        """Cancel what has not ended, and wait until it has."""
+        self.cancel()
+        await self._quiet()
+        self._over()
+
+    def _over(self) -> None:
+        self._pool.forget(self._run)
+        self._on_close(self._run)
+
+    async def _quiet(self) -> None:
+        """Until nothing of it runs; what does not let itself be stopped is left behind."""
+        lane = self._lane
+        until = time.monotonic() + 2 * self._settings.stuck_after_s
+        while lane.running and time.monotonic() < until:
+            lane.changed.clear()
+            try:
+                async with asyncio.timeout(self._settings.stuck_after_s / 4):
+                    await lane.changed.wait()
+            except TimeoutError:
+                self._pool.sweep()

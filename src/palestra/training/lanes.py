@@ -1,0 +1,39 @@
+"""One batch on its way through the pool, and what ends all of them."""
+
+import asyncio
+import heapq
+from dataclasses import dataclass, field
+
+from palestra.errors import PalestraError
+from palestra.training.batch import Batch
+from palestra.training.errors import Cause
+from palestra.training.flights import State, Ticket
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One batch on its way through the pool."""
+
+    batch: Batch
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Something has ended, or the batch has failed."""
+    running: set[Ticket] = field(default_factory=set)
+    """Tickets with a task that has not ended, their own end notwithstanding."""
+    queue: list[Ticket] = field(default_factory=list)
+    """A heap; tickets that ended in it are dropped when they come up."""
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def head(self) -> Ticket | None:
+        """The next to be started."""
+        while self.queue and self.queue[0].state is not State.QUEUED:
+            heapq.heappop(self.queue)
+        return self.queue[0] if self.queue else None
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Why nothing can come back any more."""
+
+    error: PalestraError
+    cause: Cause
+    log_tails: dict[str, tuple[str, ...]]

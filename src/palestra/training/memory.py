@@ -1,0 +1,160 @@
+"""How much memory is left, and whether the kernel has killed for want of it.
+
+Read from the cgroup (version 2 or 1), the machine and this process's own limit, as far as they
+can be read; what cannot be read does not count.
+"""
+
+import resource
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, final
+
+MIB: Final = 1024 * 1024
+_NO_LIMIT: Final = 1 << 60
+"""cgroups of version 1 spell "no limit" as a number near 2^63."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """`left` bytes of `limit`, in the tightest place."""
+
+    left: int
+    limit: int
+    where: str
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        return max(0.0, self.left / self.limit) if self.limit else 1.0
+
+
+@final
+class Memory:
+    """What this machine tells. `root` is where its files are."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+
+    def room(self) -> Room | None:
+        """The tightest of the cgroup, the machine and the process's limit; None when none tells."""
+        found = [room for room in (self._cgroup(), self._machine(), self._rlimit()) if room]
+        return min(found, key=lambda room: room.share, default=None)
+
+    def oom_kills(self, pids: Iterable[int | None] = ()) -> dict[str, int]:
+        """How many processes the kernel has killed for memory, by who counts it.
+
+        In the cgroups of this process and of `pids`, and on the whole machine.
+        """
+        counts: dict[str, int] = {}
+        for folder in {self._folder("self"), *(self._folder(str(pid)) for pid in pids if pid)}:
+            if folder is None:
+                continue
+            for name in ("memory.events", "memory.oom_control"):
+                count = _field(folder / name, "oom_kill")
+                if count is not None:
+                    counts[f"cgroup {folder}"] = count
+        machine = _field(self._root / "proc/vmstat", "oom_kill")
+        if machine is not None:
+            counts["this machine"] = machine
+        return counts
+
+    def _cgroup(self) -> Room | None:
+        folder = self._folder("self")
+        if folder is None:
+            return None
+        limit = _number(folder / "memory.max") or _number(folder / "memory.limit_in_bytes")
+        used = _number(folder / "memory.current") or _number(folder / "memory.usage_in_bytes")
+        if limit is None or used is None or limit >= _NO_LIMIT:
+            return None
+        cached = _field(folder / "memory.stat", "inactive_file") or 0
+        return Room(limit - used + cached, limit, "its cgroup")
+
+    def _machine(self) -> Room | None:
+        told = self._root / "proc/meminfo"
+        total, left = _field(told, "MemTotal:"), _field(told, "MemAvailable:")
+        if total is None or left is None:
+            return None
+        return Room(left * 1024, total * 1024, "this machine")
+
+    def _rlimit(self) -> Room | None:
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        used = _field(self._root / "proc/self/status", "VmSize:")
+        if limit == resource.RLIM_INFINITY or used is None:
+            return None
+        return Room(limit - used * 1024, limit, "the address space limit (ulimit -v)")
+
+    def _folder(self, process: str) -> Path | None:
+        """The memory cgroup of a process."""
+        for line in _lines(self._root / "proc" / process / "cgroup"):
+            number, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            base = self._root / "sys/fs/cgroup"
+            if "memory" in controllers.split(","):
+                base /= "memory"
+            elif number != "0" or controllers:
+                continue
+            # In a container the path may be the host's, and its own group is at the top.
+            for folder in (base / path.lstrip("/"), base):
+                if any((folder / name).exists() for name in ("memory.events", "memory.stat")):
+                    return folder
+        return None
+
+
+@final
+@dataclass
+class MemoryGuard:
+    """Says when there is too little memory to start anything else. Looks now and then."""
+
+    reserve: float
+    memory: Memory
+    clock: Callable[[], float]
+    every_s: float = 0.25
+    _looked: float = field(default=float("-inf"), init=False)
+    _low: str = field(default="", init=False)
+
+    def low(self) -> str:
+        """Why nothing should be started; empty when there is room."""
+        if not self.reserve:
+            return ""
+        now = self.clock()
+        if now - self._looked >= self.every_s:
+            self._looked = now
+            room = self.memory.room()
+            tight = room is not None and room.share < self.reserve
+            self._low = _told(room, self.reserve) if tight and room is not None else ""
+        return self._low
+
+
+def _told(room: Room, reserve: float) -> str:
+    return (
+        f"memory: {room.left // MIB} MiB of {room.limit // MIB} MiB are left in {room.where}, "
+        f"less than the {reserve:.0%} kept back"
+    )
+
+
+def gone(pid: int, root: Path = Path("/")) -> bool:
+    """Whether a process of this machine has ended, though its parent may not know yet."""
+    told = _lines(root / "proc" / str(pid) / "stat")
+    # "pid (name) state …", and a name may hold anything, a bracket included.
+    return not told or told[0].rpartition(")")[2].split()[:1] == ["Z"]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _number(path: Path) -> int | None:
+    lines = _lines(path)
+    return int(lines[0]) if lines and lines[0].strip().isdecimal() else None
+
+
+def _field(path: Path, name: str) -> int | None:
+    for line in _lines(path):
+        parts = line.split()
+        if len(parts) > 1 and parts[0] == name and parts[1].isdecimal():
+            return int(parts[1])
+    return None

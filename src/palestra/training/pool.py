@@ -1,0 +1,302 @@
+"""The pool: starts what was asked for while there is room, and says how each one ended.
+
+Room is what the settings leave: rollouts in flight, outcomes that wait to be taken, bytes of both,
+and memory. How one rollout runs is `palestra.training.running`'s; what a failure means to its
+batch is decided here.
+"""
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, final
+
+from palestra.rollouts import BoundedTasks
+from palestra.training.batch import INTENDED, Batch, stale, too_old
+from palestra.training.errors import BatchFailed
+from palestra.training.failing import failed
+from palestra.training.flights import Flight, State, Ticket
+from palestra.training.lanes import Death, Lane
+from palestra.training.memory import MemoryGuard
+from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Outcome
+from palestra.training.settings import ClientSettings, OnIncomplete, OnStale
+
+logger = logging.getLogger("palestra.training")
+
+LOOK_AGAIN_S: Final = 0.25
+"""How often memory is looked at while it keeps rollouts from starting."""
+
+
+@final
+class Pool:
+    """Tickets in, outcomes out. Lives on one event loop; `run` flies a ticket to its end."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        guard: MemoryGuard,
+        run: Callable[[Lane, Ticket, Flight], Coroutine[Any, Any, None]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._guard = guard
+        self._run = run
+        self._clock = clock
+        self.tasks = BoundedTasks()
+        self.lanes: dict[str, Lane] = {}
+        self.flights: dict[Ticket, Flight] = {}
+        self._bytes = 0
+        self._largest = 0
+        """The largest outcome of late."""
+        self.paused = False
+        self.weights: int | None = None
+        self.death: Death | None = None
+        self.held_back = ""
+        self._again: asyncio.TimerHandle | None = None
+
+    # In
+
+    def add(self, run: str, tickets: list[Ticket]) -> Lane:
+        """Take in a submission."""
+        lane = self.lanes[run] = Lane(Batch(tickets, self._settings))
+        if self.death is not None:
+            self._bury(lane, self.death)
+            return lane
+        loop = asyncio.get_running_loop()
+        for ticket in tickets:
+            heapq.heappush(lane.queue, ticket)
+            if ticket.deadline is not None:
+                wait_s = ticket.deadline - self._clock()
+                lane.timers.append(loop.call_later(wait_s, self._expire, lane, ticket))
+        self.pump()
+        return lane
+
+    def pump(self) -> None:
+        """Start what there is room for."""
+        self.held_back = ""
+        while not self.held_back and (ticket := self._next()) is not None:
+            lane = self.lanes[ticket.run]
+            self.held_back = self._no_room(lane, ticket)
+            if not self.held_back:
+                heapq.heappop(lane.queue)
+                self._start(lane, ticket)
+        if self.held_back.startswith("memory") and self._again is None:
+            self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
+
+    def _next(self) -> Ticket | None:
+        """The first in turn of the batches whose outcomes are taken."""
+        most = self._settings.max_waiting
+        heads = (lane.head() for lane in self.lanes.values() if len(lane.batch.arrived) < most)
+        return min((ticket for ticket in heads if ticket is not None), default=None)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self.pump()
+
+    def _no_room(self, lane: Lane, ticket: Ticket) -> str:
+        """Why a ticket cannot be started now; empty when it can."""
+        if self.paused or self.death is not None:
+            return "paused" if self.paused else "the servers are gone"
+        if len(self.flights) >= self._settings.in_flight:
+            return "in_flight"
+        # One at a time, whatever it takes: waiting for nothing would be for ever.
+        if not self.flights and not lane.batch.arrived:
+            return ""
+        held = self._bytes + lane.batch.waiting_bytes + self._expected(ticket)
+        if held > self._settings.max_bytes:
+            return "bytes"
+        return self._guard.low()
+
+    def _expected(self, ticket: Ticket) -> int:
+        return max(ticket.size, self._largest)
+
+    def _start(self, lane: Lane, ticket: Ticket) -> None:
+        ticket.state = State.RUNNING
+        flight = Flight(agent=ticket.agent, row=ticket.row, started=self._clock())
+        self.flights[ticket] = flight
+        self._bytes += self._expected(ticket)
+        ticket.reserved = self._expected(ticket)
+        lane.running.add(ticket)
+        self.tasks.start(self._fly(lane, ticket, flight))
+
+    async def _fly(self, lane: Lane, ticket: Ticket, flight: Flight) -> None:
+        flight.task = asyncio.current_task()
+        try:
+            await self._run(lane, ticket, flight)
+        except asyncio.CancelledError:
+            if ticket.state is not State.ENDED:
+                raise
+        except Exception as error:  # a bug of ours: told to whoever waits
+            logger.exception("rollout %s", ticket.key)
+            self._settle_bug(lane, ticket, error)
+        finally:
+            self._landed(lane, ticket)
+
+    def _settle_bug(self, lane: Lane, ticket: Ticket, error: BaseException) -> None:
+        message = f"{type(error).__name__}: {error} (a bug in Palestra: please report it)"
+        self.settle(lane, failed(ticket.request, FailureClass.INFRA, message, retriable=False))
+
+    def _landed(self, lane: Lane, ticket: Ticket) -> None:
+        if self.flights.pop(ticket, None) is not None:
+            self._bytes -= ticket.reserved
+        lane.running.discard(ticket)
+        lane.changed.set()
+        self.pump()
+
+    # Out
+
+    def settle(self, lane: Lane, outcome: Outcome, size: int = 0) -> None:
+        """A rollout has ended, and what that means for its batch."""
+        if not lane.batch.settle(outcome, size):
+            return
+        lane.changed.set()
+        if isinstance(outcome, Completed):
+            self._largest = max(size, self._largest * 15 // 16)
+        elif outcome.failure not in INTENDED:
+            self._failed(lane, outcome)
+
+    def _failed(self, lane: Lane, outcome: Failed) -> None:
+        if self._settings.on_incomplete is OnIncomplete.RAISE:
+            # What is missing is said before the rest is stopped for it.
+            self.fail(lane, lane.batch.incomplete())
+        elif self._settings.on_incomplete is OnIncomplete.DROP_GROUP:
+            self._drop(lane, outcome)
+
+    def _drop(self, lane: Lane, outcome: Failed) -> None:
+        if not lane.batch.hopeless_group(outcome.group_id):
+            return
+        why = f"rollout {outcome.key} failed ({outcome.failure.value}): {outcome.message}"
+        rest = lane.batch.drop_group(outcome.group_id, why)
+        self.cancel(lane, rest, f"its group was dropped: {why}")
+
+    def fail(self, lane: Lane, error: BatchFailed) -> None:
+        """The batch ends with `error`; the first one counts."""
+        if lane.batch.error is None:
+            lane.batch.error = error
+        self.cancel(lane, lane.batch.unfinished(), f"the batch has failed: {error.message}")
+        lane.changed.set()
+
+    def take(self, lane: Lane) -> Outcome | None:
+        """The next outcome that waits."""
+        outcome = lane.batch.take(self.weights)
+        if self.held_back != "in_flight":
+            self.pump()
+        return outcome
+
+    # Not wanted any more
+
+    def cancel(
+        self,
+        lane: Lane,
+        tickets: list[Ticket],
+        message: str,
+        *,
+        failure: FailureClass = FailureClass.CANCELLED,
+    ) -> None:
+        """End these now. What runs of them is stopped, and its servers with it."""
+        for ticket in tickets:
+            why = failed(ticket.request, failure, message, attempts=ticket.attempts)
+            if lane.batch.settle(why):
+                self._stop(ticket)
+        lane.changed.set()
+
+    def _stop(self, ticket: Ticket) -> None:
+        flight = self.flights.get(ticket)
+        if flight is not None and flight.task is not None:
+            ticket.stop_by = self._clock() + self._settings.stuck_after_s
+            flight.task.cancel()
+
+    def _expire(self, lane: Lane, ticket: Ticket) -> None:
+        """A deadline has passed. An attempt that runs knows it, and says what was awaited."""
+        if ticket.state is State.QUEUED:
+            waited = self._clock() - ticket.submitted
+            message = f"not started within {waited:.1f} s, and its deadline has passed"
+            self.settle(lane, failed(ticket.request, FailureClass.TIMEOUT, message))
+
+    def set_weights(self, version: int) -> None:
+        """The weights are of this version from now on; what is too old by that may be stopped."""
+        self.weights = version
+        most = self._settings.max_staleness
+        if self._settings.on_stale is not OnStale.ABORT:
+            return
+        for ticket in list(self.flights):
+            if too_old(ticket.weights, version, most):
+                why = stale(ticket.weights, version, most)
+                lane = self.lanes[ticket.run]
+                self.cancel(lane, [ticket], why, failure=FailureClass.STALE)
+
+    def die(self, death: Death) -> None:
+        """Nothing can come back any more: everything that has not ended has failed."""
+        if self.death is not None:
+            return
+        self.death = death
+        for lane in list(self.lanes.values()):
+            self._bury(lane, death)
+
+    def _bury(self, lane: Lane, death: Death) -> None:
+        batch = lane.batch
+        unfinished = batch.unfinished()
+        tails = [line for tail in death.log_tails.values() for line in tail]
+        for ticket in unfinished:
+            evidence = Evidence(log_tail=tails, hint=death.cause.setting)
+            outcome = failed(
+                ticket.request,
+                FailureClass.INFRA,
+                death.cause.sentence,
+                layer=death.error.layer,
+                attempts=ticket.attempts,
+                evidence=evidence,
+            )
+            if batch.settle(outcome):
+                self._stop(ticket)
+                if self._settings.on_incomplete is OnIncomplete.DROP_GROUP:
+                    self._drop(lane, outcome)
+        if unfinished and self._settings.on_incomplete is OnIncomplete.RAISE:
+            batch.error = batch.error or batch.incomplete(death.cause, death.log_tails)
+        lane.changed.set()
+
+    # Keeping order
+
+    def sweep(self) -> None:
+        """Leave behind what does not let itself be stopped."""
+        now = self._clock()
+        for ticket, flight in list(self.flights.items()):
+            if ticket.stop_by is None or ticket.stop_by > now or flight.task is None:
+                continue
+            lane = self.lanes[ticket.run]
+            message = (
+                f"it goes on although it was cancelled; it was awaiting {flight.describe()}: "
+                "code there swallows asyncio.CancelledError"
+            )
+            self.settle(
+                lane,
+                failed(ticket.request, FailureClass.TIMEOUT, message, attempts=ticket.attempts),
+            )
+            self.tasks.leave(flight.task)
+            self._landed(lane, ticket)
+
+    def forget(self, run: str) -> None:
+        """A submission is over."""
+        lane = self.lanes.pop(run, None)
+        if lane is not None:
+            for timer in lane.timers:
+                timer.cancel()
+
+    def close(self) -> None:
+        """No more looking."""
+        if self._again is not None:
+            self._again.cancel()
+
+    @property
+    def queued(self) -> int:
+        """Tickets that have not been started."""
+        return sum(
+            ticket.state is State.QUEUED for lane in self.lanes.values() for ticket in lane.queue
+        )
+
+    @property
+    def waiting(self) -> int:
+        """Outcomes that nobody has taken."""
+        return sum(len(lane.batch.arrived) for lane in self.lanes.values())

@@ -1,0 +1,82 @@
+"""Why a server's process ended, and what to lower so that the next one does not."""
+
+import signal
+from typing import Final, final
+
+from palestra.errors import PalestraError
+from palestra.serving import Ending
+from palestra.training.errors import Cause
+from palestra.training.memory import MIB, Memory
+
+_WORDS_OF_WANT: Final = (
+    "MemoryError",
+    "Cannot allocate memory",
+    "std::bad_alloc",
+    "Out of memory",
+    "out of memory",
+    "Unable to allocate",
+)
+
+
+@final
+class PostMortem:
+    """Knows how things stood when the servers began, to compare."""
+
+    def __init__(self, memory: Memory, pids: list[int | None], *, in_flight: int) -> None:
+        self._memory = memory
+        self._pids = pids
+        self._in_flight = in_flight
+        self._before = memory.oom_kills(pids)
+
+    def cause(self, error: PalestraError, ending: Ending | None) -> Cause:
+        """What is known of why `error` came; `ending` is how the process ended, if one did."""
+        if ending is None:
+            return Cause(sentence=error.message.splitlines()[0], setting=error.hint)
+        counted = self._counted()
+        said = _said(ending.last_lines)
+        number = -ending.returncode if ending.returncode < 0 else 0
+        by_kernel = counted if number == signal.SIGKILL else ""
+        process = f"server {ending.name}" + (f" (process {ending.pid})" if ending.pid else "")
+        return Cause(
+            sentence=f"{process} ended with {ending.how}: {_why(number, by_kernel, said)}",
+            process=ending.name,
+            pid=ending.pid,
+            signal=signal.Signals(number).name if number else "",
+            exit_code=None if number else ending.returncode,
+            out_of_memory=bool(by_kernel or said),
+            setting=self._setting(number, short=bool(by_kernel or said)),
+        )
+
+    def _counted(self) -> str:
+        """Who counts more processes killed for memory than when the servers began."""
+        now = self._memory.oom_kills(self._pids)
+        grown = [name for name, count in now.items() if count > self._before.get(name, count)]
+        return grown[0] if grown else ""
+
+    def _setting(self, number: int, *, short: bool) -> str:
+        if not short and number != signal.SIGKILL:
+            return "its last lines say why; a server that ends by itself stops the fleet"
+        room = self._memory.room()
+        limit = f" (the limit of {room.where} is {room.limit // MIB} MiB)" if room else ""
+        return f"lower in_flight (now {self._in_flight}), or give it more memory{limit}"
+
+
+def _said(lines: tuple[str, ...]) -> str:
+    """The line in which the process says that it got no memory."""
+    return next((line for line in lines if any(word in line for word in _WORDS_OF_WANT)), "")
+
+
+def _why(number: int, by_kernel: str, said: str) -> str:
+    if by_kernel:
+        return (
+            "out of memory: the kernel killed it, as the counter of "
+            f"{by_kernel} has gone up since the servers began"
+        )
+    if said:
+        return f"out of memory, as it says itself ({said.strip()})"
+    if number == signal.SIGKILL:
+        return (
+            "killed from outside; most likely out of memory, unless somebody or a scheduler "
+            "killed it (no counter that can be read here has gone up)"
+        )
+    return "it ended by itself"

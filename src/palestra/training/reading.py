@@ -1,0 +1,128 @@
+"""From an agent's answer to a `Completed`: reward, tokens, times."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from palestra.errors import CallError, Evidence, FailureKind, Layer
+from palestra.rollouts import checked
+from palestra.schema import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, Response, VerifyResponse
+from palestra.serving import TurnsTaken
+from palestra.training.flights import MODEL, TOOL, VERIFY, Flight, Ticket
+from palestra.training.outcomes import Completed, Timings, TokenUsage
+from palestra.training.raw import RawRow
+from palestra.training.settings import ClientSettings, OnViolation
+from palestra.training.tokens import Chained, chained, read_turns
+
+_IDENTITY = (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)
+
+BYTES_OF_AN_ID = 36
+"""A list's place and a small integer's object."""
+BYTES_OF_A_LOGPROB = 32
+
+
+class WrongRow(CallError):
+    """An answer that is another rollout's."""
+
+    layer = Layer.DATA
+    kind = FailureKind.DATA
+    retriable = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one attempt brought."""
+
+    ticket: Ticket
+    flight: Flight
+    result: VerifyResponse
+    captured: TurnsTaken | None
+    ended: float
+    weights: int | None
+    """The version now."""
+
+
+def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolation) -> Completed:
+    """The outcome. Raises CallError for an answer that is none, and what breaks a rule of tokens.
+
+    `nan_policy` is for log probs that are none; the settings have the other policies.
+    """
+    ticket, request = answer.ticket, answer.ticket.request
+    fields, reward = checked(answer.result)
+    _refuse_others(fields, ticket)
+    response: Response = answer.result.response
+    tokens = _tokens(answer, response, settings, nan_policy)
+    reason = "" if response.incomplete_details is None else response.incomplete_details.reason
+    usage = response.usage
+    return Completed(
+        task_id=request.task_id,
+        rollout_index=request.rollout_index,
+        group_id=request.group,
+        attempt=ticket.attempts,
+        reward=reward,
+        reward_components=dict(fields.get("reward_components") or {}),
+        chains=tokens.chains,
+        stop_reason=reason or "stop",
+        truncated=reason == "max_output_tokens",
+        masked=bool(tokens.masked),
+        mask_reason=tokens.masked,
+        usage=TokenUsage()
+        if usage is None
+        else TokenUsage(usage.input_tokens or 0, usage.output_tokens or 0),
+        timings=_timings(answer),
+        weights_start=ticket.weights,
+        weights_end=answer.weights,
+        raw=RawRow({**fields, "reward": reward, **{name: ticket.row[name] for name in _IDENTITY}}),
+    )
+
+
+def _refuse_others(fields: dict[str, Any], ticket: Ticket) -> None:
+    for name in (TASK_INDEX, ROLLOUT_INDEX):
+        expected = ticket.row[name]
+        if fields.get(name, expected) != expected:
+            raise WrongRow(
+                f"{ticket.agent} answered with {name} {fields[name]!r}, and was asked for "
+                f"{expected!r}: this is another rollout's row",
+                hint="the agent mixes up its rollouts: do not keep state on the agent itself",
+                evidence=Evidence(),
+            )
+
+
+def _tokens(
+    answer: Answer, response: Response, settings: ClientSettings, nan_policy: OnViolation
+) -> Chained:
+    if not settings.token_ids:
+        return Chained()
+    read = read_turns(response, answer.captured, (answer.ticket.weights, answer.weights))
+    if read.incomplete:
+        return Chained(masked=read.incomplete)
+    return chained(
+        read.turns,
+        answer.ticket.key,
+        on_invalid_logprobs=nan_policy,
+        on_discontinuity=settings.on_discontinuity,
+    )
+
+
+def _timings(answer: Answer) -> Timings:
+    ticket, spent = answer.ticket, answer.flight.spent
+    model_s = spent.get(MODEL)
+    if model_s is None and answer.captured is not None and answer.captured.turns:
+        model_s = sum(turn.took_s for turn in answer.captured.turns)
+    return Timings(
+        queue_s=ticket.began - ticket.submitted,
+        total_s=answer.ended - ticket.began,
+        model_s=model_s,
+        tool_s=spent.get(TOOL),
+        verify_s=spent.get(VERIFY),
+    )
+
+
+def size_of(outcome: Completed, row_bytes: int) -> int:
+    """About how many bytes an outcome holds: its row, its texts, its tokens."""
+    size = row_bytes
+    for turn in outcome.turns:
+        # The items hold each prompt whole, and the lists of a turn are theirs.
+        size += BYTES_OF_AN_ID * (len(turn.prompt_ids) + 2 * len(turn.generated_ids))
+        size += BYTES_OF_A_LOGPROB * len(turn.logprobs)
+    return size

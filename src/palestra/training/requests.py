@@ -1,0 +1,48 @@
+"""What a trainer asks for: one `RolloutRequest` for each rollout it wants back."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Key(NamedTuple):
+    """Which rollout of which task. Everything that is said of a rollout names it by this."""
+
+    task_id: int | str
+    rollout_index: int
+
+    def __str__(self) -> str:
+        return f"{self.task_id}:{self.rollout_index}"
+
+
+class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout that is wanted. `row` is the task as a dataset has it, and is not changed."""
+
+    row: Mapping[str, Any]
+    """With `responses_create_params`, what the verifier reads, and `agent_ref` where the client
+    names no agent."""
+    task_id: int | str
+    """Unique among the tasks of a submission, as is `(task_id, rollout_index)` among its rows."""
+    rollout_index: int = 0
+    group_id: int | str | None = None
+    """Rollouts that are compared with each other; None: those of the same task."""
+    sampling: Mapping[str, Any] = {}
+    """Merged over the row's `responses_create_params` (`temperature`, `max_output_tokens`, …)."""
+    seed: int | None = None
+    """Goes to the endpoint with every model call of the rollout."""
+    priority: int = 0
+    """Higher ones are started first; among equals, those that were asked for first."""
+    deadline_s: float | None = None
+    """By when it must have ended, its waiting and all its attempts included, in seconds from its
+    submission; None leaves it to the limits of the client."""
+
+    @property
+    def key(self) -> Key:
+        """Its identity."""
+        return Key(self.task_id, self.rollout_index)
+
+    @property
+    def group(self) -> int | str:
+        """The group it belongs to."""
+        return self.task_id if self.group_id is None else self.group_id

@@ -1,0 +1,103 @@
+"""From requests to what agents are sent; what cannot be run, or is asked for twice, is refused."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from palestra.errors import InputDataError
+from palestra.rollouts import with_seed
+from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, encode_json
+from palestra.training.flights import Ticket
+from palestra.training.requests import Key, RolloutRequest
+from palestra.training.servers import agent_for
+
+FIRST_NAMED_TASK: Final = 1 << 40
+"""Tasks named by a text are numbered from here on, where nobody counts to."""
+SHOWN: Final = 20
+
+
+def tickets_of(
+    requests: Iterable[RolloutRequest],
+    *,
+    run: str,
+    default_agent: str,
+    agents: Iterable[str],
+    numbers: Callable[[], int],
+    now: float,
+    deadline_s: float | None,
+) -> list[Ticket]:
+    """A ticket for each request. Raises InputDataError that names every one that is no good."""
+    known = frozenset(agents)
+    task_numbers: dict[str, int] = {}
+    numbering = itertools.count(FIRST_NAMED_TASK)
+    seen: set[Key] = set()
+    tickets: list[Ticket] = []
+    problems: list[str] = []
+    for request in requests:
+        if request.key in seen:
+            problems.append(f"{request.key} is asked for twice")
+            continue
+        seen.add(request.key)
+        task = request.task_id
+        if isinstance(task, str):
+            task = task_numbers.setdefault(task, next(numbering))
+        agent = agent_for(request.row, default_agent)
+        problem = _problem(request, agent, known)
+        if problem:
+            problems.append(f"{request.key}: {problem}")
+            continue
+        try:
+            row = _row(request, task, agent)
+            size = len(encode_json(row))
+        except (TypeError, ValueError) as error:
+            problems.append(f"{request.key}: {error}")
+            continue
+        tickets.append(
+            Ticket(
+                request=request,
+                row=row,
+                agent=agent,
+                size=size,
+                run=run,
+                number=numbers(),
+                submitted=now,
+                deadline=_earliest(now, request.deadline_s, deadline_s),
+            )
+        )
+    if problems:
+        more = f"\n  and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        listed = "".join(f"\n  {problem}" for problem in problems[:SHOWN])
+        raise InputDataError(
+            f"{len(problems)} of the rollouts asked for cannot be run:{listed}{more}"
+        )
+    return tickets
+
+
+def _problem(request: RolloutRequest, agent: str, known: frozenset[str]) -> str:
+    if not isinstance(request.row, Mapping) or not isinstance(
+        request.row.get(CREATE_PARAMS), Mapping
+    ):
+        return f"its row has no {CREATE_PARAMS}"
+    if not agent:
+        return "its row names no agent (`agent_ref`), and the client has none for it"
+    if agent not in known:
+        return f"no agent is named {agent!r} (there is {', '.join(sorted(known)) or 'none'})"
+    return ""
+
+
+def _row(request: RolloutRequest, task: int, agent: str) -> dict[str, Any]:
+    params: Mapping[str, Any] = {**request.row[CREATE_PARAMS], **request.sampling}
+    if request.seed is not None:
+        params = with_seed(params, request.seed)
+    return {
+        **request.row,
+        CREATE_PARAMS: params,
+        AGENT_REF: request.row.get(AGENT_REF) or {"name": agent},
+        TASK_INDEX: task,
+        ROLLOUT_INDEX: request.rollout_index,
+    }
+
+
+def _earliest(now: float, *limits_s: float | None) -> float | None:
+    given = [limit_s for limit_s in limits_s if limit_s is not None]
+    return now + min(given) if given else None

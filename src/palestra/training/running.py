@@ -1,0 +1,198 @@
+"""One rollout from its start to its outcome: attempts, budgets, pauses, deadlines."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+from palestra.errors import CallError, Hopeless, Layer, RowIdentity, mask_error
+from palestra.rollouts import Deadlines, attempt, with_grace
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
+from palestra.training.capture import ModelServers
+from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
+from palestra.training.failing import failed, failed_by
+from palestra.training.flights import Flight, Ticket
+from palestra.training.lanes import Lane
+from palestra.training.outcomes import Completed, Failed, FailureClass
+from palestra.training.pool import Pool
+from palestra.training.reading import Answer, completed, size_of
+from palestra.training.servers import DeathWatch, environments_of
+from palestra.training.settings import ClientSettings, OnViolation
+from palestra.transport import ConnectionFailed, ServerClient
+
+TAKING_S: Final = 6.0
+"""What asking the model servers for a rollout's turns may add to an attempt."""
+
+Violation = InvalidLogprobs | TokenDiscontinuity
+
+
+@final
+class Runner:
+    """Flies tickets to their end, through `client`; outcomes go to `pool`."""
+
+    def __init__(
+        self,
+        client: ServerClient,
+        settings: ClientSettings,
+        *,
+        models: ModelServers,
+        watch: DeathWatch,
+        repeatable: dict[str, bool],
+        on_hopeless: Callable[[Hopeless], None],
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._models = models
+        self._watch = watch
+        self._repeatable = repeatable
+        self._repeatable_agents: dict[str, bool] = {}
+        self._on_hopeless = on_hopeless
+        self._deadlines = Deadlines(with_grace(settings.rollout_timeout_s))
+
+    def close(self) -> None:
+        """Stop the timer of the deadlines."""
+        self._deadlines.close()
+
+    async def run(self, pool: Pool, lane: Lane, ticket: Ticket, flight: Flight) -> None:
+        """All attempts of one rollout. Returns once it has its outcome, whoever gave it."""
+        nan_retries = self._settings.attempts.nan_retries
+        if not self._may_repeat(ticket.agent):
+            nan_retries = 0
+        while not ticket.over:
+            outcome: Completed | Failed | None = None
+            try:
+                outcome = await self._attempt(pool, ticket, flight, nan_retries=nan_retries)
+            except Hopeless as hopeless:
+                mask_error(hopeless, self._client.mask)
+                self._on_hopeless(hopeless)
+                return
+            except (InvalidLogprobs, TokenDiscontinuity) as violation:
+                # A death that has happened is told first: it is why others will be missing.
+                await self._watch.settled()
+                if isinstance(violation, TokenDiscontinuity) or nan_retries < 1:
+                    self._violated(pool, lane, ticket, violation)
+                    return
+                nan_retries -= 1
+            except CallError as error:
+                outcome = await self._failure(ticket, error)
+            if outcome is not None:
+                size = size_of(outcome, ticket.size) if isinstance(outcome, Completed) else 0
+                pool.settle(lane, outcome, size)
+            elif not ticket.over:
+                lane.batch.retried += 1
+                await self._pause(ticket, flight)
+
+    async def _failure(self, ticket: Ticket, error: CallError) -> Failed | None:
+        """The outcome of a rollout whose attempt failed so; None when it gets another one."""
+        mask_error(error, self._client.mask)
+        outcome = failed_by(ticket.request, error, attempts=ticket.attempts)
+        if outcome.failure is FailureClass.INFRA:
+            # The process may be dead, and how it died is worth more than "connection reset".
+            await self._watch.settled()
+        return None if self._worth_another(ticket, outcome, error) else outcome
+
+    async def _attempt(
+        self, pool: Pool, ticket: Ticket, flight: Flight, *, nan_retries: int
+    ) -> Completed | Failed:
+        now = time.monotonic()
+        limit_s = self._settings.rollout_timeout_s
+        left_s = None if ticket.deadline is None else ticket.deadline - now
+        if left_s is not None and left_s <= 0:
+            return failed(
+                ticket.request,
+                FailureClass.TIMEOUT,
+                "its deadline passed before another attempt could begin",
+                attempts=ticket.attempts,
+            )
+        shortened = left_s is not None and left_s < limit_s
+        if left_s is not None and shortened:
+            limit_s = left_s
+        self._begin(pool, ticket, flight, now, limit_s)
+        identity = RowIdentity(
+            ticket.row[TASK_INDEX],
+            ticket.row[ROLLOUT_INDEX],
+            ticket.attempts,
+            ticket.agent,
+            ticket.run,
+        )
+        try:
+            result = await attempt(
+                self._client,
+                ticket.row,
+                identity,
+                flight,
+                limit_s=limit_s,
+                deadlines=None if shortened else self._deadlines,
+                call_limit_s=self._settings.call_timeout_s,
+            )
+        except BaseException:
+            # Nobody will ask for what was captured of it.
+            self._models.abandon(ticket.agent, identity)
+            raise
+        ended = time.monotonic()
+        wanted = self._settings.token_ids
+        captured = await self._models.take(ticket.agent, identity) if wanted else None
+        return completed(
+            Answer(ticket, flight, result, captured, ended, pool.weights),
+            self._settings,
+            nan_policy=OnViolation.RAISE if nan_retries > 0 else self._settings.on_invalid_logprobs,
+        )
+
+    def _begin(
+        self, pool: Pool, ticket: Ticket, flight: Flight, now: float, limit_s: float
+    ) -> None:
+        ticket.attempts += 1
+        ticket.began = now
+        ticket.weights = pool.weights
+        ticket.stop_by = now + with_grace(limit_s) + TAKING_S + self._settings.stuck_after_s
+        flight.attempt, flight.attempt_started = ticket.attempts, now
+        flight.verify_request = None
+        flight.spent.clear()
+        flight.since = now
+
+    def _worth_another(self, ticket: Ticket, outcome: Failed, error: CallError) -> bool:
+        most = self._settings.attempts.most.get(outcome.failure, 1)
+        if not outcome.retriable or ticket.attempts >= most:
+            return False
+        return _never_arrived(error) or self._may_repeat(ticket.agent)
+
+    def _may_repeat(self, agent: str) -> bool:
+        """Whether every environment behind an agent says that a rollout may be begun again."""
+        known = self._repeatable_agents.get(agent)
+        if known is None:
+            behind = environments_of(self._client, agent)
+            known = all(self._repeatable.get(name, False) for name in behind)
+            self._repeatable_agents[agent] = known
+        return known
+
+    async def _pause(self, ticket: Ticket, flight: Flight) -> None:
+        flight.now("waiting", "the next attempt")
+        ticket.stop_by = None
+        budget = self._settings.attempts
+        pause_s = min(budget.longest_pause_s, budget.first_pause_s * 2 ** (ticket.attempts - 1))
+        pause_s *= random.uniform(0.5, 1.0)
+        if ticket.deadline is not None:
+            pause_s = min(pause_s, max(0.0, ticket.deadline - time.monotonic()))
+        await asyncio.sleep(pause_s)
+
+    def _violated(self, pool: Pool, lane: Lane, ticket: Ticket, violation: Violation) -> None:
+        """The batch ends with a rule of tokens that was broken, unless it has ended already."""
+        if ticket.over:
+            return
+        lane.batch.settle(
+            failed(
+                ticket.request,
+                FailureClass.DATA,
+                violation.message,
+                layer=Layer.MODEL,
+                retriable=False,
+                attempts=ticket.attempts,
+            )
+        )
+        pool.fail(lane, violation)
+
+
+def _never_arrived(error: CallError) -> bool:
+    """Whether the agent never got the request, so that nothing can have been done with it."""
+    return isinstance(error, ConnectionFailed) and not error.sent and len(error.evidence.hops) < 2

@@ -1,0 +1,142 @@
+"""The servers that a client calls, and the watch over them."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, final
+
+from palestra.config import ServerType
+from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
+from palestra.serving import REPEATABLE, Ending, RunningInstance
+from palestra.training.memory import gone
+from palestra.transport import CallContext, ServerClient, calling
+
+logger = logging.getLogger("palestra.training")
+
+ANSWER_WITHIN_S: Final = 5.0
+TOLD_WITHIN_S: Final = 3.0
+"""How long a process that is known to be gone may take to have its end explained."""
+LOOK_FOR_S: Final = 0.3
+"""How long is looked for a dead process once a connection was lost: it is a moment from losing its
+connections to having ended."""
+
+
+class Servers(Protocol):
+    """A fleet that runs: what a client calls and watches. `palestra.serving.Fleet` is one."""
+
+    client: ServerClient
+    instances: Mapping[str, RunningInstance]
+    ending: Ending | None
+    """How the process ended that `watch` raised of, when that is known."""
+
+    async def watch(self) -> None:
+        """Wait until a server process ends by itself, and raise how."""
+
+
+@final
+class DeathWatch:
+    """Waits for the end of the servers, and says it once, to `on_death`."""
+
+    def __init__(self, servers: Servers, on_death: Callable[[PalestraError], None]) -> None:
+        self._servers = servers
+        self._on_death = on_death
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.create_task(self._watch(), name="watch over the servers")
+
+    async def stop(self) -> None:
+        """End, whatever the servers do from now on."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _watch(self) -> None:
+        try:
+            await self._servers.watch()
+        except PalestraError as error:
+            self._on_death(error)
+        except Exception as error:  # whatever a fleet of somebody else's raises
+            told = f"the watch over the servers ended: {type(error).__name__}: {error}"
+            self._on_death(RunFailed(told))
+
+    async def settled(self) -> None:
+        """Return once a death that has happened has been told; at once when there is none.
+
+        Whoever lost a connection asks here first: the reason may be on its way.
+        """
+        task, pids = self._task, self.pids
+        if task is None or task.done() or not pids:
+            return
+        until = time.monotonic() + LOOK_FOR_S
+        while not task.done() and time.monotonic() < until:
+            if any(gone(pid) for pid in pids):
+                await asyncio.wait({task}, timeout=TOLD_WITHIN_S)
+                return
+            await asyncio.wait({task}, timeout=LOOK_FOR_S / 6)
+
+    @property
+    def pids(self) -> list[int]:
+        """The server processes of this machine."""
+        instances = self._servers.instances.values()
+        return [instance.pid for instance in instances if instance.pid is not None]
+
+
+def agents_of(servers: Servers) -> list[str]:
+    """The agent instances, in the order of the fleet."""
+    targets = servers.client.targets.values()
+    return [target.name for target in targets if target.server_type == ServerType.AGENT]
+
+
+def agent_for(row: Mapping[str, Any], default: str) -> str:
+    """The agent that a row names, else `default`."""
+    named = row.get("agent_ref")
+    name = named.get("name") if isinstance(named, Mapping) else None
+    return str(name or default)
+
+
+def only_agent(servers: Servers, wanted: str) -> str:
+    """`wanted`, else the fleet's only agent, else none. Raises ConfigError for an unknown one."""
+    agents = agents_of(servers)
+    if wanted and wanted not in agents:
+        raise ConfigError(
+            f"no agent is named {wanted!r}", hint=f"agents: {', '.join(agents) or 'none'}"
+        )
+    return wanted or (agents[0] if len(agents) == 1 else "")
+
+
+async def repeatable_environments(client: ServerClient) -> dict[str, bool]:
+    """Environment -> whether a rollout that began there may be begun again."""
+    found: dict[str, bool] = {}
+    for target in list(client.targets.values()):
+        if target.server_type != ServerType.RESOURCES:
+            continue
+        try:
+            with calling(CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)):
+                reply = await client.get(target.name, REPEATABLE, stateless=True)
+            said = await reply.json() if reply.ok else {}
+        except (CallError, ValueError):
+            said = {}
+        # What does not say so is not safe.
+        found[target.name] = isinstance(said, dict) and said.get("repeatable") is True
+    return found
+
+
+def environments_of(client: ServerClient, agent: str) -> list[str]:
+    """The environments that an agent's settings name; all of the fleet's when they name none."""
+    known = [t.name for t in client.targets.values() if t.server_type == ServerType.RESOURCES]
+    named = references_in(client.tree.get(agent), ServerType.RESOURCES)
+    return [name for name in known if not named or name in named]
+
+
+def references_in(settings: Any, kind: str) -> list[str]:
+    """The names in `{type: kind, name: …}`, wherever they stand in an instance's settings."""
+    if not isinstance(settings, Mapping):
+        return []
+    if settings.get("type") == kind and isinstance(settings.get("name"), str):
+        return [settings["name"]]
+    return [name for inner in settings.values() for name in references_in(inner, kind)]

@@ -1,0 +1,218 @@
+"""What `diagnose` makes of files: which run is meant, causes before consequences, the unknown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palestra.doctor.diagnose import diagnose
+from palestra.doctor.diagnosis import Diagnosis
+from palestra.doctor.findings import Severity
+from palestra.doctor.signatures import SignatureTable
+from palestra.errors import BadInput, Layer
+
+TABLE = SignatureTable.load()
+
+
+def told(folder: Path, given: str, **more: Any) -> Diagnosis:
+    return diagnose(given, folder=folder, table=TABLE, **more)
+
+
+def result(task: int, **fields: Any) -> dict[str, Any]:
+    return {"_ng_task_index": task, "_ng_rollout_index": 0, "reward": 1.0, **fields}
+
+
+def failure(task: int, message: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "_ng_task_index": task,
+        "_ng_rollout_index": 0,
+        "agent_ref": {"name": "agent"},
+        "attempt": 1,
+        "_ng_failure_terminal": True,
+        "_ng_failure_class": "verifier_error",
+        "_ng_failure_layer": "verifier/runtime",
+        "message": message,
+        "hops": [],
+        **fields,
+    }
+
+
+def write(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of three tasks, of which one has failed."""
+    write(tmp_path, "run_materialized_inputs.jsonl", [result(task) for task in range(3)])
+    write(tmp_path, "run.jsonl", [result(0), result(1)])
+    write(tmp_path, "run_failures.jsonl", [failure(2, "env/verify raised KeyError: 'x'")])
+    held = {
+        "format": 1,
+        "input_digest": "",
+        "semantics": {},
+        "requested": 3,
+        "tasks": 3,
+        "palestra_version": "1",
+    }
+    (tmp_path / "run_manifest.json").write_text(json.dumps(held, indent=2))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "given", ["run", "run.jsonl", "run_failures.jsonl", "run_manifest.json", "."]
+)
+def test_a_run_is_meant_by_any_of_its_names(run: Path, given: str) -> None:
+    found = told(run, given)
+
+    assert [f.cause for f in found.findings] == ["verifier.raises"]
+    [counts] = found.counts.values()
+    assert (counts.requested, counts.inputs, counts.scored, counts.failed) == (3, 3, 2, 1)
+
+
+def test_a_log_leads_to_the_files_that_its_command_wrote(run: Path) -> None:
+    (run / "some.log").write_text("3 rollouts of 3 tasks -> run.jsonl\n")
+
+    assert [f.cause for f in told(run, "some.log").findings] == ["verifier.raises"]
+
+
+def test_what_is_no_run_is_refused_with_what_would_be_one(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is no run") as refused:
+        told(tmp_path, "nothing")
+
+    assert "tee run.log" in refused.value.hint
+
+
+def test_a_run_that_went_well_has_nothing_wrong(run: Path) -> None:
+    (run / "run_failures.jsonl").unlink()
+    write(run, "run.jsonl", [result(task) for task in range(3)])
+
+    found = told(run, "run")
+
+    assert found.findings == ()
+    assert len(found.looked_at) == 3
+
+
+def test_an_attempt_that_was_made_good_is_a_warning(run: Path) -> None:
+    write(run, "run.jsonl", [result(task) for task in range(3)])
+
+    assert [f.severity for f in told(run, "run").findings] == [Severity.WARNING]
+
+
+def test_the_cause_that_struck_most_rollouts_comes_first(run: Path) -> None:
+    busy = "policy_model: http://h/v1/chat/completions answered 500: EngineCore encountered"
+    write(
+        run,
+        "run_failures.jsonl",
+        [failure(0, "env/verify raised X: y"), failure(1, busy), failure(2, busy)],
+    )
+    write(run, "run.jsonl", [])
+
+    found = told(run, "run").findings
+
+    assert [f.cause for f in found] == ["model.fails", "verifier.raises"]
+    assert found[0].symptom.endswith("(2 rollouts)")
+
+
+def test_a_nested_failure_is_one_line_with_its_row_and_the_innermost_body(run: Path) -> None:
+    hops = [
+        {"server": "agent", "url": "http://h:1/run", "status": 500, "body": ""},
+        {"server": "env", "url": "http://h:2/verify", "status": 500, "body": ""},
+        {"server": "judge", "url": "http://h:3/v1/responses", "status": 500, "body": ""},
+        {
+            "server": "judge",
+            "url": "https://p/v1/responses",
+            "status": 500,
+            "body": '{"error": {"message": "the upstream\\nis down"}}',
+        },
+    ]
+    said = "judge: https://p/v1/responses answered 500: the upstream is down"
+    write(run, "run_failures.jsonl", [failure(2, said, hops=hops)])
+
+    [found] = told(run, "run").findings
+
+    assert found.symptom == f"agent/run > env/verify > judge/v1/responses: {said}"
+    assert found.row is not None
+    assert (found.row.task, found.row.agent) == (2, "agent")
+    assert "\n" not in "".join(quote.text for quote in found.evidence)
+    assert "{" not in "".join(quote.text for quote in found.evidence)
+
+
+def test_what_fits_no_entry_stays_unknown_and_says_what_was_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text(
+        'Traceback (most recent call last):\n  File "/a.py", line 1, in f\nFrobError: 7 frobs\n'
+    )
+
+    found = told(tmp_path, "x.log")
+
+    assert found.findings == ()
+    assert found.unknown[0].text == "FrobError: 7 frobs"
+    assert found.looked_at == (f"{tmp_path}/x.log (3 lines)",)
+
+
+def test_an_unknown_failure_keeps_the_layer_that_the_run_recorded(run: Path) -> None:
+    write(run, "run_failures.jsonl", [failure(2, "the frobs are out")])
+
+    [found] = told(run, "run").findings
+
+    assert (found.layer, found.cause) == (Layer.VERIFIER, "verifier.unknown")
+    assert "not known" in found.likely_cause
+    assert "run_failures.jsonl" in found.next_action
+
+
+def test_what_follows_from_a_cause_is_its_consequence(run: Path) -> None:
+    (run / "run.log").write_text("error: run.jsonl: No space left on device after 80 bytes\n")
+    (run / "run_failures.jsonl").unlink()
+
+    found = told(run, ".")
+
+    assert [f.cause for f in found.findings] == ["infra.disk-full"]
+    assert found.consequences[0].startswith("cache.unfinished: 1 of 3")
+
+
+def test_a_relayed_failure_is_heard_only_when_nothing_else_speaks(tmp_path: Path) -> None:
+    relay = "22:00:00 ERROR Internal Server Error\n"
+    (tmp_path / "a.log").write_text(relay + "22:00:01 ERROR Too many open files\n")
+
+    assert [f.cause for f in told(tmp_path, "a.log").findings] == ["infra.too-few-descriptors"]
+
+
+def test_a_failing_row_is_quoted_where_it_does_not_fit(run: Path) -> None:
+    problems = [{"pointer": "/answer", "expected": "Field required"}]
+    said = "env/verify rejects the body: /answer: Field required"
+    write(run, "run_failures.jsonl", [failure(2, said, problems=problems)])
+
+    [found] = told(run, "run").findings
+
+    places = {(q.line, q.pointer): q.text for q in found.evidence}
+    assert places[3, "/answer"] == "Field required; the row has no such field"
+
+
+def test_an_edited_input_file_is_told_with_both_times(run: Path) -> None:
+    write(run, "run_materialized_inputs.jsonl", [result(t, question=f"q{t}") for t in range(3)])
+    write(run, "tasks.jsonl", [{"question": "q0"}, {"question": "other"}, {"question": "q2"}])
+    write(run, "run_failures.jsonl", [])
+
+    found = told(run, "run", sources=(run / "tasks.jsonl",))
+    [stale] = [f for f in found.findings if f.cause == "cache.stale-inputs"]
+
+    assert '"q1", and in tasks.jsonl now: "other"' in stale.evidence[0].text
+    assert [q.text.split(" ")[0] for q in stale.evidence[1:3]] == ["modified", "written"]
+
+
+def test_when_ray_does_not_start_its_own_log_is_read_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    logs = tmp_path / "ray" / "session_latest" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "raylet.err").write_text(
+        "Check failed: Timed out waiting for file metrics_agent_port\n"
+    )
+    (tmp_path / "x.log").write_text("22:00:00 ERROR The current node timed out during startup\n")
+
+    [found] = told(tmp_path, "x.log").findings
+
+    assert found.cause == "infra.ray-no-start"
+    assert any("metrics_agent_port" in quote.text for quote in found.evidence)

@@ -1,0 +1,85 @@
+"""The table of signatures: every entry is recognised in its examples, and in nothing else's."""
+
+from pathlib import Path
+
+import pytest
+
+from palestra.doctor.known_errors import KNOWN
+from palestra.doctor.signatures import SignatureTable, troubleshooting
+
+TABLE = SignatureTable.load()
+EXAMPLES = [(entry.cause, line) for entry in TABLE.signatures for line in entry.examples]
+UNLIKE = [(entry.cause, line) for entry in TABLE.signatures for line in entry.unlike]
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
+
+
+@pytest.mark.parametrize(("cause", "line"), EXAMPLES)
+def test_an_example_is_recognised_as_its_cause(cause: str, line: str) -> None:
+    matched = TABLE.match(line)
+
+    assert matched is not None
+    assert matched[0].cause == cause
+
+
+@pytest.mark.parametrize(("cause", "line"), UNLIKE)
+def test_what_only_looks_like_it_is_not_taken_for_it(cause: str, line: str) -> None:
+    matched = TABLE.match(line)
+
+    assert matched is None or matched[0].cause != cause
+
+
+def test_every_entry_has_an_example_and_is_there_once() -> None:
+    causes = [entry.cause for entry in TABLE.signatures]
+
+    assert [entry.cause for entry in TABLE.signatures if entry.says and not entry.examples] == []
+    assert len(set(causes)) == len(causes)
+
+
+TELLING = [line for entry in TABLE.signatures if entry.lines for line in entry.examples]
+
+
+@pytest.mark.parametrize("line", TELLING)
+def test_a_line_that_tells_something_is_looked_at(line: str) -> None:
+    assert TABLE.is_worth_a_look(line)
+    assert TABLE.is_telling(line)
+
+
+def test_ordinary_lines_are_not_looked_at() -> None:
+    assert not TABLE.is_worth_a_look("22:00:00 INFO request 17 took 12 ms, all is well here")
+
+
+def test_what_an_entry_explains_is_in_the_table() -> None:
+    causes = set(TABLE.by_cause)
+
+    assert [e.cause for e in TABLE.signatures if not e.explains <= causes] == []
+
+
+def test_the_document_is_written_from_the_table() -> None:
+    assert DOCUMENT.read_text() == troubleshooting(TABLE), "run scripts/write_troubleshooting.py"
+
+
+def test_the_document_is_headed_by_what_people_see() -> None:
+    text = DOCUMENT.read_text()
+
+    assert all(f"### {entry.title}\n" in text for entry in TABLE.signatures)
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.cause)
+def test_what_is_known_before_a_run_has_the_same_name_after_it(known) -> None:
+    assert TABLE.by_cause[known.cause].layer is known.layer
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "KeyboardInterrupt",
+        "asyncio.exceptions.CancelledError",
+        "RuntimeError: Event loop is closed",
+        "Unclosed client session",
+        "INFO:     Waiting for application shutdown.",
+        "Task was destroyed but it is pending!",
+    ],
+)
+def test_what_servers_say_when_they_stop_is_noise(line: str) -> None:
+    assert TABLE.is_worth_a_look(line)
+    assert TABLE.is_noise(line)

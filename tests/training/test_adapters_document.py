@@ -1,0 +1,139 @@
+"""What docs/training-adapters.md shows is true: its programs run, with stand-ins for trainers."""
+
+import asyncio
+import re
+import sys
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from outcome_samples import completed
+
+from palestra.training.adapters.skyrl import PalestraGenerator
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "training-adapters.md"
+ROW = {"responses_create_params": {"input": "1 + 1 ="}}
+
+
+def shown(trainer: str) -> str:
+    """The program under a heading."""
+    found = re.search(
+        rf"^## {trainer}\n\n```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert found is not None
+    return found[1]
+
+
+class OneOutcome:
+    """A client whose every submission ends with the same outcome."""
+
+    @asynccontextmanager
+    async def submit(self, requests: Any) -> Any:
+        asked = list(requests)
+
+        async def gather() -> Any:
+            return [completed()] * len(asked)
+
+        yield SimpleNamespace(gather=gather)
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
+    """A module of a trainer that is not installed here, with its parents."""
+    parts = name.split(".")
+    for count in range(1, len(parts) + 1):
+        monkeypatch.setitem(sys.modules, ".".join(parts[:count]), ModuleType(parts[0]))
+    vars(sys.modules[name]).update(members)
+
+
+def run(program: str, **given: Any) -> dict[str, Any]:
+    names = dict(given)
+    exec(compile(program, str(DOCUMENT), "exec"), names)
+    return names
+
+
+def test_verls_loop_returns_what_a_rollout_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(
+        monkeypatch,
+        "verl.experimental.agent_loop.agent_loop",
+        AgentLoopBase=object,
+        AgentLoopOutput=dict,
+        register=lambda _: lambda loop: loop,
+    )
+
+    async def the_client() -> Any:
+        return OneOutcome()
+
+    loop = run(shown("verl"), the_client=the_client)["PalestraLoop"]()
+    loop.tokenizer = SimpleNamespace(pad_token_id=9)
+    loop.rollout_config = SimpleNamespace(response_length=4)
+
+    found = asyncio.run(loop.run({"temperature": 1.0}, row=ROW))
+
+    assert found["response_ids"] == [4, 5, 6, 7]
+    assert found["reward_score"] == 1.0
+
+
+def test_skyrls_generator_is_called_as_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = run(shown("SkyRL"), config=None, tokenizer=SimpleNamespace(pad_token_id=9))
+    assert names["PalestraGenerator"] is PalestraGenerator
+    generator = PalestraGenerator(OneOutcome(), pad_id=9)
+
+    found = asyncio.run(generator.generate({"prompts": ["-"], "env_extras": [{"row": ROW}]}))
+
+    assert found["rewards"] == [1.0]
+    assert found["loss_masks"] == [[1, 1, 0, 0, 1]]
+
+
+def test_nemo_rls_batch_is_made_as_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "torch", tensor=tuple)
+    stand_in(monkeypatch, "nemo_rl.distributed.batched_data_dict", BatchedDataDict=dict)
+    names = run(shown("NeMo RL"), tokenizer=SimpleNamespace(pad_token_id=9))
+
+    batch = asyncio.run(names["collect"](OneOutcome(), ["one", "two"]))
+
+    assert batch["total_reward"] == [1.0, 1.0]
+    assert batch["message_log"][0][1]["token_ids"] == (4, 5)
+
+
+def test_rays_loop_runs_as_shown_and_stops_its_actor(monkeypatch: pytest.MonkeyPatch) -> None:
+    from palestra.training.adapters import ray
+
+    happened: list[Any] = []
+    monkeypatch.setattr(ray, "start_actor", lambda *_, **__: "actor")
+    monkeypatch.setattr(ray, "stop_actor", happened.append)
+    landed = [ray.Landed(0, completed(), None)]
+    monkeypatch.setattr(ray, "rollouts", lambda *_: iter(landed))
+
+    run(
+        shown("Ray"),
+        config_paths=[],
+        rows=[ROW],
+        learn_from=lambda row, outcome: happened.append((row, outcome.reward)),
+    )
+
+    assert happened == [(ROW, 1.0), "actor"]
+
+
+def test_trls_trainer_gets_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    import palestra.training
+
+    made: dict[str, Any] = {}
+
+    class Trainer:
+        def __init__(self, *given: Any, **named: Any) -> None:
+            made.update(named, given=given)
+
+        def train(self) -> None:
+            made["trained"] = True
+
+    stand_in(monkeypatch, "datasets", Dataset=SimpleNamespace(from_list=list))
+    stand_in(monkeypatch, "trl", GRPOTrainer=Trainer, GRPOConfig=str)
+    monkeypatch.setattr(palestra.training, "SyncRolloutClient", lambda _: nullcontext("client"))
+
+    run(shown("TRL"), model="m", tokenizer="t", rows=[ROW], push=None, config=None)
+
+    assert made["trained"]
+    assert made["given"][3][0]["prompt"][-1]["palestra_row"] == 0
+    assert callable(made["rollout_func"])

@@ -1,0 +1,220 @@
+"""The Ray actor on a real Ray of this machine, broken in the ways in which runs break."""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from outcome_samples import FIRST, completed
+from ray_rollouts import RESULT
+
+from palestra.errors import ConfigError
+from palestra.training import RolloutRequest
+from palestra.training.adapters import ray as adapter
+
+HERE = Path(__file__).parent
+PROJECT = HERE / "ray_project"
+MARK = "PALESTRA_TEST_RAY_ROLLOUTS"
+MIB = 1 << 20
+TOP = Path("/sys/fs/cgroup")
+AGENT_MIB = 400
+WITHIN_S = 10
+"""The contract's. On a machine that does nothing else it takes hundredths of a second."""
+
+
+def started_with(folder: str) -> list[int]:
+    """Processes that inherited the mark of one test."""
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"{MARK}={folder}".encode() in environ.read_bytes().split(b"\0"):
+                found.append(int(environ.parent.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[str]:
+    """A short path, as Ray makes sockets in it; nothing that was started with it is left."""
+    made = tempfile.mkdtemp(prefix="rr", dir="/tmp")
+    yield made
+    for pid in started_with(made):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def small_group() -> Iterator[Path | None]:
+    """A control group with little memory; None where none can be made."""
+    for top, name in ((TOP / "memory", "memory.limit_in_bytes"), (TOP, "memory.max")):
+        group = top / f"palestra-ray-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / name).write_text(str(AGENT_MIB * MIB))
+        except OSError:
+            group.rmdir()
+            continue
+        yield group
+        with suppress(OSError):
+            group.rmdir()
+        return
+    yield None
+
+
+@pytest.fixture(scope="module")
+def found(folder: str, small_group: Path | None) -> dict[str, Any]:
+    """What happened on the cluster; skips where Ray does not start."""
+    if find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
+    token = Path(folder) / "token"
+    token.write_text(secrets.token_hex(24))
+    environment = {
+        **os.environ,
+        MARK: folder,
+        "RAY_TMPDIR": folder,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "PYTHONPATH": os.pathsep.join([*sys.path, str(HERE)]),
+    }
+    line = [sys.executable, str(HERE / "ray_rollouts.py"), folder]
+    line += [] if small_group is None else [str(small_group)]
+    with tempfile.TemporaryFile("w+") as said:
+        done = subprocess.run(
+            line,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            env=environment,
+            cwd=PROJECT,
+            timeout=190,
+            check=False,
+            text=True,
+            start_new_session=True,
+        )
+        said.seek(0)
+        complaints = said.read()
+    if "no cluster: " in complaints:
+        pytest.skip(complaints.partition("no cluster: ")[2])
+    assert done.returncode == 0, complaints
+    happened: dict[str, Any] = json.loads((Path(folder) / RESULT).read_text())
+    return happened
+
+
+def check_incomplete(told: dict[str, Any]) -> None:
+    assert told["type"] == "IncompleteRollouts"
+    assert (told["requested"], told["received"]) == (6, 4)
+    assert told["missing"] == ["4:0", "5:0"]
+    assert told["took_s"] < WITHIN_S
+    assert told["hint"]
+    assert told["agent gone"]
+
+
+pytestmark = pytest.mark.timeout(200)
+
+
+@pytest.mark.slow
+def test_the_actor_streams_every_row_with_its_outcome_and_timing(found: dict[str, Any]) -> None:
+    assert found["streamed"]["rows"] == list(range(6))
+    assert found["streamed"]["rewards"] == [0.5] * 6
+    assert found["streamed"]["timed"]
+    assert found["streamed"]["healthy"]
+
+
+@pytest.mark.slow
+def test_leaving_a_stream_early_cancels_the_rest_and_stopping_ends_the_fleet(
+    found: dict[str, Any],
+) -> None:
+    assert found["streamed"]["left"] == 0
+    assert found["streamed"]["agent gone"]
+
+
+@pytest.mark.slow
+def test_an_agent_that_is_killed_ends_the_batch_with_all_that_is_known(
+    found: dict[str, Any],
+) -> None:
+    told = found["agent killed"]
+
+    check_incomplete(told)
+    assert told["signal"] == "SIGKILL"
+    assert "waiting_agent" in told["sentence"]
+    assert "in_flight" in told["hint"]
+
+
+@pytest.mark.slow
+def test_an_actor_that_is_killed_is_missed_in_the_same_words_and_its_fleet_ends(
+    found: dict[str, Any],
+) -> None:
+    check_incomplete(found["actor killed"])
+    assert "the rollout actor is gone" in found["actor killed"]["sentence"]
+
+
+@pytest.mark.slow
+def test_an_agent_that_the_kernel_ends_for_memory_is_said_to_have_run_out_of_it(
+    found: dict[str, Any],
+) -> None:
+    if "memory" not in found:
+        pytest.skip("no control group with a memory limit can be made here")
+    told = found["memory"]
+
+    check_incomplete(told)
+    assert told["signal"] == "SIGKILL"
+    assert told["memory"]
+    assert "out of memory" in told["sentence"]
+
+
+@pytest.mark.slow
+def test_a_fleet_that_cannot_start_says_why_to_the_driver(found: dict[str, Any]) -> None:
+    assert found["refused"]["type"] == "ConfigError"
+    assert "configs/nothing.yaml" in found["refused"]["message"]
+
+
+@pytest.mark.slow
+def test_nothing_is_left_running(found: dict[str, Any], folder: str) -> None:
+    assert found
+    assert started_with(folder) == []
+
+
+def test_rows_are_named_by_their_indices_or_their_place() -> None:
+    given = RolloutRequest(row={}, task_id="mine", rollout_index=3)
+    row = {"_ng_task_index": 7, "_ng_rollout_index": 2}
+
+    found = adapter.requests_of([{}, row, given])
+
+    assert [str(request.key) for request in found] == ["0:0", "7:2", "mine:3"]
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "find_spec", lambda _: None)
+
+    with pytest.raises(ConfigError) as refused:
+        adapter.start_actor(list)  # type: ignore[arg-type]
+
+    assert "palestra[ray]" in refused.value.hint
+
+
+def test_an_actor_that_was_not_started_says_so() -> None:
+    actor = adapter.RolloutActor(list)  # type: ignore[arg-type]
+
+    with pytest.raises(ConfigError, match="not started"):
+        actor._running()
+
+
+def test_what_lands_survives_its_journey() -> None:
+    import pickle
+
+    landed = adapter.Landed(0, completed(FIRST), completed(FIRST).timings)
+
+    assert pickle.loads(pickle.dumps(landed)) == landed

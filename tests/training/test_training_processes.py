@@ -1,0 +1,279 @@
+"""Real processes that die under a batch, or are told to stop."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palestra.config import ResolvedConfig, load_config
+from palestra.serving import PROCESS, Fleet, HeadAddress, head_server
+from palestra.training import (
+    ClientSettings,
+    IncompleteRollouts,
+    Key,
+    RolloutClient,
+    RolloutRequest,
+    attached,
+)
+from palestra.training.memory import gone
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+ENVIRONMENT = """
+from pathlib import Path
+from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
+from palestra.serving import ResourcesServer, Session
+
+class X(ResourcesServer):
+    async def seed_session(self, body: SeedSessionRequest, session: Session) -> SeedSessionResponse:
+        session.at_end(Path("session-closed").touch)
+        return SeedSessionResponse()
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        return self.reply(body, 1.0)
+"""
+AGENT = """
+import asyncio, os, resource, traceback
+from palestra.responses_api_agents.simple_agent.app import SimpleAgent
+
+def eat(limit=None):
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    held = []
+    try:
+        while True:
+            held.append(bytearray(b"x" * (1 << 24)))
+    except MemoryError:
+        held.clear()
+        traceback.print_exc()
+        os._exit(1)
+
+class Greedy(SimpleAgent):
+    async def respond(self, params, *, environment, model):
+        what = (params.metadata or {}).get("do")
+        if what == "wait":
+            print("a rollout waits", flush=True)
+            await asyncio.Event().wait()
+        if what == "eat":
+            eat()
+        if what == "eat within a limit":
+            eat(2 << 30)
+        return await super().respond(params, environment=environment, model=model)
+"""
+MODEL = """
+from palestra.schema import Response, ResponseCreateParams, response_of
+from palestra.serving import ModelServer, Session
+
+class Said(ModelServer):
+    async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
+        made = response_of("hello", model="m")
+        item = made.output[-1]
+        item.prompt_token_ids, item.generation_token_ids = [1, 2], [3]
+        item.generation_log_probs = [-0.5]
+        return made
+"""
+FLEET = """
+policy_model: {responses_api_models: {MODEL}}
+x: {resources_servers: {x: {}}}
+agent:
+  responses_api_agents:
+    greedy:
+      resources_server: {type: resources_servers, name: x}
+      model_server: {type: responses_api_models, name: policy_model}
+"""
+
+
+def row(number: int, do: str = "") -> RolloutRequest:
+    params: dict[str, Any] = {"input": "hello"} | ({"metadata": {"do": do}} if do else {})
+    return RolloutRequest(row={"responses_create_params": params}, task_id=number)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for folder, text in {
+        "resources_servers/x": ENVIRONMENT,
+        "responses_api_agents/greedy": AGENT,
+        "responses_api_models/said": MODEL,
+    }.items():
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "app.py").write_text(text)
+    return tmp_path
+
+
+def config(project: Path, model: str = "said: {}") -> ResolvedConfig:
+    path = project / "fleet.yaml"
+    path.write_text(FLEET.replace("{MODEL}", "{" + model + "}"))
+    return load_config(config_paths=[str(path)])
+
+
+@contextlib.asynccontextmanager
+async def training(
+    found: ResolvedConfig, **settings: Any
+) -> AsyncIterator[tuple[RolloutClient, Fleet]]:
+    fleet = Fleet(found, default_placement=PROCESS)
+    given = ClientSettings(memory_reserve=0.0, **settings)
+    async with RolloutClient(fleet, given) as client:
+        yield client, fleet
+
+
+def pid_of(fleet: Fleet, name: str) -> int:
+    pid = fleet.instances[name].pid
+    assert pid is not None
+    return pid
+
+
+async def test_an_agent_killed_after_k_of_n_rows_is_told_within_seconds(project: Path) -> None:
+    async with training(config(project), in_flight=24) as (client, fleet):
+        handle = client.submit([row(number, "wait" if number >= 5 else "") for number in range(20)])
+        for _ in range(5):
+            assert (await handle.next()).reward == 1.0  # type: ignore[union-attr]  # completed
+        pid = pid_of(fleet, "agent")
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        with pytest.raises(IncompleteRollouts) as found:
+            await handle.next()
+        told_after_s = time.monotonic() - killed
+
+    error = found.value
+    assert told_after_s < 10
+    assert (error.requested, error.received) == (20, 5)
+    assert error.missing == tuple(Key(number, 0) for number in range(5, 20))
+    assert (error.cause.process, error.cause.pid, error.cause.signal) == ("agent", pid, "SIGKILL")
+    assert "lower in_flight (now 24)" in error.cause.setting
+    assert "a rollout waits" in str(error)
+    assert handle.summary().adds_up
+    assert all(gone(instance.pid) for instance in fleet.instances.values() if instance.pid)
+
+
+async def test_an_agent_that_its_own_limit_stops_is_out_of_memory(project: Path) -> None:
+    async with training(config(project)) as (client, _):
+        handle = client.submit([row(0), row(1, "wait"), row(2, "eat within a limit")])
+        with pytest.raises(IncompleteRollouts) as found:
+            await handle.gather()
+
+    assert found.value.cause.out_of_memory
+    assert (found.value.cause.process, found.value.cause.exit_code) == ("agent", 1)
+    assert Key(1, 0) in found.value.missing
+    assert "lower in_flight" in found.value.hint
+
+
+@pytest.fixture
+def memory_cgroup() -> Iterator[Path]:
+    """A cgroup of 300 MiB, where this user may make one."""
+    for base in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
+        folder = base / f"palestra-test-{os.getpid()}"
+        try:
+            folder.mkdir()
+        except OSError:
+            continue
+        try:
+            name = "memory.limit_in_bytes" if base.name == "memory" else "memory.max"
+            (folder / name).write_text(str(300 << 20))
+        except OSError:
+            folder.rmdir()
+            continue
+        yield folder
+        folder.rmdir()
+        return
+    pytest.skip("no memory cgroup can be made here")
+
+
+async def test_an_agent_that_the_kernel_kills_for_memory_is_out_of_memory(
+    project: Path, memory_cgroup: Path
+) -> None:
+    async with training(config(project)) as (client, fleet):
+        (memory_cgroup / "cgroup.procs").write_text(str(pid_of(fleet, "agent")))
+        handle = client.submit([row(0), row(1, "wait"), row(2, "eat")])
+        started = time.monotonic()
+        with pytest.raises(IncompleteRollouts) as found:
+            await handle.gather()
+        assert time.monotonic() - started < 30
+
+    assert (found.value.cause.signal, found.value.cause.out_of_memory) == ("SIGKILL", True)
+    assert "the kernel killed it, as the counter of" in str(found.value)
+
+
+class Endpoint:
+    """A model's endpoint that never answers, and notices when the request is closed."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.closed = asyncio.Event()
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Endpoint"]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        async with server:
+            yield self
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"POST"):
+            self.asked.set()
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(1 << 16):
+                    pass
+            self.closed.set()
+        writer.close()
+
+
+async def test_cancelling_closes_the_request_at_the_endpoint_and_the_session(
+    project: Path,
+) -> None:
+    async with Endpoint().running() as endpoint:
+        url = f"http://127.0.0.1:{endpoint.port}/v1"
+        model = f"openai_model: {{openai_base_url: '{url}', openai_api_key: k, openai_model: m}}"
+        async with training(config(project, model)) as (client, fleet):
+            handle = client.submit([row(0)])
+            async with asyncio.timeout(30):
+                await endpoint.asked.wait()
+            # The rollout is in the middle of its generation now.
+            await asyncio.sleep(0.6)
+            handle.cancel()
+            async with asyncio.timeout(2):
+                await endpoint.closed.wait()
+            for _ in range(250):
+                if not (project / "session-closed").exists():
+                    await asyncio.sleep(0.02)
+            assert (project / "session-closed").exists()
+            await handle.aclose()
+            assert (await client.health()).in_flight == 0
+
+    assert handle.summary().failed == {"cancelled": 1}
+    assert all(gone(instance.pid) for instance in fleet.instances.values() if instance.pid)
+
+
+async def test_turns_in_other_processes_carry_the_versions_of_their_calls(project: Path) -> None:
+    async with training(config(project)) as (client, _):
+        await client.set_weight_version(3)
+        (found,) = await client.submit([row(0)]).gather()
+
+    (turn,) = found.turns  # type: ignore[union-attr]  # completed
+    assert (turn.generated_ids, turn.weights_start, turn.weights_end) == ([3], 3, 3)
+    assert found.timings.model_s is not None  # type: ignore[union-attr]  # completed
+
+
+async def test_a_fleet_that_runs_elsewhere_is_watched_too(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALESTRA_RUN_DIR", str(project / "run"))
+    found = config(project)
+    found.tree["head_server"] = {"host": "127.0.0.1", "port": 0}  # type: ignore[index]  # a dict
+    async with Fleet(found, default_placement=PROCESS) as fleet, head_server(fleet) as head:
+        here = attached(HeadAddress(head.host, head.port), every_s=0.2)
+        async with RolloutClient(here, ClientSettings(memory_reserve=0.0)) as client:
+            handle = client.submit([row(0), row(1, "wait")])
+            assert (await handle.next()).reward == 1.0  # type: ignore[union-attr]  # completed
+            os.kill(pid_of(fleet, "agent"), signal.SIGKILL)
+            async with asyncio.timeout(10):
+                with pytest.raises(IncompleteRollouts, match="signal SIGKILL"):
+                    await handle.next()

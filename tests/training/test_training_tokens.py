@@ -1,0 +1,185 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from training_world import answer, heard, said
+
+from palestra.schema import Response
+from palestra.serving import CapturedTurn, TurnsTaken
+from palestra.training import InvalidLogprobs, Key, OnViolation, TokenDiscontinuity
+from palestra.training.tokens import Chained, RawTurn, chained, first_difference, read_turns
+
+KEY = Key(1, 0)
+IDS = st.lists(st.integers(0, 50_000), min_size=1, max_size=12)
+
+
+@st.composite
+def clean_traces(draw: st.DrawFn, least: int = 1) -> list[RawTurn]:
+    """Turns whose prompts start with all ids so far."""
+    turns: list[RawTurn] = []
+    seen: list[int] = []
+    for _ in range(draw(st.integers(least, 5))):
+        prompt = seen + draw(IDS)
+        generated = draw(IDS)
+        logprobs = draw(
+            st.lists(st.floats(-50, 0), min_size=len(generated), max_size=len(generated))
+        )
+        turns.append(RawTurn(prompt, generated, logprobs, captured=prompt + generated))
+        seen = prompt + generated
+    return turns
+
+
+def check(turns: list[RawTurn], policy: OnViolation = OnViolation.RAISE) -> Chained:
+    return chained(turns, KEY, on_invalid_logprobs=policy, on_discontinuity=policy)
+
+
+@given(clean_traces())
+def test_a_clean_trace_is_one_chain_of_exactly_its_ids(turns: list[RawTurn]) -> None:
+    found = check(turns)
+
+    assert (len(found.chains), found.masked) == (1, "")
+    assert found.chains[0].flat.ids == turns[-1].prompt + turns[-1].generated
+    assert sum(found.chains[0].flat.loss_mask) == sum(len(turn.generated) for turn in turns)
+
+
+@given(clean_traces(least=2), st.data())
+def test_every_change_of_ids_that_were_seen_is_found(
+    turns: list[RawTurn], data: st.DataObject
+) -> None:
+    """Re-tokenised (one id becomes others), fabricated, shifted, cut: wherever it is planted."""
+    at = data.draw(st.integers(1, len(turns) - 1))
+    seen = turns[at - 1].prompt + turns[at - 1].generated
+    place = data.draw(st.integers(0, len(seen) - 1))
+    kind = data.draw(st.sampled_from(["retokenised", "fabricated", "shifted", "shortened"]))
+    prompt = turns[at].prompt
+    drifted = {
+        "retokenised": [*prompt[:place], 60_001, 60_002, *prompt[place + 1 :]],
+        "fabricated": [*prompt[:place], prompt[place] + 1, *prompt[place + 1 :]],
+        "shifted": [60_003, *prompt],
+        "shortened": prompt[:place],
+    }[kind]
+    planted = [*turns[:at], RawTurn(drifted, turns[at].generated, turns[at].logprobs)]
+
+    with pytest.raises(TokenDiscontinuity) as found:
+        check(planted)
+
+    assert found.value.turn == at
+    assert found.value.position == first_difference(seen, drifted)
+    assert found.value.position == (0 if kind == "shifted" else place)
+
+
+@given(clean_traces(), st.data())
+def test_ids_that_the_model_server_did_not_sample_are_found(
+    turns: list[RawTurn], data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(0, len(turns) - 1))
+    turn = turns[at]
+    place = data.draw(st.integers(0, len(turn.generated) - 1))
+    ids = [*turn.generated[:place], turn.generated[place] + 1, *turn.generated[place + 1 :]]
+    planted = [*turns[:at], RawTurn(turn.prompt, ids, turn.logprobs, captured=turn.captured)]
+
+    with pytest.raises(TokenDiscontinuity) as found:
+        check(planted)
+
+    assert found.value.position == len(turn.prompt) + place
+
+
+@pytest.mark.parametrize("no_id", [-1, None, "5", 1.0, True])
+def test_what_is_no_token_id_is_found(no_id: object) -> None:
+    with pytest.raises(TokenDiscontinuity, match="no token id"):
+        check([RawTurn([1, 2], [3, no_id], [-1.0, -1.0])])  # type: ignore[list-item]  # planted
+
+
+@given(clean_traces(), st.sampled_from([math.nan, math.inf, -math.inf, 0.1, None, "x"]), st.data())
+def test_every_log_prob_that_is_none_is_found(
+    turns: list[RawTurn], bad: float, data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(0, len(turns) - 1))
+    turn = turns[at]
+    place = data.draw(st.integers(0, len(turn.logprobs) - 1))
+    logprobs = [*turn.logprobs[:place], bad, *turn.logprobs[place + 1 :]]
+    planted = [*turns[:at], RawTurn(turn.prompt, turn.generated, logprobs), *turns[at + 1 :]]
+
+    with pytest.raises(InvalidLogprobs) as found:
+        check(planted)
+
+    assert (found.value.turn, found.value.position) == (at, place)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_as_many_log_probs_as_ids_are_needed(count: int) -> None:
+    with pytest.raises(InvalidLogprobs, match=f"{count} log probs for 2 ids"):
+        check([RawTurn([1], [2, 3], [-1.0] * count)])
+
+
+def test_rounding_above_zero_is_tolerated() -> None:
+    assert check([RawTurn([1], [2], [1e-6])]).chains[0].turns[0].logprobs == [1e-6]
+
+
+def test_split_makes_a_chain_of_each_part_that_hangs_together() -> None:
+    turns = [
+        RawTurn([1], [2], [-1.0]),
+        RawTurn([1, 2, 3], [4], [-1.0]),
+        RawTurn([9, 9], [5], [-1.0]),
+    ]
+
+    found = check(turns, OnViolation.SPLIT)
+
+    assert [chain.flat.ids for chain in found.chains] == [[1, 2, 3, 4], [9, 9, 5]]
+    assert found.masked == ""
+
+
+def test_mask_says_why_and_trains_on_nothing_wrong() -> None:
+    found = check([RawTurn([1], [2], [math.nan]), RawTurn([1, 2], [3], [-1.0])], OnViolation.MASK)
+
+    assert "nan at 0 is no log probability" in found.masked
+    assert found.chains[0].flat.loss_mask == [0, 0, 1]
+
+
+def response(*output: dict[str, object]) -> Response:
+    return Response.model_validate(answer(1.0, *output)["response"])
+
+
+def captured(*turns: tuple[list[int], list[int]], **fields: int) -> TurnsTaken:
+    return TurnsTaken(
+        turns=[
+            CapturedTurn(
+                prompt_ids=prompt,
+                generated_ids=generated,
+                logprobs=[-1.0] * len(generated),
+                began=float(number),
+                took_s=1.0,
+                **fields,
+            )
+            for number, (prompt, generated) in enumerate(turns)
+        ]
+    )
+
+
+def test_ids_that_an_agent_dropped_are_filled_in_from_the_capture() -> None:
+    stripped = response(said(None), heard(), said(None))
+
+    read = read_turns(stripped, captured(([1], [2]), ([1, 2, 3], [4])), (None, None))
+
+    assert [(turn.prompt, turn.generated) for turn in read.turns] == [([1], [2]), ([1, 2, 3], [4])]
+    assert read.incomplete == ""
+
+
+@pytest.mark.parametrize("calls", [None, captured(), captured(([1], [2]))])
+def test_without_a_capture_of_every_turn_the_rollout_is_incomplete(calls: TurnsTaken) -> None:
+    read = read_turns(response(said(None), heard(), said(None)), calls, (None, None))
+
+    assert read.turns == []
+    assert "incomplete capture: turn 0 of 2" in read.incomplete
+
+
+def test_versions_are_those_of_each_call_where_the_model_server_knows_them() -> None:
+    items = response(said([1], [2]), heard(), said([1, 2, 3], [4]))
+    calls = captured(([1], [2]), ([1, 2, 3], [4]), weights_start=3, weights_end=4)
+
+    known = read_turns(items, calls, (1, 9)).turns[1]
+    unknown = read_turns(items, None, (1, 9)).turns[1]
+
+    assert (known.weights_start, known.weights_end) == (3, 4)
+    assert (unknown.weights_start, unknown.weights_end) == (1, 9)
