@@ -114,6 +114,7 @@ def lost_node(site: Site, number: int) -> None:
 WAYS: tuple[Callable[[Site, int], None], ...] = (scancel, time_limit, requeue, lost_node)
 
 
+@pytest.mark.timeout(200 + 90 * KILLS)
 def test_killed_anywhere_and_submitted_again_it_ends_byte_for_byte_the_same(
     tmp_path: Path,
 ) -> None:
@@ -148,9 +149,18 @@ def test_killed_anywhere_and_submitted_again_it_ends_byte_for_byte_the_same(
     for name in COMPARED:
         before, after = (one.files.output_dir / name for one in (undisturbed, made))
         assert before.read_bytes() == after.read_bytes(), f"{name} after {killed}"
+    left = [path for path in Path("/proc").glob("[0-9]*") if _is_of(path, tmp_path)]
+    assert not left, [(path / "cmdline").read_bytes() for path in left]
     keys = [json.loads(line)["_ng_task_index"] for line in _lines(made)]
     assert keys == sorted(set(keys))
     assert len(keys) == tasks
+
+
+def _is_of(process: Path, folder: Path) -> bool:
+    try:
+        return f"PALESTRA_JOB_DIR={folder}".encode() in (process / "environ").read_bytes()
+    except OSError:
+        return False
 
 
 def merged(made: World) -> None:

@@ -1,6 +1,6 @@
 """`python supervisor.pyz PLAN JOB [--task N]`: run one job; exit 0 only if it went well.
 
-It also runs as `--mind` and as `--port` for itself: see `processes` and `context`.
+It also runs as `--mind`, `--mind-step` and `--port` for itself: see `processes` and `context`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ def main(given: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if given is None else list(given)
     if arguments[:1] == [processes.MIND]:
         return processes.mind(arguments[1:])
+    if arguments[:1] == [processes.MIND_STEP]:
+        return processes.mind(arguments[1:], step=True)
     if arguments[:1] == [PORT]:
         low, high = int(arguments[1]), int(arguments[2])
         port = PortLocks().choose((low, high) if high else None)

@@ -1,8 +1,8 @@
 """Starting, minding and ending processes, so that none is left behind.
 
-A plain process runs under a minder: this same program, which becomes the parent of whatever its
-command leaves, and ends all of it when the command ends, when it is told to, and when the
-supervisor is gone, however that went. A step of Slurm's is minded by Slurm.
+A process runs under a minder: this same program, which becomes the parent of whatever its command
+leaves, and ends all of it when the command ends, when it is told to, and when whoever started it is
+gone, however that went. Inside containers, which may have no Python, Slurm alone minds its steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAIL_BYTES = 4096
 TAIL_LINES = 20
 GRACE_S = 8.0
 """What a process gets between being asked to end and being made to."""
-MIND = "--mind"
+MIND, MIND_STEP = "--mind", "--mind-step"
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 
@@ -42,6 +42,11 @@ def start(argv: Sequence[str], log: IO[bytes], env: Mapping[str, str]) -> subpro
 def minded(argv: Sequence[str], workdir: str | None) -> list[str]:
     """The command that runs `argv` under a minder."""
     return [sys.executable, str(Path(sys.argv[0]).absolute()), MIND, workdir or "", *argv]
+
+
+def step_minder(python: str) -> list[str]:
+    """What stands before a command in a step of Slurm's, so that it ends with its daemon."""
+    return [python, str(Path(sys.argv[0]).absolute()), MIND_STEP, ""]
 
 
 def how_it_ended(code: int) -> str:
@@ -87,16 +92,18 @@ def open_log(folder: Path, names: Iterator[str]) -> tuple[IO[bytes], Path]:
     raise AssertionError
 
 
-def mind(arguments: Sequence[str]) -> int:
+def mind(arguments: Sequence[str], *, step: bool = False) -> int:
     """Run a command (after its working directory) and everything it starts; its exit code.
 
-    When told to end, the command is told too and gets `GRACE_S`; what is left then is killed.
+    When told to end, the command is told too and gets `GRACE_S`; what is left then is killed. Of a
+    `step` Slurm tells every process itself, and a second time means at once to some.
     """
     workdir, *argv = arguments
     supervisor = os.getppid()
     if not _control(_SET_SUBREAPER, 1):
         _say("this system has no subreapers: what detaches itself may be left behind")
-    _control(_SET_DEATH_SIGNAL, signal.SIGTERM)
+    if not step:  # there it may be a thread that starts us, and ends
+        _control(_SET_DEATH_SIGNAL, signal.SIGTERM)
     told: list[int] = []
 
     def tell(number: int, _frame: FrameType | None) -> None:
@@ -104,6 +111,7 @@ def mind(arguments: Sequence[str]) -> int:
 
     signal.signal(signal.SIGTERM, tell)
     signal.signal(signal.SIGINT, tell)
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: None)
     if os.getppid() != supervisor:
         return 1  # it was gone before we would have been told
     try:
@@ -118,7 +126,7 @@ def mind(arguments: Sequence[str]) -> int:
         _say(f"cannot start {argv[0]}: {error}")
         return 127
     try:
-        code = _until_ended(child, told)
+        code = _until_ended(child, told, supervisor, step=step)
     finally:
         _end_descendants()
     return code if code >= 0 else 128 - code
@@ -128,16 +136,20 @@ def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201  # into its component's log
 
 
-def _until_ended(child: subprocess.Popen[bytes], told: Sequence[int]) -> int:
+def _until_ended(
+    child: subprocess.Popen[bytes], told: Sequence[int], parent: int, *, step: bool
+) -> int:
     kill_at = None
     while True:
         try:
             return child.wait(0.1)
         except subprocess.TimeoutExpired:
             pass
-        if told and kill_at is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGTERM)
+        gone = os.getppid() != parent
+        if (told or gone) and kill_at is None:
+            if gone or not step:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGTERM)
             kill_at = time.monotonic() + GRACE_S - 1.0
         if kill_at is not None and time.monotonic() > kill_at:
             child.kill()

@@ -31,15 +31,24 @@ class Place:
 
 
 def argv_of(
-    job: JobSpec, component: ComponentSpec, place: Place, names: Sequence[str]
+    job: JobSpec,
+    component: ComponentSpec,
+    place: Place,
+    names: Sequence[str],
+    minder: Sequence[str] = (),
 ) -> list[str]:
-    """The command. `names`: variables that it is to have inside a container that hides them."""
+    """The command. `names`: variables that it is to have inside a container that hides them.
+
+    `minder`: what stands before the command of a step that runs in no container.
+    """
     told = component.worker_argv if place.rank and component.worker_argv else component.argv
     argv = [replaced(text, place.tokens) for text in told]
     if component.is_main:
         argv = with_setup(component, argv)
     argv = _in_container(job, component, argv, names)
-    return [*_srun(job, component, place), *argv] if job.executor == SLURM else argv
+    if job.executor != SLURM:
+        return argv
+    return [*_srun(job, component, place), *([] if _inside(job, component) else minder), *argv]
 
 
 def env_of(
