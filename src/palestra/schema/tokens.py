@@ -4,7 +4,7 @@ Each turn has its lists on the last of its items. See `palestra.schema.items.Ite
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +53,8 @@ def tokens_on(carrier: Any) -> TurnTokens | None:
 
 def field_of(carrier: Any, name: str) -> Any:
     """A field of an item or a message, be it an object or JSON; None when it is not there."""
-    if isinstance(carrier, Mapping):
-        return carrier.get(name)
-    return getattr(carrier, name, None)
+    # A dict is found at once, where the abstract class is asked at length for what it is not.
+    return carrier.get(name) if isinstance(carrier, dict) else getattr(carrier, name, None)
 
 
 def is_models_own(item: InputItem | OutputItem) -> bool:
@@ -68,11 +67,12 @@ def is_models_own(item: InputItem | OutputItem) -> bool:
 def turn_ends(output: Sequence[OutputItem]) -> list[int]:
     """The index of each turn's last item: the model's own items up to what it reads next."""
     ends = []
+    own = [is_models_own(item) for item in output]
     for index, item in enumerate(output):
-        last = index + 1 == len(output) or not is_models_own(output[index + 1])
-        carries = all(getattr(item, name, None) is not None for name in TOKEN_FIELDS)
-        if is_models_own(item) and (last or carries):
-            ends.append(index)
+        if own[index]:
+            last = index + 1 == len(output) or not own[index + 1]
+            if last or all(getattr(item, name, None) is not None for name in TOKEN_FIELDS):
+                ends.append(index)
     return ends
 
 

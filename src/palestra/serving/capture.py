@@ -11,8 +11,8 @@ in its path (`/ng-rollout/<id>/`), which names no run: it is of the only one tha
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable
-from typing import Any, Final, TypeVar, final
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final, Self, TypeVar, final
 
 import msgspec
 from pydantic import BaseModel
@@ -33,15 +33,16 @@ Rollout = tuple[str, int | str | None, int | None, int]
 """Run, task, rollout, attempt."""
 
 
-class CapturedTurn(WireModel):
+class CapturedTurn(msgspec.Struct):
     """One call of the model. The lists are None when the endpoint returned none."""
 
-    prompt_ids: list[int] | None = None
-    generated_ids: list[int] | None = None
-    logprobs: list[float] | None = None
     began: float
     """Seconds since the epoch."""
     took_s: float
+    prompt_ids: list[int] | None = None
+    generated_ids: list[int] | None = None
+    logprobs: list[Any] | None = None
+    """As they came: JSON has no NaN, and makes null of it."""
     weights_start: int | None = None
     weights_end: int | None = None
 
@@ -65,12 +66,17 @@ class TurnsWanted(WireModel):
     attempt: int
 
 
-class TurnsTaken(WireModel):
+class TurnsTaken(msgspec.Struct):
     """The turns of one rollout, in the order in which they began."""
 
-    turns: list[CapturedTurn] = []  # noqa: RUF012  # pydantic copies it
+    turns: list[CapturedTurn]
     lost: int = 0
     """Turns that had to be forgotten before they were asked for, of all runs, since the start."""
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Self:
+        """What a model server of another process answered. Raises `msgspec.ValidationError`."""
+        return msgspec.convert(answer, cls)
 
 
 class _Kept(msgspec.Struct):
@@ -116,24 +122,20 @@ class TurnCapture:
             return await call
         began, started, weights = time.time(), time.monotonic(), self.weights
         answer = await call
-        turn = CapturedTurn.model_construct(
-            began=began,
-            took_s=time.monotonic() - started,
-            weights_start=weights,
-            weights_end=self.weights,
-            **_tokens_of(answer),
-        )
+        turn = CapturedTurn(began, time.monotonic() - started)
+        turn.weights_start, turn.weights_end = weights, self.weights
+        _put_tokens(turn, answer)
         self._keep(rollout, turn)
         return answer
 
-    def take(self, wanted: TurnsWanted) -> TurnsTaken:
+    def take(self, row: RowIdentity) -> TurnsTaken:
         """The turns of a rollout; they are forgotten."""
         found: list[CapturedTurn] = []
-        for run in (wanted.run, ""):
-            kept = self._forget((run, wanted.task, wanted.rollout, wanted.attempt))
+        for run in (row.run, ""):
+            kept = self._forget((run, row.task, row.rollout, row.attempt))
             found += [] if kept is None else kept.turns
         found.sort(key=lambda turn: turn.began)
-        return TurnsTaken(turns=found, lost=self._lost)
+        return TurnsTaken(found, self._lost)
 
     def _rollout(self) -> Rollout | None:
         if not self._open:
@@ -172,23 +174,18 @@ def _trainer_of(run: str) -> str:
     return run.partition(".")[0]
 
 
-def _tokens_of(answer: Any) -> dict[str, Any]:
+def _put_tokens(turn: CapturedTurn, answer: Any) -> None:
     carrier = _carrier(answer)
     tokens = None if carrier is None else tokens_on(carrier)
-    if tokens is None:
-        return {"prompt_ids": None, "generated_ids": None, "logprobs": None}
-    return {
-        "prompt_ids": tokens.prompt,
-        "generated_ids": tokens.generation,
-        "logprobs": tokens.log_probs,
-    }
+    if tokens is not None:
+        turn.prompt_ids, turn.generated_ids = tokens.prompt, tokens.generation
+        turn.logprobs = tokens.log_probs
 
 
 def _carrier(answer: Any) -> BaseModel | None:
     """The item or message that ends the turn, on which its lists are."""
     if isinstance(answer, Response):
-        own = [item for item in answer.output if is_models_own(item)]
-        return own[-1] if own else None
+        return next((item for item in reversed(answer.output) if is_models_own(item)), None)
     if isinstance(answer, ChatCompletion):
         return answer.choices[0].message if answer.choices else None
     return None

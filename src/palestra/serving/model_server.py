@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI
 from pydantic import PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
-from palestra.errors import CallError, Evidence, ModelError
+from palestra.errors import CallError, Evidence, ModelError, RowIdentity
 from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
@@ -180,8 +181,14 @@ class ModelServer(Server):
         self._palestra_capture.told(body)
         return {}
 
-    async def _training_turns(self, body: TurnsWanted) -> TurnsTaken:
-        return self._palestra_capture.take(body)
+    async def _training_turns(self, body: TurnsWanted) -> dict[str, Any]:
+        row = RowIdentity(body.task, body.rollout, body.attempt, run=body.run)
+        told: dict[str, Any] = msgspec.to_builtins(self.captured_turns(row))
+        return told
+
+    def captured_turns(self, row: RowIdentity) -> TurnsTaken:
+        """The turns of a trainer's rollout, for a trainer in this process; they are forgotten."""
+        return self._palestra_capture.take(row)
 
     def setup_webserver(self) -> FastAPI:
         """The protocol's endpoints and the list of models."""

@@ -4,12 +4,15 @@ import logging
 import time
 from typing import final
 
+import msgspec
+
 from palestra.config import ServerType
 from palestra.errors import CallError, RowIdentity
 from palestra.schema import WireModel
 from palestra.serving import (
     TRAINING_RUN,
     TRAINING_TURNS,
+    ModelServer,
     TrainingRun,
     TurnsTaken,
     TurnsWanted,
@@ -24,9 +27,10 @@ logger = logging.getLogger("palestra.training")
 class ModelServers:
     """The model servers behind the agents of a fleet."""
 
-    def __init__(self, client: ServerClient, run: str) -> None:
+    def __init__(self, client: ServerClient, run: str, *, capture: bool = True) -> None:
         self._client = client
         self._run = run
+        self._capture = capture
         self._silent: set[str] = set()
         """Those that know nothing of training: their turns are those on the items."""
         self._behind: dict[str, tuple[str, ...]] = {}
@@ -34,7 +38,8 @@ class ModelServers:
 
     async def open(self, weights: int | None = None) -> None:
         """Have them remember the turns of this run, and tell them the version of the weights."""
-        await self._tell_all(TrainingRun(run=self._run, weights=weights))
+        order = TrainingRun(run=self._run, open=self._capture, weights=weights)
+        await self._tell_all(order)
 
     async def close(self) -> None:
         """Have them forget it."""
@@ -42,20 +47,20 @@ class ModelServers:
 
     async def take(self, agent: str, rollout: RowIdentity) -> TurnsTaken | None:
         """The turns of a rollout, forgotten there; None when nobody knows."""
-        wanted = TurnsWanted.model_construct(
-            run=rollout.run, task=rollout.task, rollout=rollout.rollout, attempt=rollout.attempt
-        )
         found: TurnsTaken | None = None
         for name in self._models_of(agent):
+            local = self._client.target(name).local
+            if isinstance(local, ModelServer):
+                found = _together(found, local.captured_turns(rollout))
+                continue
             for peer in self._workers(name):
-                taken = await self._ask(name, peer, wanted)
-                if taken is not None:
-                    found = taken if found is None else _together(found, taken)
+                found = _together(found, await self._ask(name, peer, rollout))
         return found
 
     def abandon(self, agent: str, rollout: RowIdentity) -> None:
         """Its turns are of no use to anybody; they are forgotten at the next `forget`."""
-        self._abandoned.append((agent, rollout))
+        if self._capture:
+            self._abandoned.append((agent, rollout))
 
     async def forget(self) -> None:
         """Have what was abandoned forgotten."""
@@ -73,12 +78,16 @@ class ModelServers:
                     self._silent.add(name)
                     logger.debug("%s knows nothing of training: %s", name, error.message)
 
-    async def _ask(self, name: str, peer: Peer, wanted: TurnsWanted) -> TurnsTaken | None:
+    async def _ask(self, name: str, peer: Peer, rollout: RowIdentity) -> TurnsTaken | None:
+        wanted = TurnsWanted(
+            run=rollout.run, task=rollout.task, rollout=rollout.rollout, attempt=rollout.attempt
+        )
         try:
             with calling(CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)):
-                return await peer.call(TRAINING_TURNS, wanted, TurnsTaken)
-        except CallError as error:
-            logger.warning("%s did not say what it captured: %s", name, error.message)
+                answer = await peer.call(TRAINING_TURNS, wanted, WireModel)
+            return TurnsTaken.of(answer.model_extra or {})
+        except (CallError, msgspec.ValidationError) as error:
+            logger.warning("%s did not say what it captured: %s", name, error)
             return None
 
     def _all(self) -> list[str]:
@@ -102,6 +111,8 @@ class ModelServers:
         return [self._client.peer(name, cookies={cookie: str(number)}) for number in range(count)]
 
 
-def _together(one: TurnsTaken, other: TurnsTaken) -> TurnsTaken:
+def _together(one: TurnsTaken | None, other: TurnsTaken | None) -> TurnsTaken | None:
+    if one is None or other is None:
+        return one or other
     turns = sorted([*one.turns, *other.turns], key=lambda turn: turn.began)
-    return TurnsTaken(turns=turns, lost=one.lost + other.lost)
+    return TurnsTaken(turns, one.lost + other.lost)

@@ -106,7 +106,7 @@ class RolloutClient:
         client = servers.client
         default_agent = only_agent(servers, self.settings.agent)
         watch = DeathWatch(servers, self._on_death)
-        models = ModelServers(client, self._run)
+        models = ModelServers(client, self._run, capture=self.settings.token_ids)
         runner = Runner(
             client,
             self.settings,

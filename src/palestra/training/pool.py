@@ -116,8 +116,8 @@ class Pool:
         ticket.state = State.RUNNING
         flight = Flight(agent=ticket.agent, row=ticket.row, started=self._clock())
         self.flights[ticket] = flight
-        self._bytes += self._expected(ticket)
         ticket.reserved = self._expected(ticket)
+        self._bytes += ticket.reserved
         lane.running.add(ticket)
         self.tasks.start(self._fly(lane, ticket, flight))
 
