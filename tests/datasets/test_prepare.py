@@ -207,9 +207,8 @@ def test_rows_of_a_prompt_are_filled_in(tmp_path: Path) -> None:
 def test_a_row_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
     deep = '{"a":' * 600 + "1" + "}" * 600
     line = f'{{"responses_create_params": {{"input": "x", "metadata": {deep}}}}}'
-    path = write_rows(tmp_path / "d.jsonl", [row(), line])
-
-    doors = {"agent": [Door("env", "/verify", {"required": ["responses_create_params"]})]}
+    path = write_rows(tmp_path / "d.jsonl", [row(answer=1), line])
+    doors = {"agent": [Door("env", "/verify", {"required": ["answer"]})]}
 
     with pytest.raises(InputDataError, match="line 2: nested too deeply"):
         prepare(tmp_path / "out", dataset(path), doors=doors)

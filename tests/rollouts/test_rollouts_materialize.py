@@ -158,7 +158,6 @@ def test_a_row_without_the_fields_of_the_prompt_is_bad(tmp_path: Path) -> None:
     ("text", "row"),
     [
         ("{a[b]}", {"a": {}}),
-        ("{a.missing}", {"a": 1}),
         ("{a[3]}", {"a": [1]}),
         ("{a:d}", {"a": "no number"}),
     ],
