@@ -20,6 +20,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.utils import disable_progress_bars
 from huggingface_hub.utils.logging import set_verbosity_error
 
 from palestra.datasets.transfer import Patience, Trouble
@@ -90,6 +91,7 @@ class Hub:
         )
         # Its warnings quote addresses, which may be signed; ours say what matters.
         set_verbosity_error()
+        disable_progress_bars()  # they would run through ours
         # Without a token of its own the client would look for one again.
         return HfApi(endpoint=self.endpoint, token=self.token or False)
 
