@@ -20,8 +20,8 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import disable_progress_bars
 from huggingface_hub.utils.logging import set_verbosity_error
+from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from palestra.datasets.transfer import Patience, Trouble
 from palestra.errors import (
