@@ -21,7 +21,7 @@ TEXT = re.compile(
 _SPACE = re.compile(r"\\[,;:! ]|\\(?:quad|qquad|thinspace|enspace)(?![A-Za-z])|(?<!\\)~|\s+")
 _MIXED = re.compile(r"(-?\d+)\s+(\d+)\s*/\s*(\d+)")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,\\{}])-?\d{1,3}(?:(?:\\[,; ]|~|\{,\}| )\d{3})+(?![\d])")
-_OPTION = re.compile(r"(?:(?:option|choice|answer)\s+)?\(?([A-J])\s?(?:[).:\]]+(?:\s.*)?)?")
+_OPTION = re.compile(r"(?:(?i:option|choice|answer)\s+)?\(?([A-J])\s?(?:[).:\]]+(?:\s.*)?)?")
 _OTHER_OPTION = re.compile(r"(?<![A-Za-z])[A-J](?=[).:\]])")
 _WORDS = re.compile(r"[^\W\d_]{4,}(?: [^\W\d_]+)*")
 _LONGEST_NUMERAL: Final = 100
