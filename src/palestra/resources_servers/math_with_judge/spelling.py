@@ -120,9 +120,18 @@ def rewritten(answer: str) -> str:
 
 def readings(answer: str) -> Sequence[str]:
     """An answer as `rewritten` has it, and the other way to read it, where there is one."""
-    plain = rewritten(bare(with_periods(answer)))
+    plain = _both_signs(rewritten(bare(with_periods(answer))))
     other = _PERHAPS_SCIENTIFIC.sub(r"\1 \\times 10^{\2}", plain)
     return (plain,) if other == plain else (plain, other)
+
+
+def _both_signs(answer: str) -> str:
+    r"""`\frac{1\pm\sqrt5}{2}` as its two values; the library reads the sign outside of braces only."""
+    head, sign, rest = answer.partition("\\pm")
+    is_inside = head.count("{") - head.count("\\{") > head.count("}") - head.count("\\}")
+    if not sign or not is_inside or "," in answer or "\\pm" in rest or "\\mp" in rest:
+        return answer
+    return f"{head}+{rest}, {head}-{rest}" if not rest[:1].isalpha() else answer
 
 
 def condition(answer: str) -> str:
