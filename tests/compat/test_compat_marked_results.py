@@ -67,9 +67,12 @@ def test_a_marked_result_is_a_failed_attempt_and_the_next_may_score(
     assert [(row["_ng_failure_class"], row["attempt"]) for row in failures] == [(class_, 1)]
 
 
-@pytest.mark.parametrize("how", ["failure", "unkept"])
-def test_a_result_that_stays_marked_is_never_scored(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(("how", "is_kept"), [("failure", True), ("unkept", False)])
+def test_a_result_that_stays_marked_is_never_scored(
+    tmp_path: Path, how: str, is_kept: bool
+) -> None:
     rows, failures = collected(tmp_path, how=how, failing=99)
 
     assert rows == []
+    assert {"response" in row for row in failures} == {is_kept}
     assert [row["_ng_failure_terminal"] for row in failures] == [False, False, True]

@@ -24,6 +24,7 @@ from palestra.resources_servers.math_with_judge.boxes import find_answers
 from palestra.resources_servers.math_with_judge.grading import grade
 from palestra.resources_servers.math_with_judge.library import read
 from palestra.resources_servers.math_with_judge.units import ends_in_variables
+from palestra.sandbox import Crashed, Returned
 from palestra.transport import AiohttpTransport, ServerClient
 
 
@@ -311,6 +312,23 @@ def test_after_hostile_answers_an_ordinary_one_is_graded(server: MathWithJudgeSe
     result = verify(server, {"expected_answer": "5"}, said(r"\boxed{5}"))
 
     assert result["reward"] == 1.0
+
+
+class CrashingOnce:
+    """Workers whose first call crashes."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Crashed | Returned] = [Crashed(11), Returned(["correct", "5"])]
+
+    async def call(self, *_: Any, **__: Any) -> Crashed | Returned:
+        return self.outcomes.pop(0)
+
+
+def test_a_crash_that_does_not_happen_again_is_not_the_answers() -> None:
+    server = server_with()
+    server.__dict__["_workers"] = CrashingOnce()
+
+    assert verify(server, {"expected_answer": "5"}, said(r"\boxed{5}"))["reward"] == 1.0
 
 
 def test_workers_that_cannot_start_are_no_reward(tmp_path: Path) -> None:

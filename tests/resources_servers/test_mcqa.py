@@ -113,6 +113,31 @@ def test_a_letter_is_read_with_its_text_however_it_is_set(box: str) -> None:
     assert GRAMMARS["lenient_boxed"](f"\\boxed{{{box}}}", CITIES) == "B"
 
 
+@pytest.mark.parametrize(
+    ("texts", "box", "letter"),
+    [
+        (("<", ">"), "<", "A"),
+        (("(1,2)", "[1,2]"), "[1,2]", "B"),
+        (("(1,2)", "[1,2]"), "$[1,2]$", "B"),
+        (("(1,2)", "(1,2]"), "**A) (1,2]**", None),
+        (("(1,2)", "(1,2]"), "A) (1,2)", "A"),
+        (("MW", "mW"), "mW", "B"),
+        (("MW", "mW"), "A. mW", None),
+        (("5", "5!"), "5!", "B"),
+        (("5", "5!"), "(A) 5!", None),
+        (("5", "5!"), "(A) 5", "A"),
+        (("I", "II"), "I", "A"),
+        (("B", "A"), "A", "A"),
+    ],
+)
+def test_texts_of_options_that_differ_in_signs_or_letter_case_are_told_apart(
+    texts: tuple[str, str], box: str, letter: str | None
+) -> None:
+    options = dict(zip("AB", texts, strict=True))
+
+    assert GRAMMARS["lenient_boxed"](f"\\boxed{{{box}}}", options) == letter
+
+
 @pytest.mark.parametrize("line", ["B (Rome)", "B - Rome", "B \u2014 Rome", "**B** - Rome"])
 def test_an_answer_line_may_go_on_with_the_options_text(line: str) -> None:
     assert GRAMMARS["lenient_answer_colon"](f"Answer: {line}", CITIES) == "B"
@@ -144,7 +169,7 @@ def test_an_option_may_itself_deny_something() -> None:
 
 
 def test_options_of_the_same_text_cannot_be_chosen_by_it() -> None:
-    assert GRAMMARS["lenient_boxed"](r"\boxed{same}", {"A": "same", "B": "Same "}) is None
+    assert GRAMMARS["lenient_boxed"](r"\boxed{same}", {"A": "same", "B": "same "}) is None
 
 
 def test_without_options_any_letter_may_be_chosen() -> None:

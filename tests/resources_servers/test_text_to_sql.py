@@ -12,10 +12,10 @@ from verifying import post_verify, recorded, said, verify
 from judge_fakes import REFERENCE, fleet, question_text
 from palestra.resources_servers.text_to_sql.app import TextToSqlConfig, TextToSqlServer
 from palestra.resources_servers.text_to_sql.example_rows import SQLITE, rows
-from palestra.resources_servers.text_to_sql.execution import compare
+from palestra.resources_servers.text_to_sql.execution import SAME, compare
 from palestra.resources_servers.text_to_sql.extraction import extract_sql
 from palestra.resources_servers.text_to_sql.queries import is_ordered, same_text
-from palestra.sandbox import Raised
+from palestra.sandbox import Crashed, Raised, Returned
 
 LONG_BOOKS = "SELECT title FROM books WHERE pages > 200"
 LOANS = """
@@ -315,6 +315,25 @@ def test_a_comparison_that_raises_is_the_environments_fault_and_no_reward() -> N
     assert (status >= 400, body["error"]["type"]) == (True, "verifier_error")
     assert "comparing the queries raised KeyError: 'x'" in body["error"]["message"]
     assert body["error"]["hint"]
+
+
+class CrashingOnce:
+    """Workers whose first call crashes."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Crashed | Returned] = [Crashed(11), Returned([SAME, "on 41 databases"])]
+
+    async def call(self, *_: Any, **__: Any) -> Crashed | Returned:
+        return self.outcomes.pop(0)
+
+    async def close(self) -> None: ...
+
+
+def test_a_crash_that_does_not_happen_again_is_not_the_querys() -> None:
+    made = server()[0]
+    made.__dict__["_workers"] = CrashingOnce()
+
+    assert answer(made, ROW, "SELECT title FROM books WHERE 200 < pages")["reward"] == 1.0
 
 
 def test_where_running_decides_nothing_the_judge_does() -> None:

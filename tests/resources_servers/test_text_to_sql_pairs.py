@@ -107,6 +107,9 @@ SAME = [
     # Joins, subqueries and set operations.
     (SHOP, CUSTOMERS_WITH_ORDERS, "SELECT name FROM customers c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.customer_id)"),
     (SHOP, CUSTOMERS_WITH_ORDERS, "SELECT DISTINCT c.name FROM customers c JOIN orders o ON o.customer_id = c.customer_id"),
+    (SHOP, "SELECT c.name FROM customers c LEFT JOIN orders o ON o.customer_id = c.customer_id WHERE o.customer_id IS NULL", "SELECT name FROM customers WHERE customer_id NOT IN (SELECT customer_id FROM orders)"),
+    (SHOP, "SELECT c.name FROM customers c LEFT OUTER JOIN orders o USING (customer_id) WHERE o.customer_id IS NULL", "SELECT name FROM customers WHERE customer_id NOT IN (SELECT customer_id FROM orders)"),
+    (FRIENDS, "SELECT s.sname FROM s LEFT JOIN f ON s.id = f.student_id WHERE f.student_id IS NULL", "SELECT sname FROM s WHERE id NOT IN (SELECT student_id FROM f)"),
     (SHOP, "SELECT name FROM customers WHERE customer_id NOT IN (SELECT customer_id FROM orders)", "SELECT c.name FROM customers c LEFT JOIN orders o USING (customer_id) WHERE o.order_id IS NULL"),
     (SHOP, "SELECT order_id FROM orders", "SELECT o.order_id FROM orders o JOIN customers c ON c.customer_id = o.customer_id"),
     (SHOP, "SELECT COUNT(*) FROM order_items", "SELECT COUNT(*) FROM order_items i JOIN orders o USING (order_id) JOIN products p USING (product_id)"),

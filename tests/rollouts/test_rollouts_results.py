@@ -1,6 +1,7 @@
 """What is written down of a rollout that failed."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,27 @@ def test_a_terminal_failure_of_an_agents_own_is_not_tried_again() -> None:
         scored(ROW, {**RESULT, **marked})
 
     assert recorded(raised.value).terminal
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_kept"),
+    [
+        ({"_ng_failure_class": "judge_failed"}, True),
+        ({"_ng_failure_class": "verifier_error"}, True),
+        ({"_ng_failure_class": "sandbox_lost"}, False),
+        ({"_ng_failure_class": "timeout"}, False),
+        ({"_ng_no_persist": True}, False),
+        ({"reward": None}, True),
+    ],
+)
+def test_only_an_answer_whose_verification_failed_is_kept_to_be_verified_again(
+    marks: dict[str, Any], is_kept: bool
+) -> None:
+    response = {"output": [], "status": "incomplete"}
+    with pytest.raises(CallError) as raised:
+        scored(ROW, {**RESULT, "response": response, **marks})
+
+    assert ("response" in json.loads(recorded(raised.value).line)) is is_kept
 
 
 def test_a_result_that_asks_not_to_be_kept_is_no_result() -> None:

@@ -112,6 +112,12 @@ def test_a_worker_that_was_killed_from_outside_says_nothing_about_the_data() -> 
     assert broken.value.retriable
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU])
+def test_a_worker_that_is_told_to_end_says_nothing_about_the_data(number: signal.Signals) -> None:
+    with pytest.raises(WorkersBroken, match=f"ended from outside, by signal {int(number)}"):
+        called("die_by", int(number))
+
+
 def test_a_worker_that_died_while_it_waited_is_replaced() -> None:
     async def killed_in_between(workers: LocalWorkers) -> Any:
         first = await workers.call("os:getpid", limit_s=5)

@@ -140,7 +140,8 @@ class CallError(PalestraError):
         self.status = status
         self.verify_request: Any = None
         """What `/verify` was asked, when the rollout had come so far: it holds the model's answer,
-        which must not be lost with the verification. No message and no log shows it."""
+        which must not be lost with the verification. Empty where nothing is to be verified another
+        time. No message and no log shows it."""
 
 
 class InfraError(CallError):

@@ -48,11 +48,11 @@ async def value_of(workers: Workers, call: Call, *, alone: Call, field: str, lim
     Raises Stopped, which is the text's fault; RowError, which is the row's; and VerifierError for
     what the function raises, which is ours, also when there is no worker that works.
     """
-    outcome = await _twice_if_crashed(workers, call, limit_s)
+    outcome = await outcome_of(workers, call, limit_s)
     if isinstance(outcome, Returned):
         return outcome.value
     why = _why(call, outcome)
-    own = await _twice_if_crashed(workers, alone, limit_s)
+    own = await outcome_of(workers, alone, limit_s)
     if isinstance(own, Crashed):
         raise VerifierError(f"{alone.function} ends by {own.name}, whatever a model writes")
     if not isinstance(own, Returned):
@@ -63,7 +63,8 @@ async def value_of(workers: Workers, call: Call, *, alone: Call, field: str, lim
     raise Stopped(why)
 
 
-async def _twice_if_crashed(workers: Workers, call: Call, limit_s: float) -> Outcome:
+async def outcome_of(workers: Workers, call: Call, limit_s: float) -> Outcome:
+    """How a call ends; `Crashed` only when it crashes twice."""
     outcome = await workers.call(call.function, *call.arguments, limit_s=limit_s)
     if isinstance(outcome, Crashed):
         outcome = await workers.call(call.function, *call.arguments, limit_s=limit_s)

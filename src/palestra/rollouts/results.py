@@ -64,6 +64,8 @@ _OUTCOME_OF = {
     FailureKind.CONFIG: Outcome.INFRA_ERROR,
 }
 
+_OF_VERIFYING = frozenset({FailureKind.VERIFIER, FailureKind.JUDGE})
+
 WORTH_ANOTHER_ATTEMPT = frozenset(
     {Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcome.JUDGE_ERROR, Outcome.TIMEOUT}
 )
@@ -77,14 +79,16 @@ RETRIABLE = "retriable"
 def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
     """The result row of a verify response.
 
-    Raises VerifierError without a finite reward, and what the result says it failed of: with
-    what was verified, as far as the result tells.
+    Raises VerifierError without a finite reward, and what the result says it failed of. Where that
+    is its verification, with what was verified, as far as the result tells; what else fails
+    leaves a trajectory that a model did not end, and whose reward would be none.
     """
     fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
     try:
         return _scored(row, fields)
     except CallError as error:
-        error.verify_request = asked_of_result(fields)
+        # Empty: nor is there any, whatever the agent had verified before it called this a failure.
+        error.verify_request = asked_of_result(fields) if error.kind in _OF_VERIFYING else {}
         raise
 
 
@@ -202,7 +206,7 @@ def failed(
     terminal = not retriable or attempt >= max_attempts
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     told = described(error)
-    if again and error.verify_request is not None:
+    if again and error.verify_request:
         told["hint"] = hint_with(told["hint"], again)
     line = line_with_answer(
         {

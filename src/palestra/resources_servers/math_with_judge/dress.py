@@ -29,6 +29,7 @@ _LEAD: Final = (
 )
 _LEAD_IN_TEXT = re.compile(rf"^(\\text(?:bf|rm|it)?\s*\{{)\s*{_LEAD}", re.IGNORECASE)
 _LEAD_ALONE = re.compile(rf"^{_LEAD}", re.IGNORECASE)
+_EQUALS = re.compile(r"^=\s*(?=[^=\s])")
 _GROUP = re.compile(r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*")
 _EMPTY = re.compile(r"^\\text(?:bf|rm|it)?\s*\{\s*\}")
 _AMOUNT_IN_TEXT = re.compile(
@@ -94,7 +95,7 @@ def _without_looks(answer: str) -> str:
 
 def _without_lead(answer: str) -> str:
     answer = _EMPTY.sub("", _LEAD_IN_TEXT.sub(r"\1", answer.strip()))
-    return _LEAD_ALONE.sub("", answer.strip()) or answer
+    return _EQUALS.sub("", _LEAD_ALONE.sub("", answer.strip())) or answer
 
 
 def _plain_signs(answer: str) -> str:

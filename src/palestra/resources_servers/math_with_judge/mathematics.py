@@ -24,6 +24,7 @@ from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.math_with_judge.boxes import find_answers
 from palestra.resources_servers.math_with_judge.prompt import SYSTEM, TEMPLATE
+from palestra.resources_servers.stopped import Call, outcome_of
 from palestra.sandbox import (
     Crashed,
     Outcome,
@@ -170,8 +171,8 @@ class MathServer(ResourcesServer):
             raise _bad_expected(task)
 
     async def _call(self, function: str, *args: str) -> Outcome:
-        name = f"{_GRADING}:{function}"
-        return await self._workers.call(name, *args, limit_s=self.config.grading_limit_s)
+        call = Call(f"{_GRADING}:{function}", args)
+        return await outcome_of(self._workers, call, self.config.grading_limit_s)
 
     @cached_property
     def _judge(self) -> Judge:

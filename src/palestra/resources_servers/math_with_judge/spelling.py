@@ -21,7 +21,7 @@ TEXT = re.compile(
 _SPACE = re.compile(r"\\[,;:! ]|\\(?:quad|qquad|thinspace|enspace)(?![A-Za-z])|(?<!\\)~|\s+")
 _MIXED = re.compile(r"(-?\d+)\s+(\d+)\s*/\s*(\d+)")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,\\{}])-?\d{1,3}(?:(?:\\[,; ]|~|\{,\}| )\d{3})+(?![\d])")
-_OPTION = re.compile(r"(?:(?:option|choice|answer)\s+)?\(?([A-J])\s?(?:[).:\]]+(?:\s.*)?)?")
+_OPTION = re.compile(r"(?:(?i:option|choice|answer)\s+)?\(?([A-J])\s?(?:[).:\]]+(?:\s.*)?)?")
 _OTHER_OPTION = re.compile(r"(?<![A-Za-z])[A-J](?=[).:\]])")
 _WORDS = re.compile(r"[^\W\d_]{4,}(?: [^\W\d_]+)*")
 _LONGEST_NUMERAL: Final = 100
@@ -120,9 +120,18 @@ def rewritten(answer: str) -> str:
 
 def readings(answer: str) -> Sequence[str]:
     """An answer as `rewritten` has it, and the other way to read it, where there is one."""
-    plain = rewritten(bare(with_periods(answer)))
+    plain = _both_signs(rewritten(bare(with_periods(answer))))
     other = _PERHAPS_SCIENTIFIC.sub(r"\1 \\times 10^{\2}", plain)
     return (plain,) if other == plain else (plain, other)
+
+
+def _both_signs(answer: str) -> str:
+    r"""`\frac{1\pm\sqrt5}{2}` as its two values; the library reads the sign outside of braces only."""
+    head, sign, rest = answer.partition("\\pm")
+    is_inside = head.count("{") - head.count("\\{") > head.count("}") - head.count("\\}")
+    if not sign or not is_inside or "," in answer or "\\pm" in rest or "\\mp" in rest:
+        return answer
+    return f"{head}+{rest}, {head}-{rest}" if not rest[:1].isalpha() else answer
 
 
 def condition(answer: str) -> str:

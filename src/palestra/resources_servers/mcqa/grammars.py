@@ -9,7 +9,7 @@ Pure functions of text, linear in its length, that never raise. Glossary:
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from palestra.resources_servers.boxes import last_box
 from palestra.resources_servers.latex_text import plain_text
@@ -36,6 +36,7 @@ _DENIAL = re.compile(
 )
 _ANSWER_COLON = re.compile(r"\banswer[\s*_]{0,4}(?:is[\s*_]{0,4})?[:\uff1a]", re.IGNORECASE)
 _BLANK = re.compile(r"\s+")
+_EMPHASIS = " \t\r\n*_$`"
 _EDGES = " \t\r\n.,;:!?*_$`'\"()[]{}<>\\"
 
 
@@ -78,25 +79,33 @@ def choice(candidate: str, options: Options) -> str | None:
     if match := _MARKED_LETTER.match(plain):
         plain = match[1] + plain[match.end() :]
     content = _unwrapped(plain)
-    if match := _ONE_LETTER.fullmatch(content):
-        return _known(match[1].upper(), options)
-    texts = {letter: _normal(text) for letter, text in options.items()}
-    wanted = _normal(content)
-    same = [letter for letter, text in texts.items() if text == wanted]
-    if len(same) == 1 and wanted:
-        return same[0]
+    match = _ONE_LETTER.fullmatch(content)
+    if match and (letter := _known(match[1].upper(), options)):
+        return letter
+    same = _with_text(plain, options, _exact) or _with_text(content, options, _normal)
+    if same:
+        return same[0] if len(same) == 1 else None
     if match := _LETTER_AND_TEXT.fullmatch(content):
-        fits = _goes_with(match[1].upper(), match[2], texts)
+        fits = _goes_with(match[1].upper(), match[2], options)
     elif match := _LETTER_BESIDE_TEXT.fullmatch(content):
-        fits = _is_said_in(texts.get(match[1].upper(), ""), _normal(match[2]))
-        fits = fits and _goes_with(match[1].upper(), match[2], texts)
+        fits = _is_said_in(_normal(options.get(match[1].upper(), "")), _normal(match[2]))
+        fits = fits and _goes_with(match[1].upper(), match[2], options)
     else:
         return None
     return _known(match[1].upper(), options) if fits else None
 
 
-def _goes_with(letter: str, text: str, texts: Options) -> bool:
+def _with_text(said: str, options: Options, form: Callable[[str], str]) -> list[str]:
+    """The options whose text it is."""
+    wanted = form(said)
+    return [letter for letter, text in options.items() if wanted and form(text) == wanted]
+
+
+def _goes_with(letter: str, text: str, options: Options) -> bool:
     """Whether what follows a letter leaves it the one that is chosen."""
+    if (exactly := _with_text(text, options, _exact)) and letter not in exactly:
+        return False
+    texts = {at: _normal(other) for at, other in options.items()}
     said, own = _normal(text), texts.get(letter, "")
     if said == own:
         return True
@@ -122,13 +131,18 @@ def _known(letter: str, options: Options) -> str | None:
 def _unwrapped(text: str) -> str:
     """Without the emphasis and brackets around it."""
     for _ in range(8):
-        bare = text.strip()
+        bare = text.strip(_EMPHASIS)
         if not _LETTER_AND_TEXT.fullmatch(bare) and not _LETTER_BESIDE_TEXT.fullmatch(bare):
             bare = bare.strip(_EDGES)
         if bare == text:
             return bare
         text = bare
     return text
+
+
+def _exact(text: str) -> str:
+    """A text by which options that differ in letter case or in brackets alone are told apart."""
+    return _BLANK.sub(" ", plain_text(unicodedata.normalize("NFKC", text))).strip(_EMPHASIS)
 
 
 def _normal(text: str) -> str:

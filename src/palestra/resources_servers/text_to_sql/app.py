@@ -13,6 +13,7 @@ from pydantic import Field
 from palestra.errors import RowError, VerifierError
 from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
+from palestra.resources_servers.stopped import Call, outcome_of
 from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, SAME
 from palestra.resources_servers.text_to_sql.extraction import extract_sql
 from palestra.resources_servers.text_to_sql.prompt import SYSTEM, TEMPLATE
@@ -20,6 +21,8 @@ from palestra.resources_servers.text_to_sql.queries import same_text
 from palestra.sandbox import Crashed, OutOfMemory, Raised, TimedOut, Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
 from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
+
+_EXECUTION = "palestra.resources_servers.text_to_sql.execution"
 
 SQLITE = frozenset({"sqlite", "sqlite3"})
 FIRST, SECOND = "first_query", "second_query"
@@ -118,13 +121,8 @@ class TextToSqlServer(ResourcesServer):
 
     async def _compared(self, body: TextToSqlVerifyRequest, query: str) -> tuple[str, str] | str:
         """What comparing says and why; or what ended the comparison."""
-        outcome = await self._workers.call(
-            "palestra.resources_servers.text_to_sql.execution:compare",
-            body.sql_context,
-            body.sql,
-            query,
-            limit_s=self.config.execution_limit_s,
-        )
+        call = Call(f"{_EXECUTION}:compare", (body.sql_context, body.sql, query))
+        outcome = await outcome_of(self._workers, call, self.config.execution_limit_s)
         match outcome:
             case TimedOut(limit_s):
                 return f"stopped after {limit_s:g} s"
@@ -191,7 +189,7 @@ class TextToSqlServer(ResourcesServer):
 
     @cached_property
     def _workers(self) -> Workers:
-        return open_workers(preload=["palestra.resources_servers.text_to_sql.execution"])
+        return open_workers(preload=[_EXECUTION])
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """pass@k and its averages, in percent."""

@@ -58,6 +58,8 @@ _NOW = re.compile(
     r"'now'|\bcurrent_(?:date|time|timestamp)\b|\b(?:date|datetime)\(\)", re.IGNORECASE
 )
 _CASE = re.compile(r"\bcollate\s+nocase\b|\b(?:lower|upper)\s*\(", re.IGNORECASE)
+_OUTER_JOIN = re.compile(r"\b(?:left|right|full)\s+(?:outer\s+)?join\b", re.IGNORECASE)
+_USING = re.compile(r"\busing\s*\(([^()]*)\)", re.IGNORECASE)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
@@ -89,6 +91,9 @@ class Spoken:
     now: bool
     letter_case: bool
     """It compares without regard to case somewhere, or changes it."""
+
+    paired: frozenset[str] = frozenset()
+    """Columns by which an outer join pairs rows: `IS NULL` asks there for rows without a partner."""
 
     def numbers(self, column: str) -> list[Number]:
         """The numbers that a column is compared with."""
@@ -126,8 +131,10 @@ class Spoken:
         return any(True for _ in self._of(column))
 
     def null(self, column: str) -> bool:
-        """Whether it asks if a column is NULL."""
-        return any({"is", "null"} <= one.marks for one in self._of(column))
+        """Whether it asks if a column is NULL in its own table."""
+        return column.lower() not in self.paired and any(
+            {"is", "null"} <= one.marks for one in self._of(column)
+        )
 
     def all_numbers(self) -> list[Number]:
         """All numbers, whatever they are compared with."""
@@ -147,7 +154,21 @@ def spoken_of(query: str, columns: Collection[str]) -> Spoken:
     known = {name.lower() for name in columns}
     read = [one for one in _comparisons(query, known) if one.numbers or one.texts or one.marks]
     bare = _COMMENT.sub(" ", query)
-    return Spoken(tuple(read), bool(_NOW.search(bare)), bool(_CASE.search(bare)))
+    paired = _paired(bare, read) if _OUTER_JOIN.search(bare) else frozenset()
+    return Spoken(tuple(read), bool(_NOW.search(bare)), bool(_CASE.search(bare)), paired)
+
+
+def _paired(query: str, read: Collection[Comparison]) -> frozenset[str]:
+    """The columns by which tables are joined, in lower case."""
+    equated = (
+        one.columns
+        for one in read
+        if one.marks & {"=", "=="} and not (one.numbers or one.texts or one.calls)
+    )
+    named = (
+        name.strip(' "`[]').lower() for using in _USING.findall(query) for name in using.split(",")
+    )
+    return frozenset().union(*equated, named)
 
 
 def _comparisons(query: str, known: set[str]) -> Iterator[Comparison]:

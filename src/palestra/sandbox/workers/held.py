@@ -22,6 +22,18 @@ from palestra.sandbox.workers.outcomes import (
 )
 from palestra.sandbox.workers.worker import NO_MEMORY, RAISED, VALUE
 
+CRASHES: Final = frozenset(
+    {
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+    }
+)
+"""Signals that a process brings on itself; any other is another's doing."""
 ENDING_LIMIT_S: Final = 5.0
 """For the nursery to say how a worker ended."""
 STARVED_S: Final = 600.0
@@ -130,8 +142,11 @@ class Held:
                 "a worker was killed from outside",
                 hint="look for the kernel's out-of-memory message (dmesg)",
             )
-        if code < 0:
+        if -code in CRASHES:
             return Crashed(-code)
+        if code < 0:
+            # A cluster that takes a job back says so to each of its processes.
+            raise WorkersBroken(f"a worker was ended from outside, by signal {-code}")
         raise WorkersBroken(f"a worker ended with exit code {code} while a call was running")
 
     async def _exit_code(self) -> int | None:
