@@ -51,6 +51,7 @@ SURE: Final = (
         r"tool-choice|tool-call-parser|not support (?:tools|tool|function)|tool(?:s| calling) "
         r"(?:is|are) not",
     ),
+    _known(WrongSetting, "config.reasoning-parser", r"uses_reasoning_parser"),
     _known(WrongSetting, "config.endpoint-lacks-setting"),
     _known(Hopeless, "model.no-credit", r"quota|billing|credit|answered 402"),
     _known(CredentialsRejected, "model.key-refused"),

@@ -67,6 +67,8 @@ def _kind_of(what: str) -> Signature:
         return table.by_cause["config.missing-agent"]
     if what.startswith(("not JSON", "not a JSON object", "the file is")):
         return table.by_cause["data.not-json"]
+    if "prompt" in what and (matched := table.match(what)) and matched[0].layer is Layer.DATA:
+        return matched[0]
     return table.by_cause["data.row-refused" if "(asked by " in what else "data.bad-request"]
 
 
