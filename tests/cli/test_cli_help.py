@@ -32,6 +32,7 @@ def test_the_commands_are_the_ones_that_work() -> None:
         "eval",
         "init",
         "merge",
+        "pip-list",
         "prepare",
         "profile",
         "render-prompts",
