@@ -16,6 +16,7 @@ from palestra.doctor.findings import (
     row_text,
     text_of,
 )
+from palestra.doctor.forecast import Forecast
 from palestra.doctor.quoting import quote_named, quote_places
 from palestra.errors import (
     Evidence,
@@ -157,3 +158,9 @@ def test_a_line_that_is_no_yaml_is_quoted_without_its_secret(tmp_path: Path) -> 
     (found,) = quote_places(f"{config}, line 2, column 26: mapping values are not allowed here")
 
     assert (found.source, found.line, found.text) == (str(config), 2, "policy_api_key: ****")
+
+
+def test_a_forecast_of_time_is_told_as_the_least_that_it_takes() -> None:
+    expected = Forecast(100, 100, 0, 10, 10, 10, 50, 7.0, {}, ())
+
+    assert "  time     at least 7 s, if 50 at once are answered as fast as one" in expected.lines()
