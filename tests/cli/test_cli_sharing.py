@@ -318,6 +318,20 @@ def test_a_move_takes_the_registrys_own_file(desk: Desk) -> None:
     assert desk.gitlab.models == {}
 
 
+def test_versions_that_were_uploaded_nowhere_do_not_go_without_a_question(desk: Desk) -> None:
+    desk.stored()
+    later = ("+dataset_name=letters", "+version=0.0.2", "+input_jsonl_fpath=train.jsonl")
+    assert desk.types(sharing.upload_to_gitlab, *later).code == 0
+    asked = [item for item in (*UPLOAD, *GITLAB) if "input_jsonl_fpath" not in item]
+    moved = [*dict.fromkeys(asked), "+artifact_fpath=train.jsonl"]
+
+    assert "has other versions" in desk.types(sharing.migrate, *moved, "+yes=true").refused()
+    assert desk.hub.asked == []
+
+    assert "[y/N]" in desk.types(sharing.migrate, *moved, answer="n\n").out
+    assert set(desk.gitlab.models["letters"]) == {"0.0.1", "0.0.2"}
+
+
 def test_a_move_always_asks(desk: Desk) -> None:
     desk.stored()
 

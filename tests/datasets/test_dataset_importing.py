@@ -175,3 +175,8 @@ def test_a_template_does_not_look_into_python(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="fields have no attributes"):
         load_prompt(tmp_path / "p.yaml")
     assert PromptTemplate("{meta[level]}").fields() == {"meta"}
+
+
+def test_a_table_without_a_question_says_how_to_name_one() -> None:
+    with pytest.raises(ValueError, match=r"fields: text\); --map question=COLUMN says which it is"):
+        Columns().row({"text": "2 + 2?"})

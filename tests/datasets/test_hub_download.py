@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from sharing_world import REPO, World, jsonl, rows
+from sharing_world import REPO, Moves, World, jsonl, rows
 
 from faulty_http import Fault
 from hub_fakes import WRITER, FakeHub, fake_hub
@@ -266,6 +266,22 @@ def test_records_that_are_none_are_named_and_no_half_split_is_left(
         world.download()
 
     assert not (world.folder / "out" / "train.jsonl").exists()
+
+
+def test_two_processes_do_not_draw_one_split_together(world: World, hub: FakeHub) -> None:
+    hub.put(REPO, {"data/train-0.jsonl": SMALL, "data/train-1.jsonl": SMALL})
+
+    class Another(Moves):
+        def start(self, name: str, total_bytes: int | None, done_bytes: int, /) -> None:
+            super().start(name, total_bytes, done_bytes)
+            with pytest.raises(InputDataError, match=r"out/train\.jsonl is being fetched"):
+                World(world.folder, hub).download()
+
+    world.moves = Another()
+    world.download()
+
+    assert (world.folder / "out" / "train.jsonl").read_bytes() == SMALL * 2
+    assert world.left() == ["train.jsonl"]
 
 
 @pytest.mark.parametrize("file", ["benchmark.jsonl", "test.jsonl"])

@@ -260,3 +260,14 @@ def test_a_commit_whose_answer_was_lost_is_found(world: World, hub: FakeHub) -> 
     world.upload(world.write(SMALL))
 
     assert hub.repositories[REPO].revisions["main"] == {"train.jsonl": SMALL}
+
+
+def test_the_clients_own_bars_do_not_run_through_ours(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = world.write(LARGE)
+
+    for _ in range(2):  # the second finds the bytes there, which takes it another way
+        world.upload(path, create_pr=True)
+
+    assert capfd.readouterr() == ("", "")

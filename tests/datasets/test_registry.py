@@ -206,13 +206,13 @@ def test_a_token_that_is_refused_is_told_with_where_to_put_one(user: User) -> No
     assert "mlflow_tracking_token" in refused.value.hint
 
 
-def test_a_version_that_is_not_there_is_told_with_the_latest(user: User) -> None:
+def test_a_version_that_is_not_there_is_told_with_those_that_are_known(user: User) -> None:
     user.upload(SMALL)
 
     with pytest.raises(ConfigError, match=r"has no version 9.9.9") as refused:
         user.download(version="9.9.9")
 
-    assert refused.value.hint == "latest: 0.0.1"
+    assert refused.value.hint == "known: 0.0.1"
 
 
 def test_names_are_case_sensitive(user: User, gitlab: FakeGitlab) -> None:
@@ -268,7 +268,9 @@ def test_the_environment_is_left_as_it_was(user: User, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_real_mlflow_server_keeps_a_dataset(server: str, tmp_path: Path) -> None:
+def test_a_real_mlflow_server_keeps_a_dataset(
+    server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     user = User(tmp_path, server)
     user.upload(LARGE, version="0.0.1")
     user.upload(SMALL, version="0.1.0")
@@ -278,10 +280,12 @@ def test_a_real_mlflow_server_keeps_a_dataset(server: str, tmp_path: Path) -> No
     assert user.upload(LARGE, version="0.0.1").unchanged
     with pytest.raises(ConfigError, match="with other bytes"):
         user.upload(SMALL, version="0.0.1")
-    with pytest.raises(ConfigError, match=r"has no version 9.9.9"):
+    with pytest.raises(ConfigError, match=r"has no version 9.9.9") as refused:
         user.download(version="9.9.9")
+    assert refused.value.hint == "known: 0.0.1, 0.1.0"
     with pytest.raises(ConfigError, match="no such thing"):
         user.download(artifact_fpath="nope.jsonl")
+    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.slow

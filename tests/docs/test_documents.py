@@ -22,8 +22,9 @@ README = REPOSITORY / "README.md"
 MODELS = REPOSITORY / "docs" / "models.md"
 TOKEN_IDS = REPOSITORY / "docs" / "token-ids.md"
 """Its commands serve a model of the reader's with vLLM: `tests/vllm` runs them with a real one."""
+DATA = REPOSITORY / "docs" / "data.md"
 SHARING = REPOSITORY / "docs" / "sharing.md"
-"""Its commands meet a hub and a registry that are fakes of ours."""
+"""The commands of both meet a hub and a registry that are fakes of ours."""
 GUIDES = [README, *sorted({*(REPOSITORY / "docs").glob("*.md")} - {TOKEN_IDS})]
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
@@ -149,7 +150,7 @@ class Readers:
 
     def _variables_for(self, document: Path) -> dict[str, str]:
         """What the reader of this document has set."""
-        if document != SHARING:
+        if document not in {DATA, SHARING}:
             return {}
         gitlab = self._stack.enter_context(fake_gitlab())
         return {

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -112,6 +112,7 @@ def _upload_to_hub(run: _Run) -> int:
     address = RegistryAddress.of(run.tree, os.environ)
     with _catalogue(address, run) as catalogue:
         catalogue.require(target.dataset_name)
+        _refuse_to_lose(catalogue.versions_of(target.dataset_name)[1:], target.dataset_name, run)
         _send_to_hub(file, target, settings, run)
         return _delete(catalogue, target.dataset_name, run)
 
@@ -209,6 +210,9 @@ def _migrate(run: _Run) -> int:
         target = target_of(settings)
         with _catalogue(address, run) as catalogue:
             catalogue.require(target.dataset_name)
+            versions = catalogue.versions_of(target.dataset_name)
+            others = [v for v in versions if v != stored.version] if stored else versions[1:]
+            _refuse_to_lose(others, target.dataset_name, run)
             if stored is not None:
                 _fetch(stored, address, run)
             file, target = _checked(settings)
@@ -256,8 +260,21 @@ def _catalogue(address: RegistryAddress, run: _Run) -> Iterator["Catalogue"]:
         yield Catalogue(registry)
 
 
+def _refuse_to_lose(others: Sequence[str], name: str, run: _Run) -> None:
+    """Raises ConfigError when nobody would be asked before versions go that are uploaded nowhere."""
+    if others and run.yes:
+        raise ConfigError(
+            f"yes: {name!r} has other versions in the registry, which would be deleted with the one "
+            "that is uploaded",
+            hint=f"without --yes it asks; `palestra dataset delete {name}` takes all versions",
+        )
+
+
 def _delete(catalogue: "Catalogue", name: str, run: _Run) -> int:
     """Ask, unless that is answered; anything but yes is no."""
+    versions = catalogue.versions_of(name)
+    if len(versions) > 1 and not run.yes:
+        run.say(f"{name!r} has the versions {', '.join(versions)}: all of them would go")
     question = (
         f"Found model {name!r} in the registry. Are you sure you want to delete it from Gitlab? "
         "[y/N]: "

@@ -5,8 +5,6 @@ of the dataset. It runs in a process of its own, so that what it does ends with 
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,23 +15,12 @@ from palestra.datasets.preparing import Located
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
 from palestra.datasets.row_checks import RowCheck
+from palestra.datasets.scripts import Scripts
 from palestra.errors import ConfigError, InputDataError, RunFailed
 from palestra.schema import Line, read_jsonl
 
 MOST_OUTPUT: Final = 2000
 """Characters of what a failed script has printed last that are shown."""
-
-_RUN: Final = """
-import inspect, json, runpy, sys
-script, arguments = sys.argv[1], json.loads(sys.argv[2])
-found = runpy.run_path(script, run_name="prepare_script").get("prepare")
-if found is None:
-    sys.exit(f"{script} defines no prepare()")
-made = found(**arguments)
-sys.stdout.flush()
-with open(sys.argv[3], "w") as answer:
-    json.dump(None if made is None else str(made), answer)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +46,8 @@ def prepare_benchmarks(
     made: dict[Path, int] = {}
     failures: list[str] = []
     ran_wrong = False
-    with ThreadPoolExecutor(how.at_once) as threads:
-        futures = [(found, threads.submit(_prepared, found, how, tell)) for found in todo]
+    with ThreadPoolExecutor(how.at_once) as threads, Scripts() as scripts:
+        futures = [(found, threads.submit(_prepared, found, how, scripts, tell)) for found in todo]
         for found, future in futures:
             try:
                 made[found.path] = future.result()
@@ -72,48 +59,32 @@ def prepare_benchmarks(
     return made
 
 
-def _prepared(found: Located, how: Preparing, tell: Callable[[str], None]) -> int:
+def _prepared(found: Located, how: Preparing, scripts: Scripts, tell: Callable[[str], None]) -> int:
     if how.use_cached and found.there and not _unfinished(found).exists():
         tell(f"{found.dataset}: {found.path} is there already")
     elif found.entry.prepare_script:
         tell(f"{found.dataset}: running {found.entry.prepare_script}")
-        _run(found, how.place(found.entry.prepare_script), how)
+        _run(found, how.place(found.entry.prepare_script), how, scripts)
     elif not found.there:
         raise InputDataError(f"{found.path} does not exist, and no prepare_script makes it")
     prompt = found.entry.prompt_config
     return checked_rows(found.path, load_prompt(how.place(prompt)) if prompt else None)
 
 
-def _run(found: Located, script: Path, how: Preparing) -> None:
+def _run(found: Located, script: Path, how: Preparing, scripts: Scripts) -> None:
     """Raises RunFailed with what it printed last when it does not do what it must."""
     if not script.is_file():
         raise ConfigError(f"prepare_script {script} does not exist")
     answer = _unfinished(found)
     answer.parent.mkdir(parents=True, exist_ok=True)
     answer.touch()
-    command = [
-        sys.executable,
-        "-c",
-        _RUN,
-        str(script),
-        json.dumps(dict(how.arguments)),
-        str(answer),
-    ]
-    try:
-        done = subprocess.run(  # noqa: S603  # the configuration's own script
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=how.timeout_s,
-            check=False,
-        )
-        if done.returncode:
-            said = how.mask(done.stdout.decode(errors="replace").strip())[-MOST_OUTPUT:]
-            raise RunFailed(f"{script} ended with exit code {done.returncode}:\n{said}")
-        made = json.loads(answer.read_text())
-    except subprocess.TimeoutExpired:
-        raise RunFailed(f"{script} was not done within {how.timeout_s:g} s") from None
+    done = scripts.run(script, how.arguments, answer, timeout_s=how.timeout_s)
+    if done.exit_code is None:
+        raise RunFailed(f"{script} was not done within {how.timeout_s:g} s")
+    if done.exit_code:
+        said = how.mask(done.printed.strip())[-MOST_OUTPUT:]
+        raise RunFailed(f"{script} ended with exit code {done.exit_code}:\n{said}")
+    made = json.loads(answer.read_text())
     if made is None or how.place(made).resolve() != found.path.resolve():
         raise RunFailed(
             f"prepare() of {script} returned {made!r}, and jsonl_fpath is {found.entry.jsonl_fpath}",

@@ -177,7 +177,7 @@ class Lease:
         """Take lease `number`; False when somebody else was faster."""
         mine = Holder(**{**asdict(self._me), "number": number})
         claim = self._claim_of(number)
-        aside = self._path.with_name(f"{self._path.name}.{self._me.host}.{self._me.pid}")
+        aside = self._path.with_name(f"{self._path.name}.{os.urandom(8).hex()}")
         aside.write_text(json.dumps(asdict(mine)))
         try:
             # A link appears whole, and only once, also where exclusive creation does not.

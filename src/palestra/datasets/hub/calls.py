@@ -21,6 +21,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from huggingface_hub.utils.logging import set_verbosity_error
+from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from palestra.datasets.transfer import Patience, Trouble
 from palestra.errors import (
@@ -90,6 +91,7 @@ class Hub:
         )
         # Its warnings quote addresses, which may be signed; ours say what matters.
         set_verbosity_error()
+        disable_progress_bars()  # they would run through ours
         # Without a token of its own the client would look for one again.
         return HfApi(endpoint=self.endpoint, token=self.token or False)
 

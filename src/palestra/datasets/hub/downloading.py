@@ -21,7 +21,14 @@ from palestra.datasets.hub.calls import Hub
 from palestra.datasets.hub.repositories import NOTHING_READABLE, Split, chosen, splits_of
 from palestra.datasets.hub.settings import HubDownload
 from palestra.datasets.importing import write_lines
-from palestra.datasets.transfer import Arriving, Digest, Progress, arriving, free_destination
+from palestra.datasets.transfer import (
+    Arriving,
+    Digest,
+    Progress,
+    arriving,
+    free_destination,
+    keeping,
+)
 from palestra.errors import ConfigError
 
 DATASET: Final = "dataset"
@@ -91,22 +98,31 @@ def _fetch_split(repository: _Repository, split: Split, destination: Path) -> No
         return
     # Kept when something fails: what has arrived whole is not fetched again.
     parts = destination.with_name(f".{destination.name}.{repository.commit[:16]}.parts")
-    joined = parts / "joined.jsonl"
-    for number, file in enumerate(split.files):
-        part = parts / f"{number:05d}-{Path(file).name}"
-        if not part.exists():
-            _fetch(repository, file, part)
-    with joined.open("wb") as output:
+    of_the_split = Digest(f"{split.name} of {repository.repo_id} at {repository.commit}")
+    with arriving(destination, of_the_split, None) as joined:
+        fetched = []
         for number, file in enumerate(split.files):
             part = parts / f"{number:05d}-{Path(file).name}"
-            if file.endswith(".jsonl"):
-                with part.open("rb") as rows:
-                    shutil.copyfileobj(rows, output)
-                _end_line(part, output)
-            else:
-                write_lines(part, output)
-    joined.replace(destination)
-    shutil.rmtree(parts, ignore_errors=True)
+            if not part.exists():
+                _fetch(repository, file, part)
+            fetched.append(part)
+        joined.start_afresh()
+        with keeping(destination), joined.path.open("wb") as output:
+            for part in fetched:
+                _append(part, output)
+        # Before the rename, after which another process may begin to fetch these parts.
+        shutil.rmtree(parts, ignore_errors=True)
+        joined.put_in_place()
+
+
+def _append(part: Path, output: IO[bytes]) -> None:
+    """The rows of a file of the hub, as JSONL."""
+    if part.suffix != ".jsonl":
+        write_lines(part, output)
+        return
+    with part.open("rb") as rows:
+        shutil.copyfileobj(rows, output)
+    _end_line(part, output)
 
 
 def _end_line(part: Path, output: IO[bytes]) -> None:

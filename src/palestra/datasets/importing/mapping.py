@@ -77,7 +77,7 @@ def _asking(row: dict[str, Any]) -> dict[str, Any]:
         columns = ", ".join(sorted(row)) or "none"
         raise ValueError(
             f"has neither a chat ({CHATS[0]}) nor a question, and no prompt was given (fields: "
-            f"{columns})"
+            f"{columns}); --map question=COLUMN says which it is"
         )
     message = {"role": "user", "content": row[question]}
     return {**row, CREATE_PARAMS: {"input": [message]}}

@@ -7,7 +7,6 @@ two preparations from writing the same files.
 
 import contextlib
 import errno
-import fcntl
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
+from palestra.datasets.locking import open_alone
 from palestra.errors import BadInput, InputDataError, Layer
 
 _PUSH_EVERY_S: Final = 0.1
@@ -61,11 +61,9 @@ class Outputs:
             raise CannotWrite(f"cannot write {path}: it is a folder", hint="give a file's name")
         with telling(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = _beside(path).open("ab")
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file = open_alone(_beside(path))
             except BlockingIOError:
-                file.close()
                 raise InputDataError(
                     f"{path} is being written by another preparation",
                     hint="wait for it, or give another output_dirpath",

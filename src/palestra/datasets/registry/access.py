@@ -94,6 +94,7 @@ def open_registry(address: RegistryAddress, patience: Patience) -> Iterator[Regi
     with _environment(
         MLFLOW_DISABLE_TELEMETRY="true",
         MLFLOW_ENABLE_DB_SDK="false",
+        MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT="true",  # of runs, which are no matter of our users
         MLFLOW_HTTP_REQUEST_MAX_RETRIES="0",
         MLFLOW_HTTP_REQUEST_TIMEOUT=timeout,
         MLFLOW_TRACKING_TOKEN=address.token,

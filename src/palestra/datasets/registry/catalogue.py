@@ -1,5 +1,6 @@
 """Names and versions in the registry."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -47,10 +48,9 @@ class Catalogue:
         return self._registry.ask(f"dataset {name!r}", lambda: self._model(name)) is not None
 
     def versions_of(self, name: str) -> list[str]:
-        """The versions of a dataset that the registry lists."""
-        model = self._registry.ask(f"dataset {name!r}", lambda: self._model(name))
-        listed = model.latest_versions or [] if model else []
-        return [str((version.tags or {}).get(VERSION_TAG, version.version)) for version in listed]
+        """The versions of a dataset; of a registry that does not list them, the latest."""
+        found = self._registry.ask(f"dataset {name!r}", lambda: self._known(name))
+        return [str((version.tags or {}).get(VERSION_TAG, version.version)) for version in found]
 
     def require(self, name: str) -> None:
         """Raise ConfigError, which names what is spelt nearly so, when there is no such dataset."""
@@ -124,11 +124,32 @@ class Catalogue:
             if error.error_code not in {"INVALID_PARAMETER_VALUE", "BAD_REQUEST"}:
                 raise
         # A plain MLflow server counts versions from 1; ours is in a tag.
-        quoted = name.replace("'", "\\'")
-        for found in self._client.search_model_versions(f"name='{quoted}'", max_results=1000):
-            if found.name == name and (found.tags or {}).get(VERSION_TAG) == version:
+        for found in self._listed(name):
+            if (found.tags or {}).get(VERSION_TAG) == version:
                 return found
         return None
+
+    def _known(self, name: str) -> "list[ModelVersion]":
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return list(self._listed(name))
+        except MlflowException:  # GitLab's lists no versions
+            model = self._model(name)
+            return model.latest_versions or [] if model else []
+
+    def _listed(self, name: str) -> "Iterator[ModelVersion]":
+        """All versions, in their order, a page at a time."""
+        quoted = name.replace("'", "\\'")
+        token = None
+        while True:
+            page = self._client.search_model_versions(
+                f"name='{quoted}'", 1000, ["version_number ASC"], page_token=token
+            )
+            yield from (found for found in page if found.name == name)
+            token = page.token
+            if not token:
+                return
 
     def _create_version(self, name: str, version: str, tags: dict[str, str]) -> "ModelVersion":
         from mlflow.exceptions import MlflowException

@@ -64,6 +64,6 @@ def download(settings: GitlabDownload, registry: Registry, progress: Progress) -
         versions = ", ".join(catalogue.versions_of(settings.dataset_name)) or "none"
         raise ConfigError(
             f"dataset {settings.dataset_name!r} has no version {settings.version}",
-            hint=f"latest: {versions}",
+            hint=f"known: {versions}",
         )
     return Artifacts(registry, found, progress).fetch(settings.artifact_fpath, destination)

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import glob
 import hashlib
 import os
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from palestra.datasets.locking import open_alone
 from palestra.datasets.transfer.digests import Digest
 from palestra.errors import InfraError, InputDataError, RunFailed
 
@@ -50,10 +50,8 @@ class Arriving:
         """Take what arrives, and tell how much. Raises RunFailed when it cannot be kept."""
         with self.path.open("ab", buffering=0) as file:
             for chunk in chunks:
-                try:
+                with keeping(self.destination):
                     file.write(chunk)
-                except OSError as error:
-                    raise _cannot_keep(self.destination, error) from error
                 moved(len(chunk))
 
     def put_in_place(self) -> None:
@@ -82,6 +80,15 @@ class Arriving:
         self.path.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def keeping(destination: Path) -> Iterator[None]:
+    """Trouble of the disk in the body is told of `destination`. Raises RunFailed."""
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_keep(destination, error) from error
+
+
 def _cannot_keep(destination: Path, error: OSError) -> RunFailed:
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     return RunFailed(
@@ -94,8 +101,7 @@ def _cannot_keep(destination: Path, error: OSError) -> RunFailed:
 
 def _unlink_unless_locked(part: Path) -> None:
     """Remove what an earlier download of other bytes left."""
-    with contextlib.suppress(OSError), part.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with contextlib.suppress(OSError), open_alone(part):
         part.unlink()
 
 
@@ -106,14 +112,16 @@ def arriving(destination: Path, digest: Digest, total_bytes: int | None) -> Iter
     A part of other bytes is not gone on with: the digest is in its name. Raises InputDataError
     when another process fetches the same file.
     """
-    destination.parent.mkdir(parents=True, exist_ok=True)
     key = hashlib.sha256(digest.hex.encode()).hexdigest()[:16]
     path = destination.with_name(f".{destination.name}.{key}.part")
-    with path.open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputDataError(f"{destination} is being fetched by another process") from None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = open_alone(path)
+    except BlockingIOError:
+        raise InputDataError(f"{destination} is being fetched by another process") from None
+    except OSError as error:
+        raise _cannot_keep(destination, error) from error
+    with lock:
         part = Arriving(path, destination, digest, total_bytes)
         if total_bytes is not None and part.here_bytes > total_bytes:
             part.start_afresh()

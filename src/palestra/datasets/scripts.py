@@ -1,0 +1,126 @@
+"""Prepare scripts, each in a process of its own, which ends with all that it has started.
+
+What a script leaves behind is ended when it is done, late, or no longer wanted. It is so even when
+this process is killed: the script then sees its line to us close.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self
+
+_RUN: Final = """
+import json, os, runpy, signal, sys, threading
+def end_with_who_asks(line):
+    os.read(line, 1)
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=end_with_who_asks, args=(int(sys.argv[4]),), daemon=True).start()
+script, arguments = sys.argv[1], json.loads(sys.argv[2])
+found = runpy.run_path(script, run_name="prepare_script").get("prepare")
+if found is None:
+    sys.exit(f"{script} defines no prepare()")
+made = found(**arguments)
+sys.stdout.flush()
+with open(sys.argv[3], "w") as answer:
+    json.dump(None if made is None else str(made), answer)
+"""
+_MOST_READ: Final = 1 << 20
+"""Bytes of what a script printed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a script ended."""
+
+    exit_code: int | None
+    """None: it was not done in time."""
+    printed: str
+    """What it printed last."""
+
+
+class Scripts:
+    """Those that run. Left with an exception, such as Ctrl-C, none is left running."""
+
+    def __init__(self) -> None:
+        self._running: set[int] = set()
+        self._wanted = True
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del kind, trace
+        if error is None:
+            return
+        with self._lock:
+            self._wanted = False
+            for group in self._running:
+                _end(group)
+
+    def run(
+        self, script: Path, arguments: Mapping[str, Any], answer: Path, *, timeout_s: float
+    ) -> Done:
+        """Run `prepare(**arguments)` of a script; the path that it returns is put into `answer`."""
+        given = [str(script), json.dumps(dict(arguments)), str(answer)]
+        # Not a pipe, which whoever the script leaves behind would keep open.
+        with tempfile.TemporaryFile(prefix="palestra-script-") as printed:
+            with self._started([sys.executable, "-c", _RUN, *given], printed) as process:
+                try:
+                    code: int | None = process.wait(timeout_s)
+                except subprocess.TimeoutExpired:
+                    code = None
+            return Done(code, _last_of(printed))
+
+    @contextlib.contextmanager
+    def _started(self, command: list[str], printed: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that is gone after the body, with its whole group."""
+        theirs, ours = os.pipe()
+        try:
+            with self._lock:
+                process = subprocess.Popen(  # noqa: S603  # the configuration's own script
+                    [*command, str(theirs)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=printed,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[theirs],
+                    start_new_session=True,
+                )
+                self._running.add(process.pid)
+                if not self._wanted:
+                    _end(process.pid)
+            try:
+                yield process
+            finally:
+                with self._lock:
+                    self._running.discard(process.pid)
+                    _end(process.pid)
+                process.wait()
+        finally:
+            os.close(theirs)
+            os.close(ours)
+
+
+def _end(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _last_of(printed: IO[bytes]) -> str:
+    end = printed.seek(0, os.SEEK_END)
+    printed.seek(max(0, end - _MOST_READ))
+    return printed.read().decode(errors="replace")
