@@ -1,5 +1,6 @@
 """A run that does not move, asked from outside what it waits for."""
 
+import copy
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import pytest
 from cli_world import AGENT, MULTI_STEP, OPENAI, TASKS, FakeEndpoint, Running, World, until
 
 from palestra.cli.announcing import announced, announcements, ask, in_flight_lines
+from palestra.cli.rollouts_status import with_servers
 from palestra.rollouts import Accounting, InFlight, Progress
 from palestra.schema import RolloutKey
 
@@ -60,6 +62,21 @@ def test_a_dump_has_a_line_for_each_rollout(progress: Progress) -> None:
     assert [line.split(",")[0] for line in in_flight_lines(progress)] == [
         "4:1 attempt 2 of my_agent"
     ]
+
+
+def test_servers_that_two_runs_share_are_not_confused(progress: Progress, tmp_path: Path) -> None:
+    with announced(tmp_path / "out.jsonl", progress, run="mine"):
+        told = ask(announcements()[0])
+    assert told is not None
+    call = {"server": "judge", "path": "/v1/responses", "phase": "", "age_s": 1, "awaiting_s": 1}
+
+    def awaiting(run: str) -> str:
+        served = {**call, "awaiting": f"the endpoint of {run}", "row": [run, 4, 1, 2]}
+        found = with_servers(copy.deepcopy(told), [served])
+        return str(found["in_flight"][0]["awaiting"])
+
+    assert awaiting("mine") == "judge/v1/responses: the endpoint of mine"
+    assert awaiting("another") == "judge /v1/responses"
 
 
 @pytest.fixture

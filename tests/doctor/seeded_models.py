@@ -61,6 +61,15 @@ def an_endpoint_without_a_tool_parser(world: World) -> Steps:
     yield mended(world)
 
 
+@seeded("model.answers-cut", "max_output_tokens", "out/run")
+def a_limit_on_answers_that_is_too_small(world: World) -> Steps:
+    said = completion("I think")
+    said["choices"][0]["finish_reason"] = "length"
+    world.upstream.plan = always(json_reply(said))
+    yield world.collect()
+    yield mended(world)
+
+
 @seeded("model.connection-broken", "connection broke", "out/run")
 def an_endpoint_that_cuts_its_answers(world: World) -> Steps:
     world.upstream.plan = always(Cut(b'{"id"'))
@@ -93,7 +102,7 @@ def an_endpoint_that_aborts(world: World) -> Steps:
     yield tried_again(world)
 
 
-@seeded("model.context-too-long", "max_output_tokens", "out/run")
+@seeded("model.context-too-long", "maximum context length", "out/run")
 def a_context_that_is_too_short(world: World) -> Steps:
     sentence = "This model's maximum context length is 4096 tokens. However, you requested 5000"
     world.upstream.plan = refuses(400, sentence)

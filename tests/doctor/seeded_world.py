@@ -33,6 +33,7 @@ from fake_upstream import (  # noqa: E402
 
 from palestra.cli.collecting import collect  # noqa: E402
 from palestra.cli.console import _set_up_logging, show_error  # noqa: E402
+from palestra.cli.doctoring import doctor  # noqa: E402
 from palestra.errors import PalestraError  # noqa: E402
 
 __all__ = [
@@ -97,6 +98,8 @@ class World:
     folder: Path
     upstream: SeededUpstream
     url: str
+    asked: tuple[tuple[str, ...], dict[str, Any]] = ((), {})
+    """What the last collection was asked for."""
 
     @property
     def log(self) -> Path:
@@ -148,11 +151,20 @@ class World:
 
     def collect(self, *overrides: str, **given: Any) -> Done:
         """`palestra collect`, with its output kept as the log."""
+        self.asked = (overrides, given)
         return self.does(
             lambda: collect(
                 self.arguments(*overrides), ng=False, extra=self.settings(**given), own_fleet=True
             )
         )
+
+    def doctor(self) -> dict[str, Any]:
+        """`palestra doctor --json` with the arguments of the last collection, before a new run."""
+        overrides, given = self.asked
+        extra = self.settings(**{"overwrite": True, **given})
+        done = self.does(lambda: doctor(self.arguments(*overrides), extra=extra, as_json=True))
+        told: dict[str, Any] = json.loads(done.said[done.said.index("{") :])
+        return told
 
     def does(self, command: Callable[[], int]) -> Done:
         """Run a command as `palestra` does, in this folder."""

@@ -216,3 +216,47 @@ def test_when_ray_does_not_start_its_own_log_is_read_too(
 
     assert found.cause == "infra.ray-no-start"
     assert any("metrics_agent_port" in quote.text for quote in found.evidence)
+
+
+WARNED = "warning: 200 rollouts in flight need about 456 open files, and the limit is 60"
+BLOCKED = "warning: env blocked the event loop for 3.0 s in /data/env.py:6 verify"
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [(BLOCKED, "throughput.blocks-event-loop"), (WARNED, "infra.too-few-descriptors")],
+)
+def test_what_a_command_warns_of_is_a_warning_where_every_rollout_was_scored(
+    run: Path, line: str, cause: str
+) -> None:
+    (run / "some.log").write_text(f"3 rollouts of 3 tasks -> run.jsonl\n{line}\n")
+    failed = told(run, "some.log").findings
+    write(run, "run.jsonl", [result(task) for task in range(3)])
+    (run / "run_failures.jsonl").unlink()
+    whole = told(run, "some.log").findings
+
+    assert {f.cause: f.severity for f in failed} == {
+        "verifier.raises": Severity.ERROR,
+        cause: Severity.ERROR,
+    }
+    assert [(f.cause, f.severity) for f in whole] == [(cause, Severity.WARNING)]
+
+
+@pytest.mark.parametrize(
+    ("details", "cause"),
+    [
+        ({}, "model.answers-cut"),
+        ({"provider_message": "the context is full"}, "model.context-too-long"),
+    ],
+)
+def test_a_full_context_and_a_small_limit_are_told_apart(
+    run: Path, details: dict[str, str], cause: str
+) -> None:
+    cut = {"incomplete_details": {"reason": "max_output_tokens", **details}}
+    write(run, "run.jsonl", [result(task, response=cut) for task in range(3)])
+    (run / "run_failures.jsonl").unlink()
+
+    [found] = told(run, "run").findings
+
+    assert (found.cause, found.severity) == (cause, Severity.WARNING)
+    assert found.symptom.startswith("3 of 3 ")

@@ -1,15 +1,28 @@
 """The table of signatures: every entry is recognised in its examples, and in nothing else's."""
 
+import functools
+import re
 from pathlib import Path
 
 import pytest
+import typer.main
 
+from palestra.cli.main import app
+from palestra.config.keys import RESERVED_KEYS
+from palestra.doctor.faults import finding_of
 from palestra.doctor.known_errors import KNOWN
-from palestra.doctor.signatures import SignatureTable, troubleshooting
+from palestra.doctor.signatures import Signature, SignatureTable, troubleshooting
+from palestra.errors import InfraError
 
 TABLE = SignatureTable.load()
 EXAMPLES = [(entry.cause, line) for entry in TABLE.signatures for line in entry.examples]
 UNLIKE = [(entry.cause, line) for entry in TABLE.signatures for line in entry.unlike]
+FLAGS_OF_OTHERS = {
+    *("--enable-auto-tool-choice", "--tool-call-parser", "--reasoning-parser", "--max-model-len"),
+    *("--gpu-memory-utilization", "--tensor-parallel-size"),
+    *("--mem", "--time", "--exclude", "--output", "--kill-on-invalid-dep", "--head"),
+}
+"""Of vLLM, of Slurm and of Ray."""
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
 
 
@@ -66,7 +79,50 @@ def test_the_document_is_headed_by_what_people_see() -> None:
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.cause)
 def test_what_is_known_before_a_run_has_the_same_name_after_it(known) -> None:
-    assert TABLE.by_cause[known.cause].layer is known.layer
+    assert known.cause in TABLE.by_cause
+
+
+def test_why_and_what_to_do_is_the_same_before_and_after_a_run() -> None:
+    before = finding_of(InfraError("http://127.0.0.1:9/v1/models: Connection refused"))
+    entry = TABLE.by_cause["model.unreachable"]
+
+    assert (before.cause, before.likely_cause, before.next_action) == (
+        entry.cause,
+        entry.why,
+        entry.do,
+    )
+    assert entry.action() == f"{entry.do}; then {entry.then}"
+
+
+@pytest.mark.parametrize("entry", TABLE.signatures, ids=lambda entry: entry.cause)
+def test_every_flag_and_setting_that_the_table_names_is_one(entry: Signature) -> None:
+    told = f"{entry.do} {entry.then}"
+    flags = set(re.findall(r"(?<![\w-])--[a-z][\w-]+", told)) - FLAGS_OF_OTHERS
+    settings = re.findall(r"\+\+([a-z_]+)", told)
+
+    assert flags <= flags_of_palestra()
+    assert [
+        name for name in settings if name not in {*RESERVED_KEYS, "responses_create_params", "name"}
+    ] == []
+
+
+@functools.cache
+def flags_of_palestra() -> set[str]:
+    todo, found = [typer.main.get_command(app)], set()
+    while todo:
+        command = todo.pop()
+        todo += getattr(command, "commands", {}).values()
+        found |= {opt for param in command.params for opt in param.opts if opt.startswith("--")}
+    return found
+
+
+def test_what_a_broken_environment_says_is_not_taken_for_the_words_of_others() -> None:
+    raised = "my_env/verify raised FileExistsError: /data/cache.jsonl exists already"
+
+    matched = TABLE.match(raised)
+
+    assert matched is not None
+    assert matched[0].cause == "verifier.raises"
 
 
 @pytest.mark.parametrize(

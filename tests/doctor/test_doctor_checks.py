@@ -142,6 +142,16 @@ def test_a_check_that_breaks_is_told_as_such_and_is_no_error_of_the_run() -> Non
     assert finding.evidence[0].source == __file__
 
 
+def test_a_deadline_of_another_is_not_taken_for_that_of_the_check() -> None:
+    async def refused() -> Looked:
+        raise TimeoutError("the peer of a socket is gone")
+
+    found = Round()
+    asyncio.run(found.look(Layer.INFRA, "fleet", refused(), within_s=60))
+
+    assert [finding.cause for finding in found.findings()] == ["infra.check-failed"]
+
+
 def test_what_two_checks_find_alike_is_told_once() -> None:
     looked = check_processes(machine(processes=999), servers=1)
     found = Round()

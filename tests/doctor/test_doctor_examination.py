@@ -440,5 +440,5 @@ def test_a_setting_that_a_server_has_not_is_found_before_it_starts(ward: Ward) -
 
     found = ward.examine(setting)
 
-    assert found.causes == ["config.invalid"]
-    assert "did you mean 'max_steps'?" in found.finding("config.invalid")["symptom"]
+    assert found.causes == ["config.misspelt-override"]
+    assert "did you mean 'max_steps'?" in found.finding("config.misspelt-override")["symptom"]

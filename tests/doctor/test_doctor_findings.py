@@ -1,7 +1,11 @@
 """What a finding says, and how it is shown."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import (
     Finding,
     Quote,
@@ -9,9 +13,21 @@ from palestra.doctor.findings import (
     has_errors,
     in_order,
     quote,
+    row_text,
     text_of,
 )
-from palestra.errors import Layer, RowIdentity
+from palestra.doctor.forecast import Forecast
+from palestra.doctor.quoting import quote_named, quote_places
+from palestra.errors import (
+    Evidence,
+    Hop,
+    InfraError,
+    Layer,
+    ModelError,
+    RowIdentity,
+    add_hop,
+)
+from palestra.rollouts import StaleRun
 
 
 def finding(
@@ -87,3 +103,64 @@ def test_texts_of_others_are_made_visible_before_they_are_shown() -> None:
     shown = text_of(finding(), visible=lambda text: text.replace("sk-", "[sk]"))
 
     assert "[sk]secret" in shown.plain
+
+
+def test_what_was_said_on_several_lines_is_shown_on_one_and_no_place_is_made_up() -> None:
+    page = replace(finding(), evidence=(Quote("", "<html>\n  <p>501</p>\n</html>"),))
+
+    assert "  seen  <html> <p>501</p> </html>" in text_of(page).plain.splitlines()
+
+
+def test_before_a_run_a_row_has_no_attempt() -> None:
+    assert row_text(RowIdentity(task=3)) == "task 3"
+
+
+def test_a_list_that_is_only_announced_is_told_with_its_first_entry() -> None:
+    stale = StaleRun(
+        "the run at out.jsonl was made from something else:\n  - the input rows differ"
+    )
+
+    found = finding_of(stale)
+
+    assert found.cause == "cache.stale-inputs"
+    assert found.symptom.endswith("made from something else: the input rows differ")
+
+
+def test_an_endpoint_that_cannot_be_reached_is_quoted_with_the_way_to_it() -> None:
+    error = add_hop(InfraError("http://x/v1/models: Connection refused"), Hop("policy_model"))
+
+    assert finding_of(error).evidence == (
+        Quote("policy_model", "http://x/v1/models: Connection refused"),
+    )
+
+
+def test_who_only_passed_an_answer_on_is_not_quoted_beside_who_gave_it() -> None:
+    hops = (Hop("agent", "/run", 500), Hop("model", "/v1", 501, "<html>no</html>"))
+    error = ModelError("model: /v1 answered 501: <html>no</html>", evidence=Evidence(hops=hops))
+
+    found = finding_of(error)
+
+    assert [quote.source for quote in found.evidence] == ["model /v1"]
+    assert found.cause == "model.no-openai-endpoint"
+
+
+def test_a_path_in_a_message_is_no_name_to_look_for_in_configs(tmp_path: Path) -> None:
+    config = tmp_path / "a.yaml"
+    config.write_text("entrypoint: app.py\n")
+
+    assert quote_named("/data/my_env.py, line 3, column 1: not allowed here", [config]) == ()
+
+
+def test_a_line_that_is_no_yaml_is_quoted_without_its_secret(tmp_path: Path) -> None:
+    config = tmp_path / "env.yaml"
+    config.write_text("policy_model_name: tiny\npolicy_api_key: sk-secret: x\n")
+
+    (found,) = quote_places(f"{config}, line 2, column 26: mapping values are not allowed here")
+
+    assert (found.source, found.line, found.text) == (str(config), 2, "policy_api_key: ****")
+
+
+def test_a_forecast_of_time_is_told_as_the_least_that_it_takes() -> None:
+    expected = Forecast(100, 100, 0, 10, 10, 10, 50, 7.0, {}, ())
+
+    assert "  time     at least 7 s, if 50 at once are answered as fast as one" in expected.lines()

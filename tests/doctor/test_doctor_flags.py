@@ -1,8 +1,10 @@
 """`palestra doctor` takes the arguments of `palestra collect`."""
 
 import typer.main
+from typer.testing import CliRunner
 
 from palestra.cli.commands import doctor, rollouts
+from palestra.cli.main import app as palestra
 
 
 def test_every_flag_of_collect_is_one_of_the_doctor() -> None:
@@ -15,3 +17,10 @@ def test_every_flag_of_collect_is_one_of_the_doctor() -> None:
 
     assert flags["doctor"] - flags["collect"] == {"as_json"}
     assert flags["collect"] <= flags["doctor"]
+
+
+def test_the_help_names_the_command_as_it_is_typed() -> None:
+    said = CliRunner().invoke(palestra, ["doctor", "--help"], prog_name="palestra").output
+
+    assert "Usage: palestra doctor [OPTIONS]" in said
+    assert "doctor check" not in said

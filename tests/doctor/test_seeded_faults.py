@@ -66,6 +66,36 @@ def test_a_seeded_fault_is_named_and_its_remedy_helps(fault: Fault, world: World
         assert mended.code == 0, mended.said
 
 
+@pytest.mark.parametrize("fault", faults_of(seeded_settings), ids=lambda fault: fault.name)
+def test_a_seeded_fault_of_settings_or_rows_is_named_before_a_run_as_well(
+    fault: Fault, world: World
+) -> None:
+    next(fault.steps(world))
+
+    errors = [f for f in world.doctor()["findings"] if f["severity"] == "error"]
+
+    assert errors[0]["cause"] == fault.cause, json.dumps(errors, indent=1)
+    assert {f["cause"].partition(".")[0] for f in errors} == {fault.stem}
+    assert all(f["likely_cause"] and f["next_action"] for f in errors)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [f for f in faults_of(seeded_models) if "overloaded" not in f.name and "cuts" not in f.name],
+    ids=lambda fault: fault.name,
+)
+def test_a_seeded_fault_of_an_endpoint_is_blamed_on_no_other_layer_before_a_run(
+    fault: Fault, world: World
+) -> None:
+    next(fault.steps(world))
+
+    found = world.doctor()["findings"]
+
+    errors = [f for f in found if f["severity"] == "error"]
+    assert {f["cause"].partition(".")[0] for f in errors} <= {fault.stem}, json.dumps(errors)
+    assert not [f for f in found if f["cause"].endswith(".check-failed")], json.dumps(found)
+
+
 def check_evidence(finding: dict[str, Any], fault: Fault, world: World) -> None:
     """Quoted lines with their file and line, and a next action."""
     quoted = [q for q in finding["evidence"] if q["line"]]

@@ -49,9 +49,6 @@ CLASSES = [
     VerifierError,
     WrongSetting,
 ]
-SAME_ON_THE_WIRE = {CredentialsRejected: Hopeless, ModelNotServed: Hopeless}
-"""Classes that the caller gets back as their parent: what to do about them is the same."""
-
 TEXT = st.text(max_size=40)
 HOPS = st.builds(Hop, TEXT, TEXT, st.none() | st.integers(100, 599), TEXT)
 ROWS = st.builds(
@@ -87,7 +84,7 @@ def test_a_failure_comes_back_as_it_was_sent(
     found = over_the_wire(cls(message, hint=hint, evidence=evidence))
 
     assert found is not None
-    assert type(found) is SAME_ON_THE_WIRE.get(cls, cls)
+    assert type(found) is cls
     assert (found.kind, found.layer, found.retriable) == (cls.kind, cls.layer, cls.retriable)
     assert (found.message, found.hint, found.evidence) == (message, hint, evidence)
 
@@ -194,3 +191,10 @@ def test_words_that_are_no_text_do_not_keep_a_failure_from_its_caller() -> None:
 
     assert came is not None
     assert (came.message, came.evidence.hops[0].body) == ("caf\\udce9", "\\udce9")
+
+
+def test_a_reason_that_is_not_known_here_leaves_the_kind_as_it_is() -> None:
+    body = to_body(CredentialsRejected("no"))
+    body["error"]["reason"] = "of_tomorrow"
+
+    assert type(from_body(body)) is Hopeless

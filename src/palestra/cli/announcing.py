@@ -72,13 +72,17 @@ def in_flight_lines(progress: Progress) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def announced(output: Path, progress: Progress) -> Iterator[None]:
-    """Answer for `progress` while the body runs. A run goes on where that cannot be."""
+def announced(output: Path, progress: Progress, *, run: str = "") -> Iterator[None]:
+    """Answer for `progress` while the body runs. A run goes on where that cannot be.
+
+    `run`: under which its calls are known to the servers.
+    """
 
     def told() -> bytes:
         accounting = progress.accounting
         return orjson.dumps(
             {
+                "run": run,
                 "requested": accounting.requested,
                 "scored": accounting.scored,
                 "failed": accounting.failed,

@@ -45,9 +45,17 @@ def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
         for hop in error.evidence.hops:
             if hop.body and not _told(hop.body, error.message):
                 notice(mask(f"  {hop.server} {hop.url} answered {hop.status}: {hop.body[:500]}"))
-    if error.hint:
-        notice(mask(f"hint: {error.hint}"))
+    if hint := error.hint or _known_hint(error):
+        notice(mask(f"hint: {hint}"))
     return error.exit_code
+
+
+def _known_hint(error: PalestraError) -> str:
+    """What the table of known troubles advises, where the error itself advises nothing."""
+    # Only a command that fails pays for reading it.
+    from palestra.doctor.faults import hint_for
+
+    return hint_for(error)
 
 
 def _told(body: str, message: str) -> bool:

@@ -76,13 +76,12 @@ def _mask() -> Callable[[str], str]:
 
 def _counted(counts: Counts) -> str:
     requested = counts.inputs if counts.requested is None else counts.requested
-    missing = requested - counts.scored - counts.failed
     told = [
         f"requested {requested}",
         f"scored {counts.scored}" + (f" ({counts.truncated} truncated)" * (counts.truncated > 0)),
         f"failed {counts.failed} (in {counts.failed_attempts} attempts)",
     ]
-    told += [f"missing {missing}"] * (missing > 0)
+    told += [f"missing {counts.missing}"] * (counts.missing > 0)
     told += [f"profile rows {counts.profile_rows}"] * (counts.profile_rows > 0)
     return ", ".join(told)
 

@@ -55,7 +55,8 @@ async def ask_endpoints(client: ServerClient, config: ResolvedConfig) -> None:
 
 
 def _limit(config: ResolvedConfig) -> float:
-    return float(config.tree.get(WAITING_LONGER) or READY_TIMEOUT_S)
+    given = config.tree.get(WAITING_LONGER)
+    return READY_TIMEOUT_S if given is None else float(given)
 
 
 async def _wait_for_all(checks: Mapping[str, Check], limit_s: float) -> None:

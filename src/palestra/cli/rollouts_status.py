@@ -40,7 +40,7 @@ def rollouts_status(overrides: list[str], *, as_json: bool = False) -> int:
     tree = load(overrides, ng=False, require_all=False).tree
     seen = run_to_end(_seen(tree))
     answered = [
-        (where, _with_servers(told, seen.servers)) for where, told in seen.collections if told
+        (where, with_servers(told, seen.servers)) for where, told in seen.collections if told
     ]
     if as_json:
         say(orjson.dumps(_as_json(seen, answered), option=orjson.OPT_INDENT_2).decode())
@@ -91,7 +91,7 @@ async def _ask_servers(seen: Seen, fleet: AttachedFleet, http: HttpTransport) ->
     await asyncio.gather(*(ask_one(t.name, url) for t in targets for url in t.urls if url))
 
 
-def _with_servers(told: dict[str, Any], servers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def with_servers(told: dict[str, Any], servers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What a collection said, with what the innermost server awaits where that is known.
 
     The youngest request of a rollout is the innermost one: each server calls the next.
@@ -99,11 +99,11 @@ def _with_servers(told: dict[str, Any], servers: Iterable[Mapping[str, Any]]) ->
     innermost: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for call in servers:
         if call.get("row"):
-            key = tuple(call["row"][1:])
+            key = tuple(call["row"])
             if key not in innermost or call["age_s"] < innermost[key]["age_s"]:
                 innermost[key] = call
     for one in told["in_flight"]:
-        call = innermost.get((one["task"], one["rollout"], one["attempt"]), {})
+        call = innermost.get((told["run"], one["task"], one["rollout"], one["attempt"]), {})
         if call:
             doing = call["awaiting"] or call["phase"]
             one["awaiting"] = f"{call['server']}{call['path']}: {doing}"

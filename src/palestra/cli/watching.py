@@ -130,7 +130,7 @@ async def watched(
             watch.watchdog(),
         ):
             with (
-                announced(prepared.paths.output, progress),
+                announced(prepared.paths.output, progress, run=prepared.run_id),
                 dumping_tasks(partial(in_flight_lines, progress)),
             ):
                 await asyncio.Event().wait()

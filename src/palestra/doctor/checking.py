@@ -61,8 +61,12 @@ class Round:
         try:
             async with limit:
                 looked = await work
-        except TimeoutError:
-            looked = Looked("no answer", (_too_late(layer, name, within_s),))
+        except TimeoutError as error:
+            # What is asked may have had a deadline of its own, or the system's.
+            late = (
+                _too_late(layer, name, within_s) if limit.expired() else _broken(layer, name, error)
+            )
+            looked = Looked("no answer", (late,))
         except PalestraError as error:
             looked = Looked("failed", (finding_of(error),))
         except Exception as error:  # a check's own fault, or an author's: the others go on

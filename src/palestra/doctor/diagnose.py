@@ -47,6 +47,8 @@ class _Group:
     signature: Signature | None
     named: dict[str, str] = field(default_factory=dict)
     observations: list[Observation] = field(default_factory=list)
+    harmless: bool = False
+    """Every rollout was scored all the same."""
 
     @property
     def rank(self) -> Rank:
@@ -60,7 +62,7 @@ class _Group:
 
     @property
     def severity(self) -> Severity:
-        if all(observation.recovered for observation in self.observations):
+        if self.harmless or all(observation.recovered for observation in self.observations):
             return Severity.WARNING
         return self.signature.severity if self.signature else Severity.ERROR
 
@@ -129,6 +131,10 @@ def _diagnosis(
     doors_of: DoorsOf | None,
 ) -> Diagnosis:
     groups, unknown = _grouped(observations, table)
+    whole = bool(runs) and all(_is_whole(run) for run in runs)
+    for group in groups:
+        # A command that warns of what did not come true, or of what cost time alone.
+        group.harmless = whole and group.rank is Rank.LINE
     roots, following = _without_consequences(groups)
     looked_at = _looked_at(subject, logs, runs)
     findings = [_finding(group, runs, doors_of, looked_at) for group in _ordered(roots)]
@@ -141,6 +147,11 @@ def _diagnosis(
         looked_at,
         sum(log.noise for log in logs),
     )
+
+
+def _is_whole(run: RunReading) -> bool:
+    """Whether every rollout that was asked for was scored."""
+    return run.counts.scored > 0 and not run.counts.failed and not run.counts.missing
 
 
 def _grouped(

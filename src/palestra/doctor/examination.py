@@ -16,8 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, final
 
-from palestra.config import PACKAGE_ROOT, ServerType
-from palestra.conformance import LoopGuard
+from palestra.config import ServerType
 from palestra.doctor.checking import LOCAL_S, Looked, Round, done, in_thread
 from palestra.doctor.checks import config as config_checks
 from palestra.doctor.checks import data, infra, machines, model, verifier
@@ -26,15 +25,13 @@ from palestra.doctor.expecting import expect
 from palestra.doctor.findings import Finding
 from palestra.doctor.forecast import Forecast
 from palestra.doctor.report import Report
-from palestra.doctor.subject import UNBOUNDED, Known, Subject, environments_of
-from palestra.doctor.survey import AgentRows
+from palestra.doctor.row_checks import ROWS_S, RowChecks
+from palestra.doctor.subject import Known, Subject
 from palestra.errors import Layer, PalestraError
 from palestra.rollouts import discard
-from palestra.serving import ResourcesServer, assembled
+from palestra.serving import assembled
 from palestra.transport import ServerClient
 
-PLAN_S: Final = 600.0
-"""For the rows: as long as `collect` itself would take for them."""
 START_S: Final = 130.0
 """For the servers: a little more than they have themselves."""
 SANDBOX_S: Final = 60.0
@@ -42,8 +39,6 @@ LEAVE_S: Final = 3.0
 """How long a plan that nobody waits for any more has to come to its end."""
 ALONE_S: Final = 20.0
 """For the rest of a fleet that does not start."""
-VERIFY_S: Final = 20.0
-"""For how long a verifier may hold the event loop before the examination is given up."""
 
 
 async def examine(
@@ -74,6 +69,7 @@ class _Examination:
         self._known = Known()
         self._planned = asyncio.Event()
         self._made = asyncio.Event()
+        self._rows = RowChecks(subject, round_, self._known, frozen=self._frozen)
 
     async def run(self) -> Report:
         try:
@@ -141,14 +137,14 @@ class _Examination:
 
     async def _plan(self) -> None:
         try:
-            await self._round.look(Layer.DATA, "rows", self._planned_rows(), within_s=PLAN_S)
+            await self._round.look(Layer.DATA, "rows", self._planned_rows(), within_s=ROWS_S)
             planned = self._known.planned
             if planned is not None:
                 self._round.note(Layer.CACHE, "earlier run", planned.cache)
         finally:
             self._planned.set()
         tools = in_thread(lambda: data.check_tools(self._settings))
-        await self._round.look(Layer.DATA, "tool schemas", tools, within_s=PLAN_S)
+        await self._round.look(Layer.DATA, "tool schemas", tools, within_s=ROWS_S)
 
     async def _planned_rows(self) -> Looked:
         agents = {agent.name for agent in self._config.instances_of(ServerType.AGENT)}
@@ -196,7 +192,7 @@ class _Examination:
             await self._ask_endpoints(client)
             await self._planned.wait()
             await self._made.wait()
-            await self._with_rows(client)
+            await self._rows.look(client)
 
     async def _without_the_broken(self, stack: contextlib.AsyncExitStack) -> ServerClient | None:
         """The servers that can be made, of a fleet that does not start; else the models alone."""
@@ -227,89 +223,6 @@ class _Examination:
         await self._round.look(
             Layer.MODEL, name, ask(), within_s=model.ENDPOINT_S + model.REQUEST_S + 5
         )
-
-    # 3. With rows
-
-    async def _with_rows(self, client: ServerClient) -> None:
-        self._known.in_flight = self._in_flight(client)
-        await self._look_here(client)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._request_models(client))
-            for rows in self._known.rows:
-                tasks.create_task(self._fits(client, rows))
-        for environment, rows in self._known.environments(self._config):
-            await self._verify(client, environment, rows)
-
-    def _in_flight(self, client: ServerClient) -> int:
-        remaining = self._known.remaining or UNBOUNDED
-        return min(remaining, self._settings.bound or self._subject.most_in_flight(client))
-
-    async def _look_here(self, client: ServerClient) -> None:
-        look, remaining = self._round.look, self._known.remaining
-        if remaining:
-            check = partial(self._subject.descriptors, client, remaining)
-            work = in_thread(lambda: infra.check_descriptors(check))
-            await look(Layer.INFRA, "open files", work, within_s=LOCAL_S)
-        in_flight = self._known.in_flight
-        memory = in_thread(lambda: infra.check_memory(infra.Machine.here(), in_flight))
-        await look(Layer.INFRA, "memory", memory, within_s=LOCAL_S)
-
-    async def _request_models(self, client: ServerClient) -> None:
-        agents = self._config.instances_of(ServerType.AGENT)
-        environments = {
-            agent.name: environments_of(agent)
-            for agent in agents
-            if {agent.name, *environments_of(agent)} <= client.targets.keys()
-        }
-        forwarding = {a.name for a in agents if a.folder and a.folder.is_relative_to(PACKAGE_ROOT)}
-        planned = self._known.planned
-        run = planned.run if planned is not None else None
-        work = (
-            data.check_request_models(run, client, environments, forwarding=forwarding)
-            if run is not None
-            else data.check_good_rows(self._settings, client, environments, forwarding=forwarding)
-        )
-        await self._round.look(Layer.DATA, "request models", work, within_s=PLAN_S)
-
-    async def _fits(self, client: ServerClient, rows: AgentRows) -> None:
-        endpoint = self._known.endpoint_of(self._config.instance(rows.agent))
-        if endpoint is None or not endpoint.answers:
-            return
-
-        async def context() -> Looked:
-            looked, pace = await model.check_context(client, endpoint, rows)
-            if pace is not None:
-                self._known.paces[rows.agent] = pace
-            return looked
-
-        limit_s = model.REQUEST_S + 5
-        look = self._round.look
-        await look(Layer.MODEL, f"context for {rows.agent}", context(), within_s=limit_s)
-        tools = model.check_tool_calls(client, endpoint, rows)
-        await look(Layer.MODEL, f"tools of {rows.agent}", tools, within_s=limit_s)
-
-    async def _verify(self, client: ServerClient, environment: str, rows: AgentRows) -> None:
-        if environment not in client.targets:
-            return
-        server = self._known.servers.get(environment)
-        wrong = server.reward_rules.wrong if isinstance(server, ResourcesServer) else None
-
-        async def verify() -> Looked:
-            async with LoopGuard(self._frozen(environment), frozen_s=VERIFY_S) as guard:
-                return await verifier.check_empty_answer(
-                    client, environment, rows.first, guard, wrong=wrong
-                )
-
-        look = self._round.look
-        await look(Layer.VERIFIER, environment, verify(), within_s=verifier.ONE_ANSWER_S + 5)
-        if self._known.judges(self._config.instance(environment)):
-            judge = verifier.check_judge(client, environment, server, rows.first)
-            await look(
-                Layer.VERIFIER,
-                f"judge of {environment}",
-                judge,
-                within_s=verifier.ONE_ANSWER_S + 5,
-            )
 
     def _frozen(self, environment: str) -> Callable[[float], None]:
         def frozen(still_s: float) -> None:

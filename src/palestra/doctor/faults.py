@@ -1,4 +1,4 @@
-"""From an error that a check met to a finding, by the table of `known_errors`."""
+"""From an error that a check met to a finding, by the table of signatures."""
 
 import errno
 import re
@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from palestra.doctor.findings import Finding, Quote, Severity, cause_id, quote
-from palestra.doctor.known_errors import KNOWN, Known
+from palestra.doctor.known_errors import OTHERWISE, SURE, Known
 from palestra.doctor.quoting import quote_line
-from palestra.errors import CallError, Layer, PalestraError
+from palestra.doctor.reading import one_line
+from palestra.doctor.signatures import Signature, SignatureTable
+from palestra.errors import CallError, PalestraError
 
 
 def finding_of(
@@ -18,78 +20,90 @@ def finding_of(
     severity: Severity = Severity.ERROR,
 ) -> Finding:
     """The finding that an error is. `evidence` comes before what the error itself brings."""
-    known = _match(error)
-    if known is None:
-        layer, cause, why, action = _by_system(error) or _unknown(error)
-    else:
-        layer, cause, why, action = known.layer, known.cause, known.why, known.action
+    known = entry_of(error)
     quotes = (*evidence, *(_hops(error) if isinstance(error, CallError) else _lines_below(error)))
     return Finding(
-        layer=layer,
-        cause=cause,
-        symptom=error.message.split("\n", 1)[0],
-        likely_cause=why,
-        next_action=_action(error.hint, action),
+        layer=known.layer if known else error.layer,
+        cause=known.cause if known else cause_id(error.layer, "failed"),
+        symptom=_symptom(error.message),
+        likely_cause=known.why if known else "",
+        next_action=_action(error.hint, known.do_of(error.message) if known else ""),
         evidence=quotes,
         row=error.evidence.row if isinstance(error, CallError) else None,
         severity=severity,
     )
 
 
-def _action(hint: str, action: str) -> str:
+def hint_for(error: PalestraError) -> str:
+    """What the table says to do about an error that it knows by its words; else nothing."""
+    matched = SignatureTable.load().match(one_line(error.message))
+    return matched[0].do_of(error.message) if matched else ""
+
+
+def entry_of(error: PalestraError) -> Signature | None:
+    """The entry of the table that `error` is, by the system's word, its class or what it says."""
+    table = SignatureTable.load()
+    cause = _by_system(error) or _by_class(error, SURE)
+    if not cause and (matched := table.match(one_line(error.message))):
+        return matched[0]
+    return table.by_cause.get(cause or _by_class(error, OTHERWISE))
+
+
+def _by_class(error: PalestraError, known: tuple[Known, ...]) -> str:
+    fits = (k for k in known if isinstance(error, k.error) and k.says.search(error.message))
+    return next((fit.cause for fit in fits), "")
+
+
+def _by_system(error: PalestraError) -> str:
+    """What the operating system said beneath it."""
+    cause = error.__cause__
+    return _OF_ERRNO.get(cause.errno or 0, "") if isinstance(cause, OSError) else ""
+
+
+_OF_ERRNO: Final = {
+    errno.ENOSPC: "infra.disk-full",
+    errno.EDQUOT: "infra.disk-full",
+    errno.EACCES: "infra.not-writable",
+    errno.EPERM: "infra.not-writable",
+    errno.EROFS: "infra.not-writable",
+}
+
+
+def _symptom(message: str) -> str:
+    """The first line; with the second one where the first only announces it."""
+    first, _, rest = message.partition("\n")
+    listed = [line.strip(" -") for line in rest.splitlines() if line.strip()]
+    if not first.endswith(":") or not listed:
+        return first
+    more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
+    return f"{first} {listed[0]}{more}"
+
+
+def _action(hint: str, known: str) -> str:
     """The error's own hint; with what the table says where that has nothing to type."""
-    if not hint:
-        return action
-    return hint if _TO_TYPE.search(hint) else f"{hint}; {action}"
+    if not hint or not known:
+        return hint or known or "see what is said above"
+    return hint if _TO_TYPE.search(hint) else f"{hint}; {known}"
 
 
 _TO_TYPE: Final = re.compile(r"`|--\w|\+\+|\w+:\s|[\w/]+\.\w+")
 
 
-def _match(error: PalestraError) -> Known | None:
-    if _by_system(error):
-        return None
-    fits = (k for k in KNOWN if isinstance(error, k.error) and k.says.search(error.message))
-    return next(fits, None)
-
-
-def _by_system(error: PalestraError) -> tuple[Layer, str, str, str] | None:
-    """What the operating system said beneath it."""
-    cause = error.__cause__
-    if not isinstance(cause, OSError):
-        return None
-    if cause.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return (
-            Layer.INFRA,
-            "infra.disk-full",
-            "the disk or the quota is used up",
-            "free space there, or choose an --output on another disk (`df -h` shows them)",
-        )
-    if cause.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        return (
-            Layer.INFRA,
-            "infra.not-writable",
-            "the user of this command may not write there, or the file system is read-only",
-            "choose another --output, or mend the permissions",
-        )
-    return None
-
-
-def _unknown(error: PalestraError) -> tuple[Layer, str, str, str]:
-    return error.layer, cause_id(error.layer, "failed"), "", "see what is said above"
-
-
 def _hops(error: CallError) -> tuple[Quote, ...]:
     """The innermost body, the way to it, and the author's frames."""
     evidence = error.evidence
+    answered = [hop for hop in reversed(evidence.hops) if hop.status is not None]
+    # Who only passed it on says nothing beside who said why.
+    telling = [hop for hop in answered if hop.body] or answered
     quotes = [
         quote(
             f"{hop.server} {hop.url}".strip(),
             f"answered {hop.status}: {hop.body}" if hop.body else f"answered {hop.status}",
         )
-        for hop in reversed(evidence.hops)
-        if hop.status is not None
-    ][:2]
+        for hop in telling[:2]
+    ]
+    if not answered and (way := " > ".join(hop.server for hop in evidence.hops if hop.server)):
+        quotes.append(quote(way, error.message))
     quotes += [
         quote("", problem.expected, pointer=problem.pointer) for problem in evidence.problems
     ]

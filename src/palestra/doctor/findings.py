@@ -160,7 +160,7 @@ def text_of(finding: Finding, *, visible: Callable[[str], str] = str) -> "Text":
 
 
 def _parts(finding: Finding) -> Sequence[tuple[str, Sequence[str]]]:
-    quotes = [f"{q.where}: {q.text}" if q.text else q.where for q in finding.evidence]
+    quotes = [_one_line(": ".join(filter(None, (q.where, q.text)))) for q in finding.evidence]
     row = [] if finding.row is None else [row_text(finding.row)]
     return (
         ("row", row),
@@ -168,6 +168,10 @@ def _parts(finding: Finding) -> Sequence[tuple[str, Sequence[str]]]:
         ("why", [finding.likely_cause] if finding.likely_cause else []),
         ("do", [finding.next_action] if finding.next_action else []),
     )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def row_text(row: RowIdentity) -> str:
@@ -179,7 +183,8 @@ def _row_as_json(row: RowIdentity) -> dict[str, Any]:
     held = {
         "task": row.task,
         "rollout": row.rollout,
-        "attempt": row.attempt,
+        # Before a run there is no attempt yet.
+        "attempt": None if row.rollout is None else row.attempt,
         "agent": row.agent,
         "run": row.run,
     }

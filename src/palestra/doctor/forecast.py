@@ -79,9 +79,14 @@ class Forecast:
         """All of it by name."""
         return asdict(self)
 
+    def _at_least(self) -> str:
+        """Nothing is known of how the endpoint bears them all at once: that is told with it."""
+        span = _span(self.seconds or 0.0)
+        return f"at least {span}, if {self.in_flight:,} at once are answered as fast as one"
+
     def lines(self) -> list[str]:
         """For people."""
-        time = "unknown (no request was answered)" if self.seconds is None else _span(self.seconds)
+        time = "unknown (no request was answered)" if self.seconds is None else self._at_least()
         cost = ", ".join(f"{value:,.2f} {currency}" for currency, value in self.cost.items())
         judge = f" and {self.judge_requests:,} of the judge" if self.judge_requests else ""
         return [

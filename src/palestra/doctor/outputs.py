@@ -23,7 +23,8 @@ from palestra.schema import (
 )
 
 TRUNCATED_SHARE: Final = 0.5
-"""From this share of truncated rollouts on, that is worth telling."""
+"""From this share of answers cut at max_output_tokens on, that is worth telling."""
+_CUT: Final = "/response/incomplete_details"
 MOST_EXAMPLES: Final = 3
 MOST_QUOTED: Final = 2_000
 """Failed attempts of which the lines are kept; of the others only what was said."""
@@ -31,6 +32,8 @@ MOST_QUOTED: Final = 2_000
 
 class _Details(msgspec.Struct):
     reason: str | None = None
+    provider_message: str | None = None
+    """What the endpoint said of a context that is full."""
 
 
 class _Response(msgspec.Struct):
@@ -52,6 +55,19 @@ class _Key(msgspec.Struct):
 
 
 @dataclass(slots=True)
+class _Tally:
+    """Lines of one kind: how many, and the first of them."""
+
+    count: int = 0
+    quotes: list[Quote] = field(default_factory=list)
+
+    def add(self, path: Path, text: str, line: int, pointer: str) -> None:
+        self.count += 1
+        if len(self.quotes) < MOST_EXAMPLES:
+            self.quotes.append(quote(path, text, line=line, pointer=pointer))
+
+
+@dataclass(slots=True)
 class Counts:
     """How many of what is there; `requested` is None without a manifest."""
 
@@ -63,6 +79,12 @@ class Counts:
     failed: int = 0
     """Rollouts that ended without a reward."""
     profile_rows: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Rollouts that neither scored nor failed."""
+        wanted = self.inputs if self.requested is None else self.requested
+        return max(0, wanted - self.scored - self.failed)
 
 
 @dataclass(slots=True)
@@ -126,6 +148,7 @@ def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]
     decoder = msgspec.json.Decoder(_Row)
     twice: list[Quote] = []
     strange: list[Quote] = []
+    overflowed, stopped = _Tally(), _Tally()
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -142,15 +165,30 @@ def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]
             if requested and key not in requested:
                 strange.append(quote(path, f"rollout {key} is none of the inputs'", line=number))
             seen.add(key)
-            run.counts.truncated += _is_truncated(row)
+            if details := _cut(row):
+                run.counts.truncated += 1
+                cut = overflowed if details.provider_message else stopped
+                cut.add(path, details.provider_message or "max_output_tokens", number, _CUT)
     run.counts.scored = len(seen)
+    _tell_of_the_cut(run, overflowed, stopped)
     _tell_of_strangers(run, twice, strange)
     return seen
 
 
-def _is_truncated(row: _Row) -> bool:
+def _cut(row: _Row) -> _Details | None:
+    """Why there is no whole answer; None for one that is whole."""
     details = row.response.incomplete_details if row.response else None
-    return details is not None and details.reason == "max_output_tokens"
+    return details if details is not None and details.reason == "max_output_tokens" else None
+
+
+def _tell_of_the_cut(run: RunReading, overflowed: _Tally, stopped: _Tally) -> None:
+    scored = run.counts.scored
+    if overflowed.count:
+        text = f"{overflowed.count} of {scored} scored rollouts do not fit into the model's context"
+        run.observations.append(_seen("model.context-too-long", text, overflowed.quotes))
+    if scored and stopped.count / scored >= TRUNCATED_SHARE:
+        text = f"{stopped.count} of {scored} answers end at max_output_tokens"
+        run.observations.append(_seen("model.answers-cut", text, stopped.quotes))
 
 
 def _tell_of_strangers(run: RunReading, twice: list[Quote], strange: list[Quote]) -> None:
@@ -247,23 +285,17 @@ def _frames(traceback: str) -> list[Quote]:
 
 
 def _missing(run: RunReading) -> None:
-    """Rollouts that neither scored nor failed, and many that were cut."""
+    """Rollouts that neither scored nor failed."""
     counts = run.counts
     wanted = counts.requested if counts.requested is not None else counts.inputs
-    missing = wanted - counts.scored - counts.failed
-    if missing > 0:
+    if counts.missing:
         text = (
-            f"{missing} of {wanted} requested rollouts are missing: {counts.scored} scored, "
+            f"{counts.missing} of {wanted} requested rollouts are missing: {counts.scored} scored, "
             f"{counts.failed} failed"
         )
         where = run.paths.manifest if run.manifest else run.paths.materialized_inputs
         shown = _line_with(where, '"requested"') or quote(where, f"{wanted} rows")
         run.observations.append(Observation(text, (shown,), Rank.LINE, cause="cache.unfinished"))
-    if counts.scored and counts.truncated / counts.scored >= TRUNCATED_SHARE:
-        text = f"{counts.truncated} of {counts.scored} scored rollouts are truncated"
-        pointer = "/response/incomplete_details/reason"
-        shown = quote(run.paths.output, "max_output_tokens", line=1, pointer=pointer)
-        run.observations.append(_seen("model.context-too-long", text, [shown]))
 
 
 def _line_with(path: Path, word: str) -> Quote | None:

@@ -12,8 +12,8 @@ from palestra.doctor.findings import Quote, quote
 LONGEST_LINE: Final = 2_000_000
 """Bytes of a line that are read to quote it."""
 MOST_QUOTES: Final = 5
-_NAMED: Final = re.compile(r"'([^']{2,100})'|\b([A-Za-z_][\w-]*(?:\.[\w-]+)+)")
-"""What a message names: a quoted word, or a dotted key."""
+_NAMED: Final = re.compile(r"'([^']{2,100})'|(?<![\w/.-])([A-Za-z_][\w-]*(?:\.[\w-]+)+)")
+"""What a message names: a quoted word, or a dotted key that is no part of a path."""
 
 
 def quote_line(path: Path, line: int, *, pointer: str = "", text: str | None = None) -> Quote:
@@ -43,6 +43,15 @@ def quote_named(message: str, files: Iterable[Path]) -> tuple[Quote, ...]:
                     found.setdefault((path, number), quote(path, _shown(text), line=number))
                     break
     return tuple(found.values())[:MOST_QUOTES]
+
+
+def quote_places(message: str) -> tuple[Quote, ...]:
+    """The lines of config files that `message` names by their numbers."""
+    found = [(Path(path), int(line)) for path, line in _PLACE.findall(message)]
+    return tuple(quote(path, _shown(line_of(path, line)), line=line) for path, line in found)
+
+
+_PLACE: Final = re.compile(r"(/\S+\.\w+),? line (\d+)")
 
 
 def _shown(text: str) -> str:

@@ -1,10 +1,12 @@
 """The table of what is known to go wrong, and how it is looked up.
 
 The table is data (`signatures.toml`): what is said when something breaks, the layer and cause
-that it means, why, and what to do. `diagnose` classifies by it, `docs/troubleshooting.md` is
-written from it, and each entry brings the lines by which a test tries it.
+that it means, why, and what to do. `doctor` and `diagnose` classify by it, an error without a hint
+of its own gets its hint from it, `docs/troubleshooting.md` is written from it, and each entry
+brings the lines by which a test tries it.
 """
 
+import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -28,6 +30,8 @@ class Signature:
     title: str
     why: str
     do: str
+    then: str = ""
+    """What to do after that about the run that is there."""
     says: tuple[re.Pattern[str], ...] = ()
     lines: bool = False
     explains: frozenset[str] = frozenset()
@@ -40,8 +44,15 @@ class Signature:
         return next(filter(None, (pattern.search(text) for pattern in self.says)), None)
 
     def action(self, named: Mapping[str, str] | None = None) -> str:
-        """What to do, with what the pattern named filled in."""
-        return self.do.format_map(_Named(named or {}))
+        """What to do after a run, with what the pattern named filled in."""
+        whole = f"{self.do}; then {self.then}" if self.then else self.do
+        return whole.format_map(_Named(named or {}))
+
+    def do_of(self, text: str) -> str:
+        """What to do before a run, with what the pattern named in `text` filled in."""
+        found = self.search(text)
+        named = {k: v for k, v in found.groupdict().items() if v} if found else {}
+        return self.do.format_map(_Named(named))
 
 
 class _Named(dict[str, str]):
@@ -62,8 +73,9 @@ class SignatureTable:
     words: tuple[str, ...] = ()
 
     @classmethod
+    @functools.cache
     def load(cls) -> Self:
-        """The table that comes with Palestra. Raises ValueError for an entry that is none."""
+        """The table that comes with Palestra, read once. Raises ValueError for what is no entry."""
         text = resources.files("palestra.doctor").joinpath(TABLE).read_text(encoding="utf-8")
         held = tomllib.loads(text)
         return cls(
@@ -122,6 +134,7 @@ def _signature(entry: Mapping[str, Any]) -> Signature:
         title=entry["title"],
         why=entry["why"],
         do=entry["do"],
+        then=entry.get("then", ""),
         says=_patterns(entry.get("says", ())),
         lines=entry.get("lines", False),
         explains=frozenset(entry.get("explains", ())),
@@ -192,7 +205,7 @@ no run.
   to the results: stale ones are told with both times.
 - What fits no section below stays unknown: it is quoted, with all that was looked at.
 
-This is the table that `diagnose` goes by, in the order in which layers are looked at: a fault in
+This is the table that both go by, and the hints below errors, in the order in which layers are looked at: a fault in
 one explains those after it. Each section is headed by what is on the screen, and ends with the
 cause's name in `palestra diagnose --json`. For coding agents, the order of work is in
 [the debugging skill](../skills/palestra-debugging/SKILL.md).

@@ -1,12 +1,13 @@
 """How a failed call travels between servers: one flat JSON body that grows a hop per relay.
 
-    {"error": {"type", "layer", "message", "hint", "retriable",
+    {"error": {"type", "layer", "reason", "message", "hint", "retriable",
                "row": {"run", "task", "rollout", "attempt", "agent"},
                "hops": [{"server", "url", "status", "body"}], "problems": [...]},
      "verify_request": {...}}
 
 Text is never nested in text: a relaying server appends its hop to the list and leaves the
-message and the innermost body as they are. `verify_request` is there when a rollout ended after
+message and the innermost body as they are. `reason` is there for the classes that share a type and
+a layer with others. `verify_request` is there when a rollout ended after
 the model had answered: the last key, once, whatever the number of hops.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 from palestra.errors.layers import FailureKind, Layer
 from palestra.errors.tree import (
     CallError,
+    CredentialsRejected,
     DeadlineExceeded,
     Evidence,
     FieldProblem,
@@ -25,6 +27,7 @@ from palestra.errors.tree import (
     InfraError,
     JudgeFailure,
     ModelError,
+    ModelNotServed,
     ModelRejectedRow,
     RowError,
     RowIdentity,
@@ -37,6 +40,8 @@ BODY_EXCERPT_CHARS = 4000
 
 _CLASSES: tuple[type[CallError], ...] = (
     Hopeless,
+    CredentialsRejected,
+    ModelNotServed,
     WrongSetting,
     DeadlineExceeded,
     InfraError,
@@ -132,6 +137,8 @@ def to_body(error: CallError) -> dict[str, Any]:
             for hop in evidence.hops
         ],
     }
+    if error.reason:
+        body["reason"] = error.reason
     if evidence.problems:
         body["problems"] = [
             {"pointer": problem.pointer, "expected": problem.expected}
@@ -163,7 +170,7 @@ def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
     kind = FailureKind(inner["type"])
     layer = Layer(inner["layer"])
     retriable = bool(inner.get("retriable", True))
-    error = _class_for(kind, layer, retriable=retriable)(
+    error = _class_for(kind, layer, str(inner.get("reason") or ""), retriable=retriable)(
         str(inner.get("message", "")),
         hint=str(inner.get("hint") or ""),
         evidence=Evidence(
@@ -182,10 +189,12 @@ def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
     return error
 
 
-def _class_for(kind: FailureKind, layer: Layer, *, retriable: bool) -> type[CallError]:
+def _class_for(kind: FailureKind, layer: Layer, reason: str, *, retriable: bool) -> type[CallError]:
     same_kind = [cls for cls in _CLASSES if cls.kind is kind]
+    # A reason of a newer Palestra is none that is known here.
+    reason = next((cls.reason for cls in same_kind if cls.reason == reason), "")
     for cls in same_kind:
-        if cls.layer is layer and cls.retriable is retriable:
+        if (cls.layer, cls.retriable, cls.reason) == (layer, retriable, reason):
             return cls
     return same_kind[0] if same_kind else InfraError
 

@@ -125,6 +125,8 @@ class CallError(PalestraError):
     """
 
     kind: ClassVar[FailureKind] = FailureKind.INFRA
+    reason: ClassVar[str] = ""
+    """What tells a class from its siblings of the same kind and layer; empty where none needs it."""
     retriable: bool = True
 
     def __init__(
@@ -206,9 +208,13 @@ class Hopeless(CallError):
 class CredentialsRejected(Hopeless):
     """The endpoint rejects the API key."""
 
+    reason = "credentials_rejected"
+
 
 class ModelNotServed(Hopeless):
     """The endpoint has no such model, or no such path."""
+
+    reason = "model_not_served"
 
 
 class WrongSetting(Hopeless):

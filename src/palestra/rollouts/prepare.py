@@ -55,6 +55,9 @@ class Ended:
     """Failed attempts of rollouts that are still to run."""
 
 
+RUN_ID_DIGITS = 12
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
     """A run that can start. `notices` are for the user to read."""
@@ -75,6 +78,11 @@ class PreparedRun:
     """The materialized rows while they are not in place; None once the run has begun."""
     found: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
     """Files of an earlier run that were there at planning: inode and size."""
+
+    @property
+    def run_id(self) -> str:
+        """Which run a call is made for: the same for all sessions and shards of one run."""
+        return self.manifest.digest[:RUN_ID_DIGITS]
 
     @property
     def begun(self) -> bool:

@@ -21,7 +21,6 @@ from palestra.rollouts.progress import Observer, Progress
 from palestra.rollouts.settings import AUTO, CollectSettings
 from palestra.transport import ServerClient
 
-RUN_ID_DIGITS = 12
 """Of the manifest's digest: enough to tell the runs that one fleet serves from each other."""
 
 
@@ -77,8 +76,7 @@ async def run(
             journal,
             accounting,
             limits=limits,
-            # The same for all sessions and shards of one run.
-            run_id=prepared.manifest.digest[:RUN_ID_DIGITS],
+            run_id=prepared.run_id,
             observers=observers,
             admission=_admission(prepared, settings, client, most),
             verified_again=reverify_command(prepared.paths.output, settings.verified_by),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from palestra.cli.console import guarded
 
@@ -23,12 +23,22 @@ class DoctorGroup(TyperGroup):
         return super().parse_args(ctx, args if named else [_ITSELF, *args])
 
 
+@final
+class _Doctor(TyperCommand):
+    """The doctor itself, whose help and errors name it as its user does: `palestra doctor`."""
+
+    def make_context(self, *given: Any, parent: Any = None, **extra: Any) -> Any:
+        """As the child of the application, where the group has that name."""
+        _name, args = given
+        return super().make_context(parent.info_name, args, parent=parent.parent, **extra)
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to `app`, which has `palestra doctor` already."""
     group = typer.Typer(cls=DoctorGroup)
     for known in [known for known in app.registered_commands if known.name == DOCTOR]:
         app.registered_commands.remove(known)
-        known.name = _ITSELF
+        known.name, known.cls = _ITSELF, _Doctor
         known.epilog = "`palestra doctor tools FILE` checks the tool schemas of a file alone."
         group.registered_commands.append(known)
     group.command()(tools)

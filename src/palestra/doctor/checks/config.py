@@ -11,7 +11,7 @@ from palestra.config import InstanceConfig, ResolvedConfig, ServerType
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding
-from palestra.doctor.quoting import quote_named
+from palestra.doctor.quoting import quote_named, quote_places
 from palestra.errors import ConfigError, PalestraError
 from palestra.sandbox import SandboxSettings
 from palestra.serving import (
@@ -30,7 +30,10 @@ def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Fin
     first, *listed = error.message.split("\n")
     problems = [line.removeprefix("  - ") for line in listed if line.startswith("  - ")]
     return tuple(
-        finding_of(ConfigError(problem, hint=error.hint), evidence=quote_named(problem, sources))
+        finding_of(
+            ConfigError(problem, hint=error.hint),
+            evidence=quote_places(problem) or quote_named(problem, sources),
+        )
         for problem in problems or [first]
     )
 

@@ -112,6 +112,8 @@ async def check_good_rows(
     def look() -> RowProblems:
         problems = RowProblems()
         for source in settings.inputs:
+            if not source.path.is_file():
+                continue  # told already
             default = source.agent or settings.agent_name
             for line in read_jsonl(source.path):
                 row = line.row

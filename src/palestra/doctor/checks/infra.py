@@ -24,6 +24,7 @@ SPARE_DISK: Final = 64 * MIB
 """Beside what the run writes: logs, and what others write meanwhile."""
 SPARE_INODES: Final = 64
 DISK_FULL: Final = "infra.disk-full"
+TAKES_NOTHING: Final = frozenset({DISK_FULL, "infra.not-writable"})
 TMP_DISK: Final = 16 * MIB
 """What programs in a sandbox, and the libraries, want of the temporary folder."""
 

@@ -13,11 +13,10 @@ from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Severity, quote
 from palestra.doctor.forecast import BYTES_PER_TOKEN, Pace
+from palestra.doctor.signatures import SignatureTable
 from palestra.doctor.survey import AgentRows
 from palestra.errors import (
     CallError,
-    DeadlineExceeded,
-    InfraError,
     Layer,
     ModelNotServed,
     RowIdentity,
@@ -72,7 +71,7 @@ async def check_endpoint(client: ServerClient, name: str) -> Endpoint:
 def _unusable(name: str, error: CallError) -> Finding:
     """Of an endpoint that does not answer in time, the deadline is not the cause."""
     finding = finding_of(error)
-    if isinstance(error, DeadlineExceeded):
+    if finding.cause in _SLOW:
         return replace(
             finding,
             layer=Layer.MODEL,
@@ -82,18 +81,22 @@ def _unusable(name: str, error: CallError) -> Finding:
             next_action="look at the endpoint's own log; for a slow one, wait and run the doctor "
             "again",
         )
-    if isinstance(error, InfraError):
+    if finding.cause == "infra.unreachable":
+        known = SignatureTable.load().by_cause["model.unreachable"]
         finding = replace(
             finding,
-            layer=Layer.MODEL,
-            cause="model.unreachable",
-            likely_cause="the endpoint is not started yet, has died, or listens elsewhere",
-            next_action="start the endpoint, or give its URL: "
-            "`++policy_base_url=http://HOST:PORT/v1`",
+            layer=known.layer,
+            cause=known.cause,
+            likely_cause=known.why,
+            next_action=known.do_of(error.message),
         )
     if name in finding.symptom:
         return finding
     return replace(finding, symptom=f"{name}: {finding.symptom}")
+
+
+_SLOW: Final = frozenset({"throughput.no-answer", "throughput.model-slow"})
+"""A limit on requests, which a deadline may end as well, is named as what it is."""
 
 
 def _with_listed(finding: Finding, said: EndpointSaid) -> Finding:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from palestra.datasets import RowProblems
 from palestra.doctor.findings import Finding, Quote, quote
 from palestra.doctor.quoting import line_of, quote_line
+from palestra.doctor.signatures import Signature, SignatureTable
 from palestra.errors import Layer
 
 MOST_KINDS: Final = 20
@@ -24,14 +25,14 @@ def bad_rows(rows: RowProblems, *, hint: str = "") -> tuple[Finding, ...]:
     for path, what, lines in found[:MOST_KINDS]:
         numbers = [number for first, last in lines.ranges() for number in range(first, last + 1)]
         pointer = _pointer_of(what)
-        layer, cause, why, action = _kind_of(what)
+        known = _kind_of(what)
         findings.append(
             Finding(
-                layer=layer,
-                cause=cause,
+                layer=known.layer,
+                cause=known.cause,
                 symptom=f"{path}: {_lines(str(lines), len(numbers))}: {what}",
-                likely_cause=why,
-                next_action=hint or action,
+                likely_cause=known.why,
+                next_action=hint or known.do_of(what),
                 evidence=tuple(
                     quote_row(path, number, pointer=pointer) for number in numbers[:QUOTED]
                 ),
@@ -59,42 +60,16 @@ def _pointer_of(what: str) -> str:
     return pointer if pointer.startswith("/") else ""
 
 
-def _kind_of(what: str) -> tuple[Layer, str, str, str]:
-    """Layer, cause, likely cause and action of one problem of a row."""
-    if what.startswith("agent "):
-        return (
-            Layer.CONFIG,
-            "config.missing-agent",
-            "the rows name an agent of another configuration",
-            "add the config file that defines this agent, or correct the rows' agent_ref",
-        )
-    if what.startswith("no agent_ref"):
-        return (
-            Layer.CONFIG,
-            "config.no-agent-named",
-            "rows of this file do not say who runs them",
-            "name the agent: --agent NAME (agent_name)",
-        )
+def _kind_of(what: str) -> Signature:
+    """Which entry of the table a problem of a row is."""
+    table = SignatureTable.load()
+    if what.startswith(("agent ", "no agent_ref")):
+        return table.by_cause["config.missing-agent"]
     if what.startswith(("not JSON", "not a JSON object", "the file is")):
-        return (
-            Layer.DATA,
-            "data.not-json",
-            "the file was cut, edited by hand, or is of another format",
-            "write the line as one JSON object, or remove it",
-        )
-    if "(asked by " in what:
-        return (
-            Layer.DATA,
-            "data.row-refused",
-            "the row lacks what the server's request model asks for, or has another type",
-            "mend the field at that pointer, or the request model of that server",
-        )
-    return (
-        Layer.DATA,
-        "data.bad-request",
-        "the row is not a task: responses_create_params must be a request of the Responses API",
-        "mend the field at that pointer",
-    )
+        return table.by_cause["data.not-json"]
+    if "prompt" in what and (matched := table.match(what)) and matched[0].layer is Layer.DATA:
+        return matched[0]
+    return table.by_cause["data.row-refused" if "(asked by " in what else "data.bad-request"]
 
 
 def _rest(kinds: Collection[tuple[Path, str, Any]]) -> Finding:

@@ -126,7 +126,7 @@ async def check_judge(
     """
     config = None if server is None else server.config
     try:
-        if isinstance(config, JudgeConfig):
+        if isinstance(config, JudgeConfig) and config.places:
             label = await _ask(client, config)
             return Looked(f"{Judge(client, config).name} answers {label}")
         return await _by_a_wrong_answer(client, environment, row)
@@ -138,7 +138,7 @@ async def _ask(client: ServerClient, config: JudgeConfig) -> str:
     judge = Judge(client, config)
     passages = dict.fromkeys(config.places, "2 + 2 = 4")
     compared = tuple(config.places)[-2:]
-    question = config.question(passages, (compared[0], compared[-1]) if compared else ("", ""))
+    question = config.question(passages, (compared[0], compared[-1]))
     hearing = Hearing(judge, JudgeReplay(), swaps=False)
     with calling(CallContext(deadline=_deadline())):
         return await hearing.ask(question)

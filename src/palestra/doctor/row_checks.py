@@ -1,0 +1,122 @@
+"""The rows against the servers: request models, context, tools, one empty answer, one question.
+
+The third part of an examination: the fleet runs, its endpoints were asked, and the plan is made.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, final
+
+from palestra.config import PACKAGE_ROOT, ServerType
+from palestra.conformance import LoopGuard
+from palestra.doctor.checking import LOCAL_S, Looked, Round, in_thread
+from palestra.doctor.checks import data, infra, model, verifier
+from palestra.doctor.subject import UNBOUNDED, Known, Subject, environments_of
+from palestra.doctor.survey import AgentRows
+from palestra.errors import Layer
+from palestra.serving import ResourcesServer
+from palestra.transport import ServerClient
+
+ROWS_S: Final = 600.0
+"""For all rows: as long as `collect` itself would take for them."""
+VERIFY_S: Final = 20.0
+"""For how long a verifier may hold the event loop before the examination is given up."""
+
+Frozen = Callable[[str], Callable[[float], None]]
+"""By environment: what to call, from a thread, when it holds the event loop for `VERIFY_S`."""
+
+
+@final
+class RowChecks:
+    """Made once there is a client for the servers."""
+
+    def __init__(self, subject: Subject, round_: Round, known: Known, *, frozen: Frozen) -> None:
+        self._subject = subject
+        self._config = subject.config
+        self._settings = subject.settings
+        self._round = round_
+        self._known = known
+        self._frozen = frozen
+
+    async def look(self, client: ServerClient) -> None:
+        """Make them all."""
+        self._known.in_flight = self._in_flight(client)
+        await self._look_here(client)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._request_models(client))
+            for rows in self._known.rows:
+                tasks.create_task(self._fits(client, rows))
+        for environment, rows in self._known.environments(self._config):
+            await self._verify(client, environment, rows)
+
+    def _in_flight(self, client: ServerClient) -> int:
+        remaining = self._known.remaining or UNBOUNDED
+        return min(remaining, self._settings.bound or self._subject.most_in_flight(client))
+
+    async def _look_here(self, client: ServerClient) -> None:
+        look, remaining = self._round.look, self._known.remaining
+        if remaining:
+            check = partial(self._subject.descriptors, client, remaining)
+            work = in_thread(lambda: infra.check_descriptors(check))
+            await look(Layer.INFRA, "open files", work, within_s=LOCAL_S)
+        in_flight = self._known.in_flight
+        memory = in_thread(lambda: infra.check_memory(infra.Machine.here(), in_flight))
+        await look(Layer.INFRA, "memory", memory, within_s=LOCAL_S)
+
+    async def _request_models(self, client: ServerClient) -> None:
+        agents = self._config.instances_of(ServerType.AGENT)
+        environments = {
+            agent.name: environments_of(agent)
+            for agent in agents
+            if {agent.name, *environments_of(agent)} <= client.targets.keys()
+        }
+        forwarding = {a.name for a in agents if a.folder and a.folder.is_relative_to(PACKAGE_ROOT)}
+        planned = self._known.planned
+        run = planned.run if planned is not None else None
+        work = (
+            data.check_request_models(run, client, environments, forwarding=forwarding)
+            if run is not None
+            else data.check_good_rows(self._settings, client, environments, forwarding=forwarding)
+        )
+        await self._round.look(Layer.DATA, "request models", work, within_s=ROWS_S)
+
+    async def _fits(self, client: ServerClient, rows: AgentRows) -> None:
+        endpoint = self._known.endpoint_of(self._config.instance(rows.agent))
+        if endpoint is None or not endpoint.answers:
+            return
+
+        async def context() -> Looked:
+            looked, pace = await model.check_context(client, endpoint, rows)
+            if pace is not None:
+                self._known.paces[rows.agent] = pace
+            return looked
+
+        limit_s = model.REQUEST_S + 5
+        look = self._round.look
+        await look(Layer.MODEL, f"context for {rows.agent}", context(), within_s=limit_s)
+        tools = model.check_tool_calls(client, endpoint, rows)
+        await look(Layer.MODEL, f"tools of {rows.agent}", tools, within_s=limit_s)
+
+    async def _verify(self, client: ServerClient, environment: str, rows: AgentRows) -> None:
+        if environment not in client.targets:
+            return
+        server = self._known.servers.get(environment)
+        wrong = server.reward_rules.wrong if isinstance(server, ResourcesServer) else None
+
+        async def verify() -> Looked:
+            async with LoopGuard(self._frozen(environment), frozen_s=VERIFY_S) as guard:
+                return await verifier.check_empty_answer(
+                    client, environment, rows.first, guard, wrong=wrong
+                )
+
+        look = self._round.look
+        await look(Layer.VERIFIER, environment, verify(), within_s=verifier.ONE_ANSWER_S + 5)
+        if self._known.judges(self._config.instance(environment)):
+            judge = verifier.check_judge(client, environment, server, rows.first)
+            await look(
+                Layer.VERIFIER,
+                f"judge of {environment}",
+                judge,
+                within_s=verifier.ONE_ANSWER_S + 5,
+            )
