@@ -10,7 +10,6 @@ from palestra.serving.agent import (
     BoundAgent,
     BoundAgentConfig,
     ServerReference,
-    close_session,
 )
 from palestra.serving.aside import Aside
 from palestra.serving.assembled import Assembly, assembled
@@ -133,7 +132,6 @@ __all__ = [
     "build_server",
     "cache_root",
     "check_head_port",
-    "close_session",
     "dumping_tasks",
     "environment",
     "head_server",

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
@@ -27,13 +27,11 @@ from palestra.serving.sessions import CLOSE_SESSION
 from palestra.transport import CallContext, Peer, calling, current_call
 
 CLOSING_S: Final = 1.0
+AT_ONCE_S: Final = 0.05
+"""How long whoever waits for the failure also waits for an environment that answers at once."""
 
 
-async def close_session(environment: Peer) -> None:
-    """Tell the environment that its session is of no use: the rollout will not be verified.
-
-    For a rollout that failed, or that nobody wants any more; `verify` ends a session by itself.
-    """
+async def _closed(environment: Peer) -> None:
     # The rollout's own deadline may be what has passed.
     context = CallContext(row=current_call().row, deadline=time.monotonic() + CLOSING_S)
     with calling(context), contextlib.suppress(CallError, TimeoutError):
@@ -69,6 +67,26 @@ class Agent(Server):
 
     config: AgentConfig
 
+    _palestra_closing: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
+
+    async def close_session(self, environment: Peer) -> None:
+        """Tell the environment that its session is of no use: the rollout will not be verified.
+
+        For a rollout that failed, or that nobody wants any more; `verify` ends a session by itself.
+        An environment that hangs may be the failure, whose caller has little time left to hear of
+        it: what takes longer than a moment goes on beside it.
+        """
+        closing = asyncio.create_task(_closed(environment), name=f"close {environment.name}")
+        self._palestra_closing.add(closing)
+        closing.add_done_callback(self._palestra_closing.discard)
+        await asyncio.wait({closing}, timeout=AT_ONCE_S)
+
+    async def stop(self) -> None:
+        """Let sessions be closed that are about to be."""
+        if self._palestra_closing:
+            await asyncio.wait(self._palestra_closing)
+        await super().stop()
+
     @abstractmethod
     async def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer
@@ -94,7 +112,7 @@ class Agent(Server):
                 body.responses_create_params, environment=environment, model=model
             )
         except BaseException:
-            await close_session(environment)
+            await self.close_session(environment)
             raise
         return await environment.call("/verify", {**row, "response": response}, VerifyResponse)
 

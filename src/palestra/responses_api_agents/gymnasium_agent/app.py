@@ -25,7 +25,7 @@ from palestra.schema import (
     changed,
     maker,
 )
-from palestra.serving import BoundAgent, BoundAgentConfig, Opening, Step, close_session
+from palestra.serving import BoundAgent, BoundAgentConfig, Opening, Step
 from palestra.transport import Peer
 
 _make_message = maker(Message)
@@ -53,7 +53,7 @@ class GymnasiumAgent(BoundAgent):
             params = _opened(body.responses_create_params, opening.observation)
             response = await self.respond(params, environment=environment, model=model)
         except BaseException:
-            await close_session(environment)
+            await self.close_session(environment)
             raise
         played = {**row, "responses_create_params": params, "response": response}
         return await environment.call("/verify", played, VerifyResponse)
