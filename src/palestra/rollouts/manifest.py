@@ -1,6 +1,7 @@
 """The manifest: what a run was made from, so that it is never continued as something else."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -63,7 +64,8 @@ class Manifest:
                 "format": self.format,
                 "digest": self.digest,
                 "input_digest": self.input_digest,
-                "inputs": list(self.inputs),
+                # As seen from here: a run that is moved as a whole still finds them.
+                "inputs": [os.path.relpath(name, path.parent) for name in self.inputs],
                 "semantics": self.semantics,
                 "requested": self.requested,
                 "tasks": self.tasks,
@@ -96,7 +98,10 @@ def read_manifest(path: Path) -> Manifest:
             version=held["palestra_version"],
             format=held["format"],
             shard=ShardOf(**shard) if shard else None,
-            inputs=tuple(map(str, held.get("inputs") or ())),
+            inputs=tuple(
+                os.path.normpath(path.parent.absolute() / str(name))
+                for name in held.get("inputs") or ()
+            ),
         )
     except OSError as error:
         raise InputDataError(
