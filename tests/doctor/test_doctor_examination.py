@@ -173,7 +173,7 @@ def test_an_answer_that_leaves_no_room_for_the_prompt_is_found(ward: Ward) -> No
     asked = {"max_output_tokens": 4090}
     name = ward.rows("rows.jsonl", [task("word " * 50, params=asked)])
 
-    found = ward.examine(input_jsonl_fpath=name).finding("model.context-too-long")
+    found = ward.examine(input_jsonl_fpath=name).finding("model.answer-too-long")
 
     assert "together with their max_output_tokens" in found["symptom"]
 

@@ -202,7 +202,7 @@ def _without_consequences(groups: list[_Group]) -> tuple[list[_Group], list[_Gro
     for group in groups:
         if group.signature is not None and group.severity is Severity.ERROR:
             explained |= group.signature.explains
-        if group.rank is Rank.ENDED:
+        if group.rank is Rank.ENDED and group.severity is Severity.ERROR:
             explained.add("cache.unfinished")
     roots = [group for group in groups if group.cause not in explained]
     # Two that explain each other are both causes.
@@ -234,7 +234,8 @@ def _finding(
     why, do = _told(group, first, looked_at)
     # Whoever recorded the row knows more of it than the line of a log.
     told_of_a_row = next((o for o in group.observations if o.row is not None), first)
-    symptom = told_of_a_row.text if first.rank >= Rank.FAILURE else first.text
+    nearer = first.rank >= Rank.FAILURE or told_of_a_row.text.endswith(first.text)
+    symptom = told_of_a_row.text if nearer else first.text
     return Finding(
         layer=group.layer,
         cause=group.cause,

@@ -12,7 +12,7 @@ import orjson
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import Observation, Rank, chain, innermost, line_at, one_line
 from palestra.errors import FieldProblem, InputDataError, Layer, RowIdentity
-from palestra.rollouts import Manifest, RunPaths, read_manifest
+from palestra.rollouts import ENDED_RUN, Manifest, RunPaths, read_manifest
 from palestra.schema import (
     AGENT_REF,
     FAILURE_LAYER,
@@ -259,7 +259,7 @@ def _failure(path: Path, number: int, row: Mapping[str, Any], *, recovered: bool
     return Observation(
         text=": ".join(filter(None, [chain(hops), message])),
         quotes=tuple(quotes),
-        rank=Rank.FAILURE,
+        rank=Rank.ENDED if row.get(ENDED_RUN) is True else Rank.FAILURE,
         layer=layer,
         row=RowIdentity(row[TASK_INDEX], row[ROLLOUT_INDEX], row.get("attempt") or 1, named),
         problems=tuple(

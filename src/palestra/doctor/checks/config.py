@@ -12,6 +12,7 @@ from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding
 from palestra.doctor.quoting import quote_named, quote_places
+from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError, PalestraError
 from palestra.sandbox import SandboxSettings
 from palestra.serving import (
@@ -100,9 +101,4 @@ def check_agents(config: ResolvedConfig) -> Looked:
     agents = config.instances_of(ServerType.AGENT)
     if agents:
         return Looked(f"agents: {', '.join(agent.name for agent in agents)}")
-    error = ConfigError(
-        "the configuration has no agent",
-        hint="add a config file that has one: --config "
-        "resources_servers/NAME/configs/NAME.yaml, or start a fleet that has one",
-    )
-    return Looked("no agent", (replace(finding_of(error), cause="config.no-agent"),))
+    return Looked("no agent", (tabled("config.no-agent", "the configuration has no agent"),))

@@ -8,6 +8,7 @@ from palestra.datasets import RowProblems
 from palestra.doctor.findings import Finding, Quote, quote
 from palestra.doctor.quoting import line_of, quote_line
 from palestra.doctor.signatures import Signature, SignatureTable
+from palestra.doctor.tabled import tabled
 from palestra.errors import Layer
 
 MOST_KINDS: Final = 20
@@ -73,11 +74,8 @@ def _kind_of(what: str) -> Signature:
 
 
 def _rest(kinds: Collection[tuple[Path, str, Any]]) -> Finding:
-    return Finding(
-        layer=Layer.DATA,
-        cause="data.bad-rows",
-        symptom=f"{len(kinds)} more kinds of problems of rows",
-        likely_cause="the file is of another format",
-        next_action="mend those above first",
-        evidence=tuple(quote(path, what) for path, what, _ in list(kinds)[:QUOTED]),
+    return tabled(
+        "data.bad-rows",
+        f"{len(kinds)} more kinds of problems of rows",
+        *(quote(path, what) for path, what, _ in list(kinds)[:QUOTED]),
     )

@@ -11,7 +11,8 @@ from palestra.conformance import LoopGuard, Player, Verdict, door_of
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Severity, quote
-from palestra.errors import CallError, JudgeFailure, Layer, RowIdentity
+from palestra.doctor.tabled import tabled
+from palestra.errors import CallError, JudgeFailure, RowIdentity
 from palestra.schema import TASK_INDEX, JudgeReplay, response_of
 from palestra.serving import Hearing, Judge, JudgeConfig, Server
 from palestra.transport import CallContext, ServerClient, calling
@@ -57,12 +58,10 @@ async def check_empty_answer(
 
 def _failed(environment: str, verdict: Verdict) -> Finding | None:
     if verdict.timed_out:
-        return Finding(
-            layer=Layer.VERIFIER,
-            cause="verifier.hangs",
-            symptom=f"{environment} did not verify an empty answer within {ONE_ANSWER_S:g} s",
-            likely_cause="the verifier waits for something that never comes, or loops",
-            next_action=f"`palestra verify-env {environment}` shows which answers it hangs on",
+        return tabled(
+            "verifier.hangs",
+            f"{environment} did not verify an empty answer within {ONE_ANSWER_S:g} s",
+            environment=environment,
         )
     if verdict.failure is None:
         return None
@@ -76,42 +75,30 @@ def _rewarded(environment: str, verdict: Verdict, wrong: float | None) -> Findin
     most = 0.0 if wrong is None else wrong
     if verdict.reward is None or math.isnan(verdict.reward) or verdict.reward <= most:
         return None
-    return Finding(
-        layer=Layer.VERIFIER,
-        cause="verifier.rewards-nothing",
-        symptom=f"{environment} gives an empty answer {verdict.reward:g}",
-        likely_cause="the verifier takes no answer for a right one, or rewards everything",
-        next_action=f"`palestra verify-env {environment}` shows what else it rewards",
-        severity=Severity.WARNING,
+    return tabled(
+        "verifier.rewards-nothing",
+        f"{environment} gives an empty answer {verdict.reward:g}",
+        environment=environment,
     )
 
 
 def _blocked(environment: str, verdict: Verdict) -> Finding | None:
     if verdict.blocked_s <= BLOCKED_S:
         return None
-    return Finding(
-        layer=Layer.THROUGHPUT,
-        cause="throughput.blocks-event-loop",
-        symptom=f"{environment} held the event loop for {verdict.blocked_s:.1f} s to verify an "
-        "empty answer",
-        likely_cause="`verify` computes, sleeps or reads without `await`, so that every other "
-        "rollout waits",
-        next_action="write that method as `def` (it then runs in a thread), use a worker of "
-        "palestra.sandbox, or placement: process with num_workers",
+    return tabled(
+        "throughput.blocks-event-loop",
+        f"{environment} held the event loop for {verdict.blocked_s:.1f} s to verify an empty "
+        "answer",
         severity=Severity.WARNING,
     )
 
 
 def frozen(environment: str, still_s: float) -> Looked:
     """Of a verifier that has held the event loop for so long, and may do so for ever."""
-    finding = Finding(
-        layer=Layer.VERIFIER,
-        cause="verifier.holds-event-loop",
-        symptom=f"{environment} has been holding the event loop for {still_s:.0f} s to verify an "
-        "empty answer",
-        likely_cause="`verify` loops or waits without `await`: in a run, every rollout stands still",
-        next_action="write that method as `def` (it then runs in a thread), or use a worker of "
-        "palestra.sandbox, which is stopped at its limit",
+    finding = tabled(
+        "verifier.holds-event-loop",
+        f"{environment} has been holding the event loop for {still_s:.0f} s to verify an empty "
+        "answer",
     )
     return Looked("it never came back", (finding,))
 
