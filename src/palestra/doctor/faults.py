@@ -56,8 +56,9 @@ def _by_class(error: PalestraError, known: tuple[Known, ...]) -> str:
     fits = (
         k
         for k in known
-        # A subclass that has a layer of its own is another matter than its parent.
-        if isinstance(error, k.error) and k.error.layer is error.layer
+        # A subclass that has a layer of its own is another matter than its parent, unless it is
+        # known by its words.
+        if isinstance(error, k.error) and (k.says.pattern or k.error.layer is error.layer)
         if k.says.search(error.message)
     )
     return next((fit.cause for fit in fits), "")

@@ -30,6 +30,9 @@ def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Fin
     """A configuration that cannot be loaded: a finding for each of its problems, with its line."""
     first, *listed = error.message.split("\n")
     problems = [line.removeprefix("  - ") for line in listed if line.startswith("  - ")]
+    if first.endswith(" no value:"):
+        # Each of them needs a value of its own.
+        problems = [f"{first} {line.strip()}" for line in listed if line.strip()]
     return tuple(
         finding_of(
             ConfigError(problem, hint=error.hint),

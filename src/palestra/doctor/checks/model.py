@@ -13,6 +13,7 @@ from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Severity, quote
 from palestra.doctor.forecast import BYTES_PER_TOKEN, Pace
+from palestra.doctor.patience import asked_once
 from palestra.doctor.survey import AgentRows
 from palestra.doctor.tabled import tabled
 from palestra.errors import (
@@ -22,12 +23,12 @@ from palestra.errors import (
 )
 from palestra.schema import CREATE_PARAMS, TASK_INDEX, Response, ResponseCreateParams
 from palestra.serving import EndpointFacts, EndpointSaid, ask_endpoint
-from palestra.transport import CallContext, ServerClient, calling
+from palestra.transport import ServerClient
 
 ENDPOINT_S: Final = 20.0
 """For what an endpoint says of itself."""
-REQUEST_S: Final = 45.0
-"""For one answer of `PROBE_TOKENS`."""
+REQUEST_S: Final = 30.0
+"""For one answer of `PROBE_TOKENS`, of an endpoint that is working on it."""
 PROBE_TOKENS: Final = 16
 """The least that OpenAI's endpoint takes as a limit."""
 TEMPLATE_TOKENS: Final = 512
@@ -103,8 +104,9 @@ async def _ask_for_a_word(client: ServerClient, name: str) -> Pace:
 
 async def _ask(client: ServerClient, name: str, params: Mapping[str, Any]) -> Response:
     asked = ResponseCreateParams.model_validate(params)
-    with calling(CallContext(deadline=time.monotonic() + REQUEST_S)):
-        return await client.peer(name).call("/v1/responses", asked, Response)
+    return await asked_once(
+        lambda: client.peer(name).call("/v1/responses", asked, Response), within_s=REQUEST_S
+    )
 
 
 def _used(response: Response) -> tuple[int, int]:
