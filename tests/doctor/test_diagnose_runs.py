@@ -8,7 +8,7 @@ import pytest
 
 from palestra.doctor.diagnose import diagnose
 from palestra.doctor.diagnosis import Diagnosis
-from palestra.doctor.findings import Severity
+from palestra.doctor.findings import Severity, text_of
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import BadInput, Layer
 
@@ -279,6 +279,26 @@ def test_a_failure_that_ended_the_run_explains_what_is_missing(run: Path) -> Non
     assert found.findings[0].row is not None
     assert found.findings[0].symptom.startswith("env/verify: judge_model")
     assert found.consequences[0].startswith("cache.unfinished")
+
+
+def test_a_nested_failure_is_one_line_with_its_row_its_way_and_the_innermost_body(
+    run: Path,
+) -> None:
+    calling = "Hit an exception in it calling an inner server: "
+    body = json.dumps({"error": {"message": "CUDA out of memory"}}).encode()
+    nested = calling + repr(json.dumps({"detail": calling + repr(body)}).encode())
+    hops = [
+        {"server": name, "url": f"http://{name}/{path}"}
+        for name, path in (("agent", "run"), ("env", "verify"), ("judge", "v1/responses"))
+    ]
+    write(run, "run_failures.jsonl", [failure(2, nested, hops=hops)])
+
+    [line, *_] = text_of(told(run, "run").findings[0]).plain.splitlines()
+
+    assert line == (
+        "error model serving (model.gpu-memory): task 2, rollout 0, attempt 1, agent agent: "
+        "agent/run > env/verify > judge/v1/responses: CUDA out of memory"
+    )
 
 
 def whole(run: Path, rows: list[dict[str, Any]]) -> None:
