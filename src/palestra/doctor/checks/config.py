@@ -103,5 +103,5 @@ def check_agents(config: ResolvedConfig) -> Looked:
     """Whether there is anybody to run rows, and somebody to verify them."""
     agents = config.instances_of(ServerType.AGENT)
     if agents:
-        return Looked(f"agents: {', '.join(agent.name for agent in agents)}")
+        return Looked(", ".join(agent.name for agent in agents))
     return Looked("no agent", (tabled("config.no-agent", "the configuration has no agent"),))

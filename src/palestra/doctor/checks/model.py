@@ -27,8 +27,10 @@ from palestra.transport import ServerClient
 
 ENDPOINT_S: Final = 20.0
 """For what an endpoint says of itself."""
+WORD_S: Final = 12.0
+"""For a word, of an endpoint that has nothing else to do."""
 REQUEST_S: Final = 30.0
-"""For one answer of `PROBE_TOKENS`, of an endpoint that is working on it."""
+"""For an answer of `PROBE_TOKENS` to a row's own prompt, which may be long."""
 PROBE_TOKENS: Final = 16
 """The least that OpenAI's endpoint takes as a limit."""
 TEMPLATE_TOKENS: Final = 512
@@ -98,14 +100,16 @@ def _with_listed(finding: Finding, said: EndpointSaid) -> Finding:
 async def _ask_for_a_word(client: ServerClient, name: str) -> Pace:
     params = {"input": PROBE, "max_output_tokens": PROBE_TOKENS}
     began = time.monotonic()
-    response = await _ask(client, name, params)
+    response = await _ask(client, name, params, within_s=WORD_S)
     return Pace(time.monotonic() - began, max(_used(response)[1], 1))
 
 
-async def _ask(client: ServerClient, name: str, params: Mapping[str, Any]) -> Response:
+async def _ask(
+    client: ServerClient, name: str, params: Mapping[str, Any], *, within_s: float = REQUEST_S
+) -> Response:
     asked = ResponseCreateParams.model_validate(params)
     return await asked_once(
-        lambda: client.peer(name).call("/v1/responses", asked, Response), within_s=REQUEST_S
+        lambda: client.peer(name).call("/v1/responses", asked, Response), within_s=within_s
     )
 
 
