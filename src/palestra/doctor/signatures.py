@@ -230,7 +230,10 @@ no run.
 - A failing row is held, field by field, to what its environment asks for.
 - The materialized inputs are held to their source (the manifest names it, or `--input FILE`) and
   to the results: stale ones are told with both times.
+- Scored rollouts are looked at together: rewards that are all alike, answers that are empty or
+  cut, and tools that broke are warnings.
 - What fits no section below stays unknown: it is quoted, with all that was looked at.
+- Keys, and the secrets of env.yaml and of the environment, are masked in what is quoted.
 
 This is the table that both go by, in the order in which layers are looked at: a fault in one
 explains those after it. What an error says below itself (`hint: …`) is about that one case; without
