@@ -1,5 +1,6 @@
 """From a plan to files: what sbatch and bash read, and what never stands in them."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from planning import HOSTED, PYXIS, cluster, options, planned, scripts, write
 from palestra.cli.clustering.driving import known_plan
 from palestra.cli.clustering.stamping import prepare_run
 from palestra.cluster import nemo_gym_rollouts, rollouts, wrap_arguments
+from palestra.cluster.alone import submitting
 from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.executors import State, executor_for
 from palestra.cluster.layout import RunFiles
@@ -30,6 +32,7 @@ CONFIGS = (
 )
 TASKS = "resources_servers/mcqa/data/example.jsonl"
 AGENT = "mcqa_simple_agent"
+_AGENT_SETTING = "++mcqa_simple_agent.responses_api_agents.simple_agent.max_steps=3"
 
 
 @pytest.fixture(autouse=True)
@@ -341,6 +344,74 @@ def test_a_secret_that_came_in_by_another_way_is_not_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_secret_in_packaged_code_is_not_packaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", CANARY)
+    write(tmp_path / "my_env.py", f'KEY = "{CANARY}"\n')
+
+    with pytest.raises(ConfigError, match=r"value of MY_KEY would stand in code/my_env\.py"):
+        dry(policy_api_key_env="MY_KEY", package="dir")
+
+    assert not list((tmp_path / "out").rglob("my_env.py"))
+    assert dry().name == "0001"
+
+
+def test_a_secret_of_the_env_file_is_not_written_either(tmp_path: Path) -> None:
+    write(tmp_path / "env.yaml", f"judge_api_key: {CANARY}\n")
+
+    with pytest.raises(ConfigError, match="a secret of the configuration would stand in"):
+        dry(preprocess_cmd=f"login {CANARY}")
+
+
+def test_what_jobs_cannot_see_is_missed_when_submitting(tmp_path: Path) -> None:
+    write(tmp_path / "own.yaml", "hidden_from_jobs: ${of_the_env_file}\n")
+    write(tmp_path / "env.yaml", "of_the_env_file: 1\n")
+    configs = [*CONFIGS, "own.yaml"]
+
+    assert dry(config_paths=configs)
+    with pytest.raises(ConfigError, match="of_the_env_file"):
+        dry(config_paths=configs, package="dir", output_dir="other")
+
+
+def test_an_output_folder_that_cannot_be_written_is_said_to_be_so(tmp_path: Path) -> None:
+    write(tmp_path / "out", "a file, and no folder")
+
+    with pytest.raises(ConfigError, match=r"output folder .*/out cannot be written"):
+        dry()
+
+
+def test_two_commands_do_not_submit_into_one_folder_at_once(tmp_path: Path) -> None:
+    with (
+        submitting(RunFiles(tmp_path / "out")),
+        pytest.raises(ConfigError, match="another command is submitting"),
+    ):
+        dry()
+
+    assert dry().name == "0001"
+
+
+def test_a_plan_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(InputDataError, match="No space left"):
+            dry()
+
+    assert RunFiles(tmp_path / "out").submissions() == ()
+    assert dry().exists()
+
+
+def test_other_settings_of_a_server_make_another_run() -> None:
+    dry(num_chunks=2)
+
+    with pytest.raises(StaleRun, match="server mcqa_simple_agent: "):
+        dry(num_chunks=2, serve_override=_AGENT_SETTING)
+    assert dry(num_chunks=2, server_address="http://elsewhere.invalid/v1")
+
+
 def test_short_values_are_not_taken_for_secrets() -> None:
     check_absent({"x.sh": "a 1234 b"}, ["SHORT"], {"SHORT": "1234"})
 
@@ -441,13 +512,15 @@ def test_git_packages_what_is_committed(tmp_path: Path) -> None:
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@t"]
     subprocess.run([*git, "init", "-q"], check=True, timeout=30)
     write(tmp_path / "my_env.py", "x = 1\n")
-    subprocess.run([*git, "add", "my_env.py"], check=True, timeout=30)
+    write(tmp_path / "env.yaml", "a secret that should not have been committed")
+    subprocess.run([*git, "add", "my_env.py", "env.yaml"], check=True, timeout=30)
     subprocess.run([*git, "commit", "-qm", "x"], check=True, timeout=30)
     write(tmp_path / "my_env.py", "x = 2\n")
 
     folder = dry(package="git")
 
     assert (folder / "code" / "my_env.py").read_text() == "x = 1\n"
+    assert not (folder / "code" / "env.yaml").exists()
     assert len(read_plan(folder / "plan.json").code_version.split()) == 2
 
 

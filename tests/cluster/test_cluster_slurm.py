@@ -54,9 +54,7 @@ def submit(**given: Any) -> Submission:
         "model": "scripted",
         "server_type": "generic",
         "server_cpu": True,
-        "server_entrypoint": (
-            f"{sys.executable} {SERVER} --host {{host}} --port {{port}} --key {{nonce}}"
-        ),
+        "server_entrypoint": f"{sys.executable} {SERVER} --host {{host}} --port {{port}}",
         "time": "10",
     }
     return rollouts(**{**asked, **given})

@@ -8,7 +8,7 @@ cancelled, and the ledger says why.
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -43,7 +43,11 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnitStatus:
-    """A unit and where it stands. `rollouts`: expected, scored, failed, left; of shards begun."""
+    """A unit and where it stands. `rollouts`: expected, scored, failed, left; of shards begun.
+
+    `servers`: how many are expected, ready, failed. `components`: each with state and reason.
+    `open_ids`: its jobs that have not ended, in their order.
+    """
 
     unit: Unit
     standing: Standing
@@ -51,6 +55,8 @@ class UnitStatus:
     restarts: int = 0
     rollouts: Mapping[str, int] = field(default_factory=dict)
     servers: Mapping[str, Any] = field(default_factory=dict)
+    components: Sequence[Mapping[str, Any]] = ()
+    open_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +94,41 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     """
     units = units_of(files, run)
     open_units = [u for u in units if not (u.is_shard and is_done(files.shard(u.name)))]
-    states = executor.status([unit.job_id for unit in open_units]) if open_units else {}
-    found = [_status(files, unit, states.get(unit.job_id)) for unit in units]
-    missing = {shard.name for shard in run.shards} - {unit.name for unit in units}
-    found += [
-        _status(files, Unit(name, "", "", "", JobFiles(files.cluster), is_shard=True), None)
-        for name in sorted(missing)
-    ]
+    ids = [one.job_id for unit in open_units for one in unit.attempts]
+    states = executor.status(ids) if ids else {}
+    found = [_status_of_attempts(files, unit, states) for unit in units]
+    found += [_status(files, unit, None) for unit in _not_submitted(files, run, units)]
     status = RunStatus(run, tuple(_with_dependants(run, found)))
     _record_those_that_never_start(files, status)
     return status
+
+
+def _not_submitted(files: RunFiles, run: Run, units: Sequence[Unit]) -> list[Unit]:
+    """What the plan has and nobody submitted: a command that was ended half-way leaves such."""
+    known = {unit.name for unit in units}
+    shards = sorted({shard.name for shard in run.shards} - known)
+    others = [job.name for job in run.jobs if not job.shards and job.name not in known]
+    nowhere = JobFiles(files.cluster)
+    return [Unit(name, "", "", "", nowhere, is_shard=name in shards) for name in (*shards, *others)]
+
+
+def _status_of_attempts(files: RunFiles, unit: Unit, states: Mapping[str, JobState]) -> UnitStatus:
+    """Of several jobs for one shard: the one that runs, else that waits, else the last."""
+    if unit.is_shard and is_done(files.shard(unit.name)):
+        open_ids: list[str] = []
+    else:
+        open_ids = [
+            one.job_id
+            for one in unit.attempts
+            if (told := states.get(one.job_id)) is not None and not told.state.over
+        ]
+    order = {State.RUNNING: 0, State.QUEUED: 1}
+    of_interest = [one for one in unit.attempts if one.job_id in open_ids]
+    current = min(
+        of_interest, key=lambda one: order[states[one.job_id].state], default=unit.attempts[-1]
+    )
+    status = _status(files, current, states.get(current.job_id))
+    return replace(status, open_ids=tuple(open_ids))
 
 
 def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
@@ -121,6 +152,7 @@ def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
         told.restarts if told else 0,
         _rollouts(files, unit) if unit.is_shard else {},
         state_file.get("servers") or {} if standing is Standing.RUNNING else {},
+        state_file.get("components") or () if standing is not Standing.QUEUED else (),
     )
 
 
@@ -171,7 +203,9 @@ def _explained(jobs: Sequence[Job], one: UnitStatus, failed: Mapping[str, str]) 
             continue
         for after in _all_before(jobs, job):
             if after in failed:
-                return UnitStatus(one.unit, Standing.NEVER_STARTS, f"because {failed[after]}")
+                return replace(
+                    one, standing=Standing.NEVER_STARTS, reason=f"because {failed[after]}"
+                )
     return one
 
 
