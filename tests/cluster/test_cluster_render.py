@@ -122,6 +122,13 @@ def test_what_stands_in_a_directive_is_quoted(value: str, written: str) -> None:
     assert directive("comment", value) == f"#SBATCH --comment={written}"
 
 
+def test_a_backslash_cannot_stand_in_the_name_of_a_log() -> None:
+    with pytest.raises(ConfigError, match="backslash"):
+        dry(cluster={"executor": "slurm"}, log_dir="a\\b")
+
+    assert dry(log_dir="a\\b")
+
+
 def test_a_line_break_cannot_stand_in_a_directive() -> None:
     with pytest.raises(ConfigError):
         directive("comment", "x\n#SBATCH --uid=0")
@@ -402,6 +409,20 @@ def test_a_plan_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     assert RunFiles(tmp_path / "out").submissions() == ()
     assert dry().exists()
+
+
+def test_the_last_part_of_the_chunks_is_followed_by_merge_and_profile(tmp_path: Path) -> None:
+    first = read_plan(dry(num_chunks=2, chunk_ids="0") / "plan.json")
+    done = RunFiles(tmp_path / "out").shard("rollouts-chunk0").done
+    done.write_text('{"expected": 3, "scored": 2, "failed_terminal": 1}')
+    last = read_plan(dry(num_chunks=2, chunk_ids="1") / "plan.json")
+
+    assert [job.name for job in first.jobs] == ["collect"]
+    assert [(job.name, job.shards) for job in last.jobs] == [
+        ("collect", ("rollouts-chunk1",)),
+        ("merge", ()),
+        ("profile", ()),
+    ]
 
 
 def test_other_settings_of_a_server_make_another_run() -> None:

@@ -1,9 +1,12 @@
 """The whole of it on a real Slurm of two nodes: submitted, run, merged, profiled."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +144,86 @@ def test_what_a_dry_run_has_written_can_be_submitted_by_hand(tmp_path: Path) -> 
     wait_until(lambda: all(told.state.over for told in ask(ids).values()), seconds=120)
     assert {told.state for told in ask(ids).values()} == {State.DONE}
     assert len(list(read_jsonl(tmp_path / "out" / "rollouts.jsonl"))) == 1
+
+
+def test_odd_names_of_folders_are_only_names(tmp_path: Path) -> None:
+    odd = tmp_path / 'it\'s 50%j & $(odd); {job} "ü"'
+    submission = submit(output_dir=str(odd), limit=1, num_chunks=2, expname="odd")
+
+    ended = to_the_end(submission, seconds=120)
+
+    assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    assert len(list(read_jsonl(RunFiles(odd).merged.output))) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {odd.name, "state"}
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+def test_heavy_verifiers_run_on_a_ray_cluster_of_two_nodes() -> None:
+    submission = submit(
+        config_paths=[
+            "resources_servers/math_with_judge/configs/math_with_judge.yaml",
+            "responses_api_models/openai_model/configs/openai_model.yaml",
+        ],
+        input_file="resources_servers/math_with_judge/data/example.jsonl",
+        agent_name="math_with_judge_simple_agent",
+        ray_nodes=2,
+        limit=2,
+    )
+
+    ended = to_the_end(submission)
+
+    assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    logs = {path.name.split("_")[1]: path for path in Path(submission.run.log_dir).glob("*_0.log")}
+    assert "Connected to Ray cluster" in logs["driver"].read_text()
+    assert len(list(Path(submission.run.log_dir).glob("rollouts_ray_*.log"))) == 2
+
+
+@pytest.mark.skipif(
+    "PALESTRA_TEST_TIME_LIMIT" not in os.environ, reason="takes minutes: PALESTRA_TEST_TIME_LIMIT=1"
+)
+@pytest.mark.parametrize("how", ["drains", "is killed"])
+def test_what_a_time_limit_cut_short_is_gone_on_with(tmp_path: Path, how: str) -> None:
+    on = {"requeue": False, "partition": "short"}
+    slow = f"{sys.executable} {SERVER} --host {{host}} --port {{port}} --pause 6"
+    submission = submit(
+        on=on,
+        time="1",
+        num_repeats=4,
+        num_samples_in_parallel=1,
+        dependent_jobs=3,
+        server_entrypoint=slow,
+        output_dir=how.replace(" ", "-"),
+    )
+    if how == "is killed":
+        _stop_supervisor(submission)
+
+    to_the_end(submission, seconds=600)
+
+    files = RunFiles(Path(submission.run.output_dir))
+    first = executor_for("slurm").status([submission.job_ids["collect"]])
+    told = first[submission.job_ids["collect"]]
+    assert told.state is State.FAILED
+    assert told.reason == ("TIMEOUT" if how == "is killed" else "FAILED")
+    keys = [key_of(line.row) for line in read_jsonl(files.merged.output)]
+    assert len(keys) == len(set(keys)) == 20, logs_of(submission)
+
+
+def _stop_supervisor(submission: Submission) -> None:
+    """The supervisor of the first job hears nothing any more, and cannot end in order."""
+    plan = f"{submission.folder}/plan.json"
+    found: list[int] = []
+
+    def runs() -> bool:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_bytes().decode().split("\0")
+                if words[2:4] == [plan, "collect"]:
+                    found.append(int(path.parent.name))
+        ready = (RunFiles(Path(submission.run.output_dir)).shard("rollouts").output).exists()
+        return bool(found) and ready
+
+    wait_until(runs, seconds=60)
+    os.kill(found[0], signal.SIGSTOP)
 
 
 def test_the_site_says_how_large_an_array_may_be() -> None:

@@ -8,6 +8,7 @@ cancelled, and the ledger says why.
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -232,15 +233,15 @@ def _record_those_that_never_start(files: RunFiles, status: RunStatus) -> None:
     for one in status.units:
         key = (one.unit.submission, one.unit.name)
         if one.standing is Standing.NEVER_STARTS and key not in known:
-            ledger.append(
-                files.ledger,
-                {
-                    "event": "never_starts",
-                    "time": time.time(),
-                    "submission": one.unit.submission,
-                    "job": one.unit.job,
-                    "dependant": one.unit.name,
-                    "job_id": one.unit.job_id,
-                    "reason": one.reason,
-                },
-            )
+            event = {
+                "event": "never_starts",
+                "time": time.time(),
+                "submission": one.unit.submission,
+                "job": one.unit.job,
+                "dependant": one.unit.name,
+                "job_id": one.unit.job_id,
+                "reason": one.reason,
+            }
+            # Whoever may read a run may ask how it stands, also where it cannot write.
+            with suppress(PermissionError):
+                ledger.append(files.ledger, event)

@@ -75,6 +75,7 @@ class RolloutOptions(BaseModel):
     gym_container: Line | None = None
     with_sandbox: bool = False
     keep_mounts_for_sandbox: bool = False
+    ray_nodes: int = Field(default=0, ge=0)
     partition: Line | None = None
     account: Line | None = None
     qos: Line | None = None

@@ -55,6 +55,9 @@ class Role(StrEnum):
     """The self-hosted model server. Publishes an endpoint."""
     SANDBOX = "sandbox"
     """Runs model-written code. Publishes an endpoint; gets no secrets and, unless asked, no mounts."""
+    RAY = "ray"
+    """Nodes of a Ray cluster, for verifiers that need many cores. Publishes an endpoint, which
+    tells the cluster's address."""
     PREPARE = "prepare"
     """Checks the configuration and stamps the rows, where the submitting machine could not read
     the input. Alone in its job, which comes before all others."""

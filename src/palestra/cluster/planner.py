@@ -69,17 +69,22 @@ def plan_run(
                 problem
                 for job in run.jobs
                 for component in job.components
-                for problem in _problems(component, job.name)
+                for problem in _problems(component, job.name, run.executor)
             )
         )
     )
     return run
 
 
-def _problems(component: Component, job: str) -> list[str]:
+def _problems(component: Component, job: str, executor: str) -> list[str]:
     return [
         *env_problems(component.env, f"{job}/{component.name}"),
         *key_problems((*component.argv, *component.worker_argv), component.name),
+        *(
+            [f"{component.name} on {component.nodes} nodes: executor {executor} has one"]
+            if component.nodes > 1 and executor != "slurm"
+            else []
+        ),
         *(mount_problems(component.mounts) if component.container else ()),
     ]
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,7 @@ class _Submitter:
         )
         for notice in waits.notices:
             self._say(notice)
+        self._check_ray()
         config = self._served()
         settings = collect_settings(
             options,
@@ -153,6 +155,13 @@ class _Submitter:
     def _say(self, text: str) -> None:
         self._notices.append(text)
         self._tell(text)
+
+    def _check_ray(self) -> None:
+        """Where jobs have what is installed here."""
+        if self._options.ray_nodes and not self._places.containers and find_spec("ray") is None:
+            raise ConfigError(
+                "--ray-nodes: Ray is not installed", hint="pip install 'palestra[ray]'"
+            )
 
     def _served(self) -> ResolvedConfig | None:
         """The servers' configuration; None when a part of it can only be read in the job."""
