@@ -132,6 +132,13 @@ def test_a_run_of_which_a_part_was_never_submitted_is_not_done(tmp_path: Path) -
     assert not found.done
 
 
+def test_rollouts_that_nobody_has_begun_are_expected_too(made: World) -> None:
+    collected(made, "rollouts-chunk0")
+    finish(made, "rollouts-chunk0")
+    found = look(made, Site(job1_1=QUEUED))
+    assert dict(found.rollouts()) == {"expected": 4, "scored": 2, "failed": 0, "left": 2}
+
+
 def test_each_server_is_told_with_its_reason(made: World) -> None:
     folder = made.files.submission("0001").job("shards", 0).folder
     folder.mkdir(parents=True)

@@ -17,9 +17,11 @@ from palestra.cluster import ledger
 from palestra.cluster.executors import Executor, JobState, State
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Job, Run
+from palestra.cluster.stamping import with_stamped
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.supervisor.shard import NotDone, count, is_done
 from palestra.cluster.units import Unit, units_of
+from palestra.errors import InputDataError
 
 
 class Standing(StrEnum):
@@ -44,7 +46,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnitStatus:
-    """A unit and where it stands. `rollouts`: expected, scored, failed, left; of shards begun.
+    """A unit and where it stands. `rollouts`: expected, scored, failed, left.
 
     `servers`: how many are expected, ready, failed. `components`: each with state and reason.
     `open_ids`: its jobs that have not ended, in their order.
@@ -99,6 +101,7 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     states = executor.status(ids) if ids else {}
     found = [_status_of_attempts(files, unit, states) for unit in units]
     found += [_status(files, unit, None) for unit in _not_submitted(files, run, units)]
+    found = _with_expected(run, found)
     status = RunStatus(run, tuple(_with_dependants(run, found)))
     _record_those_that_never_start(files, status)
     return status
@@ -183,6 +186,21 @@ def _rollouts(files: RunFiles, unit: Unit) -> Mapping[str, int]:
         "failed": counts.failed,
         "left": counts.left,
     }
+
+
+def _with_expected(run: Run, found: Sequence[UnitStatus]) -> list[UnitStatus]:
+    """Rollouts of shards that have not begun are expected, too, where their number is known."""
+    with suppress(InputDataError):
+        run = with_stamped(run)
+    rows = {shard.name: shard.rows for shard in run.shards}
+
+    def of(one: UnitStatus) -> UnitStatus:
+        number = rows.get(one.unit.name)
+        if not one.unit.is_shard or one.rollouts or number is None:
+            return one
+        return replace(one, rollouts={"expected": number, "scored": 0, "failed": 0, "left": number})
+
+    return [of(one) for one in found]
 
 
 def _with_dependants(run: Run, found: Sequence[UnitStatus]) -> list[UnitStatus]:

@@ -11,7 +11,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -32,7 +32,7 @@ def _choose_port(arguments: Sequence[str]) -> int:
     return 0
 
 
-SMALL_TASKS = {
+SMALL_TASKS: dict[str, Callable[[Sequence[str]], int]] = {
     processes.MIND: processes.mind,
     processes.MIND_STEP: functools.partial(processes.mind, step=True),
     keyed.KEYED: keyed.run_keyed,
