@@ -260,7 +260,8 @@ def test_what_is_done_is_set_aside_once_when_it_is_to_run_again(tmp_path: Path) 
     made.write(rerun_done=True)
     assert made.supervise()[0] == 0
     assert made.supervise()[0] == 0
-    assert len(list(made.files.output_dir.glob("rollouts.jsonl.bak-*"))) == 1
+    for name in ("rollouts.jsonl", "rollouts_materialized_inputs.jsonl"):
+        assert len(list(made.files.output_dir.glob(f"{name}.bak-*"))) == 1
 
 
 def test_commands_around_the_main_step_decide_too(tmp_path: Path) -> None:

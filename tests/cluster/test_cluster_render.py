@@ -467,6 +467,27 @@ def test_changed_input_into_the_same_folder_is_refused(tmp_path: Path) -> None:
     assert RunFiles(tmp_path / "out").given_inputs("rollouts").read_bytes() == given
 
 
+def test_what_is_to_be_collected_again_may_be_something_else() -> None:
+    dry(num_chunks=2)
+
+    again = read_plan(dry(num_chunks=2, num_repeats=3, rerun_done=True) / "plan.json")
+
+    assert again.rerun_done
+    assert again.rollouts == 15
+
+
+def test_a_shard_that_is_done_from_other_rows_is_not_taken_for_this_runs(tmp_path: Path) -> None:
+    dry()
+    shard = RunFiles(tmp_path / "out").shard("rollouts")
+    shard.done.write_text('{"expected": 5, "scored": 5, "failed_terminal": 0}')
+    shard.manifest.write_text('{"input_digest": "of other rows"}')
+
+    with pytest.raises(StaleRun, match="rollouts is done, and was made from other input rows"):
+        dry()
+
+    assert dry(rerun_done=True)
+
+
 def _shipped(path: str) -> Path:
     from palestra.config import PACKAGE_ROOT
 

@@ -1,8 +1,8 @@
 """What makes two submissions into one folder the same run, so that their shards belong together."""
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import orjson
 
@@ -10,8 +10,15 @@ from palestra.cluster.layout import RunFiles
 from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import read_plan
 from palestra.cluster.stamping import Stamped
+from palestra.cluster.supervisor.files import read_object
+from palestra.cluster.supervisor.shard import is_done
 from palestra.config import ResolvedConfig, is_secret_name
 from palestra.rollouts import OPERATIONAL, CollectSettings, StaleRun, differences
+
+HINT: Final = (
+    "give back what was changed, or choose another --output-dir, or collect everything again with "
+    "--rerun-done"
+)
 
 
 def identity_of(
@@ -64,6 +71,14 @@ def _digest(value: object) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
+def check_done_shards(files: RunFiles, names: Iterable[str], input_digest: str) -> None:
+    """Raise StaleRun for shards that are done, and were made from other rows."""
+    for name in names:
+        manifest = read_object(files.shard(name).manifest) or {}
+        if is_done(files.shard(name)) and manifest.get("input_digest") not in {None, input_digest}:
+            raise StaleRun(f"{name} is done, and was made from other input rows", hint=HINT)
+
+
 def check_same_run(files: RunFiles, new: Mapping[str, str]) -> None:
     """Raise StaleRun when the folder holds a run that was made from something else."""
     earlier = files.submissions()
@@ -77,5 +92,5 @@ def check_same_run(files: RunFiles, new: Mapping[str, str]) -> None:
         raise StaleRun(
             f"the run in {files.output_dir} was made from something else:\n  "
             + "\n  ".join(changed),
-            hint="give back what was changed, or choose another --output-dir",
+            hint=HINT,
         )

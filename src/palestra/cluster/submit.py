@@ -21,7 +21,7 @@ from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.executors.slurm import SlurmExecutor
 from palestra.cluster.handing import hand_over
-from palestra.cluster.identity import check_same_run, identity_of
+from palestra.cluster.identity import check_done_shards, check_same_run, identity_of
 from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
 from palestra.cluster.ledger import submitted
 from palestra.cluster.mounts import merged, parse_mounts
@@ -34,12 +34,12 @@ from palestra.cluster.planner import plan_run
 from palestra.cluster.render import script, submit_script
 from palestra.cluster.secrets import check_absent, check_folder_absent
 from palestra.cluster.seeds import shards_of
-from palestra.cluster.stamping import stamp
+from palestra.cluster.stamping import Stamped, stamp
 from palestra.cluster.supervisor.shard import is_done
 from palestra.cluster.waiting import waits_for
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import ConfigError, RunFailed
-from palestra.rollouts import CollectSettings
+from palestra.rollouts import CollectSettings, StaleRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class _Submitter:
                 "`prepare` checks everything and stamps the rows, before any model is loaded"
             )
             identity = identity_of(self._options, settings, None, config)
-            check_same_run(self._files, identity)
+            self._check_same(identity)
             return replace(facts, identity=identity)
         instances = config.instances.values() if config is not None else ()
         agents = [i.name for i in instances if i.type == ServerType.AGENT]
@@ -284,8 +284,8 @@ class _Submitter:
             agents=agents,
             seeded=self._options.seeds is not None,
             limit=self._options.limit,
-            check=lambda stamped: check_same_run(
-                self._files, identity_of(self._options, settings, stamped, config)
+            check=lambda stamped: self._check_same(
+                identity_of(self._options, settings, stamped, config), stamped
             ),
         )
         for notice in found.notices:
@@ -298,6 +298,18 @@ class _Submitter:
             rollouts=found.rollouts,
             identity=identity_of(self._options, settings, found, config),
         )
+
+    def _check_same(self, identity: Mapping[str, str], stamped: Stamped | None = None) -> None:
+        """Raise StaleRun when the folder holds another run, unless all of it is to be redone."""
+        try:
+            check_same_run(self._files, identity)
+            if stamped is not None and not self._options.rerun_done:
+                names = [shard.name for shard in stamped.shards]
+                check_done_shards(self._files, names, stamped.input_digest)
+        except StaleRun as error:
+            if not self._options.rerun_done:
+                raise
+            self._say(f"--rerun-done: {error.message}")
 
     def _rendered(self, run: Run) -> dict[Path, str]:
         """Every text of the submission's folder, looked through for secrets."""
