@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +19,9 @@ from slurm_site import slurm_site, wait_until
 from palestra.cluster import Submission, rollouts
 from palestra.cluster.executors import State, executor_for, unit_ids
 from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.cluster.following import status_of
 from palestra.cluster.layout import RunFiles
+from palestra.cluster.units import read_run
 from palestra.config import PACKAGE_ROOT
 from palestra.errors import ConfigError
 from palestra.schema import key_of, read_jsonl
@@ -75,22 +79,63 @@ def to_the_end(submission: Submission, seconds: float = 240) -> dict[str, State]
     return states(submission)
 
 
+def nodes_of(job_id: str) -> set[str]:
+    told = subprocess.run(
+        ["scontrol", "-o", "show", "job", job_id],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(re.findall(r" NodeList=(\S+)", told.stdout))
+
+
 def logs_of(submission: Submission) -> str:
     files = sorted(Path(submission.run.log_dir).glob("*batch*"))
     return "\n".join(f"{path.name}:\n{path.read_text()[-1500:]}" for path in files)
 
 
+SOLUTION = """```python
+from itertools import groupby
+input()
+print(max(len(list(days)) for _, days in groupby(input().split())))
+```
+"""
+"""Of the first task of code_gen alone."""
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="the sandbox needs bubblewrap")
 def test_two_seeds_of_four_chunks_become_one_profile(tmp_path: Path) -> None:
-    submission = submit(num_random_seeds=2, num_chunks=4, num_repeats=2)
+    (tmp_path / "solution").write_text(SOLUTION)
+    server = f"{sys.executable} {SERVER} --host {{host}} --port {{port}}"
+    submission = submit(
+        config_paths=[
+            "resources_servers/code_gen/configs/code_gen.yaml",
+            "responses_api_models/openai_model/configs/openai_model.yaml",
+        ],
+        input_file="resources_servers/code_gen/data/example.jsonl",
+        agent_name="code_gen_simple_agent",
+        server_entrypoint=f"{server} --says {tmp_path}/solution",
+        with_sandbox=True,
+        num_random_seeds=2,
+        num_chunks=4,
+        num_repeats=2,
+    )
 
     ended = to_the_end(submission)
 
     files = RunFiles(tmp_path / "out")
     assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    assert len(nodes_of(submission.job_ids["collect"])) == 2
+    found = status_of(files, read_run(files), executor_for("slurm"))
+    assert found.done
+    assert dict(found.rollouts()) == {"expected": 20, "scored": 20, "failed": 0, "left": 0}
     keys = [key_of(line.row) for line in read_jsonl(files.merged.output)]
     assert [(key.task, key.rollout) for key in keys] == [(t, r) for t in range(5) for r in range(4)]
     profile = [line.row for line in read_jsonl(files.reward_profiling)]
     assert [row["num_rollouts"] for row in profile] == [4] * 5
+    # Programs have run, in the sandbox of each job.
+    assert [row["mean/reward"] for row in profile] == [1.0, 0.0, 0.0, 0.0, 0.0]
     assert files.aggregate_metrics.exists()
 
 
