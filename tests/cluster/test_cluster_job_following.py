@@ -111,6 +111,13 @@ def test_of_several_jobs_for_a_shard_the_one_that_runs_tells(made: World) -> Non
     assert [one.open_ids for one in found.units[:2]] == [("1_0", "9_0"), ("9_1",)]
 
 
+def test_jobs_that_are_left_of_a_shard_that_is_done_are_known(made: World) -> None:
+    collected(made, "rollouts-chunk0")
+    finish(made, "rollouts-chunk0")
+    one = look(going_on(made), Site(job9_0=QUEUED)).units[0]
+    assert (one.standing, one.open_ids) == (Standing.DONE, ("9_0",))
+
+
 def test_every_job_of_a_run_is_cancelled_also_those_that_go_on_after_others(
     made: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

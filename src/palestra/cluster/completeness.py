@@ -88,5 +88,7 @@ def write_completeness(run: Run, files: RunFiles, *, allow_partial: bool) -> Seq
 def _keys(path: Path, *, only_terminal: bool) -> Iterator[RolloutKey]:
     with suppress(FileNotFoundError):
         for line in read_jsonl(path):
+            if not line.ended or line.error:
+                continue  # what a kill has left of a row
             if not only_terminal or line.row.get(FAILURE_TERMINAL):
                 yield key_of(line.row)

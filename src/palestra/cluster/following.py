@@ -96,7 +96,12 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     Raises ClusterUnreachable when it does not answer: nothing is known then.
     """
     units = units_of(files, run)
-    open_units = [u for u in units if not (u.is_shard and is_done(files.shard(u.name)))]
+    # Of a shard that is done, other jobs may be left that will find so.
+    open_units = [
+        unit
+        for unit in units
+        if unit.earlier or not (unit.is_shard and is_done(files.shard(unit.name)))
+    ]
     ids = [one.job_id for unit in open_units for one in unit.attempts]
     states = executor.status(ids) if ids else {}
     found = [_status_of_attempts(files, unit, states) for unit in units]
@@ -118,14 +123,11 @@ def _not_submitted(files: RunFiles, run: Run, units: Sequence[Unit]) -> list[Uni
 
 def _status_of_attempts(files: RunFiles, unit: Unit, states: Mapping[str, JobState]) -> UnitStatus:
     """Of several jobs for one shard: the one that runs, else that waits, else the last."""
-    if unit.is_shard and is_done(files.shard(unit.name)):
-        open_ids: list[str] = []
-    else:
-        open_ids = [
-            one.job_id
-            for one in unit.attempts
-            if (told := states.get(one.job_id)) is not None and not told.state.over
-        ]
+    open_ids = [
+        one.job_id
+        for one in unit.attempts
+        if (told := states.get(one.job_id)) is not None and not told.state.over
+    ]
     order = {State.RUNNING: 0, State.QUEUED: 1}
     of_interest = [one for one in unit.attempts if one.job_id in open_ids]
     current = min(
