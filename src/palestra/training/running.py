@@ -169,9 +169,7 @@ class Runner:
     async def _pause(self, ticket: Ticket, flight: Flight) -> None:
         flight.now("waiting", "the next attempt")
         ticket.stop_by = None
-        budget = self._settings.attempts
-        pause_s = min(budget.longest_pause_s, budget.first_pause_s * 2 ** (ticket.attempts - 1))
-        pause_s *= random.uniform(0.5, 1.0)
+        pause_s = self._settings.attempts.pause_s(ticket.attempts) * random.uniform(0.5, 1.0)
         if ticket.deadline is not None:
             pause_s = min(pause_s, max(0.0, ticket.deadline - time.monotonic()))
         await asyncio.sleep(pause_s)
