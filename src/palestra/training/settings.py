@@ -159,9 +159,7 @@ def _chosen(name: str, given: object, kind: type[Choice]) -> Choice:
     try:
         return kind(str(given))
     except ValueError:
-        raise ConfigError(
-            f"{name} is {given!r}; it must be one of {', '.join(kind)}"
-        ) from None
+        raise ConfigError(f"{name} is {given!r}; it must be one of {', '.join(kind)}") from None
 
 
 def _at_least(least: int, name: str, given: float | None) -> None:
