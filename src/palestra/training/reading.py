@@ -7,11 +7,12 @@ from palestra.errors import CallError, Evidence, FailureKind, Layer
 from palestra.rollouts import checked
 from palestra.schema import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, Response, VerifyResponse
 from palestra.serving import TurnsTaken
+from palestra.training.chains import Chained, chained
 from palestra.training.flights import MODEL, TOOL, VERIFY, Flight, Ticket
 from palestra.training.outcomes import Completed, Timings, TokenUsage
 from palestra.training.raw import RawRow
 from palestra.training.settings import ClientSettings, OnViolation
-from palestra.training.tokens import Chained, chained, read_turns
+from palestra.training.tokens import read_turns
 
 _IDENTITY = (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)
 
