@@ -38,6 +38,7 @@ from palestra.training import (
     IncompleteRollouts,
     OnIncomplete,
     RolloutClient,
+    TokenDiscontinuity,
 )
 
 pytestmark = pytest.mark.anyio
@@ -168,6 +169,44 @@ async def test_ids_that_the_agent_drops_come_from_the_model_server(tmp_path: Any
     assert isinstance(found, Completed)
     assert not found.masked
     assert found.flat.ids == [1, 2, 3, 4, 5]
+
+
+class Judging(Looking):
+    """Asks the policy's own model for its verdict."""
+
+    repeatable = True
+
+    async def verify(self, body: VerifyRequest, session: Session) -> VerifyResponse:
+        judge = self.server_client.peer("model")
+        await judge.call("/v1/responses", {"input": "Is it right?"}, Response)
+        return self.reply(body, 1.0)
+
+
+@pytest.mark.parametrize("agent_class", [SimpleAgent, Stripping])
+async def test_what_a_judge_said_is_none_of_the_rollouts_turns(
+    tmp_path: Any, agent_class: type[SimpleAgent]
+) -> None:
+    async with world(tmp_path, agent_class=agent_class, env_class=Judging) as (client, _):
+        (found,) = await client.submit([request()]).gather()
+
+    assert isinstance(found, Completed)
+    assert [chain.flat.ids for chain in found.chains] == [[1, 2, 3, 4, 5]]
+
+
+class Appending(SimpleAgent):
+    """Writes into the lists that it was given."""
+
+    async def respond(self, params: ResponseCreateParams, **servers: Any) -> Response:
+        made = await super().respond(params, **servers)
+        made.output[-1].generation_token_ids.append(2)
+        made.output[-1].generation_log_probs.append(0.0)
+        return made
+
+
+async def test_ids_that_an_agent_adds_in_place_are_found(tmp_path: Any) -> None:
+    async with world(tmp_path, agent_class=Appending) as (client, _):
+        with pytest.raises(TokenDiscontinuity, match="other ids than those that came"):
+            await client.submit([request()]).gather()
 
 
 async def test_weights_bumped_in_the_middle_of_a_call_are_on_both_ends_of_it(tmp_path: Any) -> None:

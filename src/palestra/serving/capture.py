@@ -140,8 +140,10 @@ class TurnCapture:
     def _rollout(self) -> Rollout | None:
         if not self._open:
             return None
-        row = current_call().row
-        if row is None:
+        call = current_call()
+        row = call.row
+        # What an environment asks is a judge, and its words are none of the rollout's.
+        if row is None or call.in_environment:
             return None
         if row.run:
             return _key(row) if _trainer_of(row.run) in self._open else None
@@ -178,8 +180,9 @@ def _put_tokens(turn: CapturedTurn, answer: Any) -> None:
     carrier = _carrier(answer)
     tokens = None if carrier is None else tokens_on(carrier)
     if tokens is not None:
-        turn.prompt_ids, turn.generated_ids = tokens.prompt, tokens.generation
-        turn.logprobs = tokens.log_probs
+        # Copies: the answer itself is the agent's from here on, and it may change it.
+        turn.prompt_ids, turn.generated_ids = list(tokens.prompt), list(tokens.generation)
+        turn.logprobs = list(tokens.log_probs)
 
 
 def _carrier(answer: Any) -> BaseModel | None:

@@ -143,6 +143,11 @@ class ResourcesServer(Server):
         """The few metrics to show first: by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
+    @property
+    def palestra_is_environment(self) -> bool:
+        """It is one."""
+        return True
+
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""
         if error.kind is not FailureKind.POLICY:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self, final
 
-from palestra.errors import ConfigError, PalestraError, mask_error
+from palestra.errors import CallError, ConfigError, PalestraError, mask_error
 from palestra.training.capture import ModelServers
 from palestra.training.errors import Cause
 from palestra.training.flights import Flight, Ticket
@@ -231,13 +231,23 @@ class RolloutClient:
         pool.pump()
 
     async def set_weight_version(self, version: int) -> None:
-        """The model's weights are of this version from now on. Raises ConfigError going back."""
+        """The model's weights are of this version from now on.
+
+        Raises ConfigError going back, and CallError when a model server cannot be told.
+        """
         inside = self._running
         before = inside.pool.weights
         if before is not None and version < before:
             raise ConfigError(f"the weight version goes back from {before} to {version}")
         inside.pool.set_weights(version)
-        await inside.models.open(version)
+        if inside.pool.death is not None:
+            return  # nobody is there to be told, and the next outcome says so
+        try:
+            await inside.models.open(version)
+        except CallError:
+            await inside.watch.settled()
+            if inside.pool.death is None:
+                raise
 
 
 @dataclass(frozen=True, slots=True)

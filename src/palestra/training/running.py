@@ -126,13 +126,13 @@ class Runner:
                 deadlines=None if shortened else self._deadlines,
                 call_limit_s=self._settings.call_timeout_s,
             )
+            ended = time.monotonic()
+            wanted = self._settings.token_ids
+            captured = await self._models.take(ticket.agent, identity) if wanted else None
         except BaseException:
             # Nobody will ask for what was captured of it.
             self._models.abandon(ticket.agent, identity)
             raise
-        ended = time.monotonic()
-        wanted = self._settings.token_ids
-        captured = await self._models.take(ticket.agent, identity) if wanted else None
         return completed(
             Answer(ticket, flight, result, captured, ended, pool.weights),
             self._settings,
