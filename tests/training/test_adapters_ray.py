@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from outcome_samples import FIRST, completed
 from ray_rollouts import RESULT
 
-from palestra.errors import ConfigError
-from palestra.training import RolloutRequest
+from palestra.errors import ConfigError, RunFailed
+from palestra.training import IncompleteRollouts, Key, RolloutRequest
 from palestra.training.adapters import ray as adapter
+from palestra.training.adapters.ray import Landed
 
 HERE = Path(__file__).parent
 PROJECT = HERE / "ray_project"
@@ -210,6 +212,61 @@ def test_an_actor_that_was_not_started_says_so() -> None:
 
     with pytest.raises(ConfigError, match="not started"):
         actor._running()
+
+
+class RayError(Exception):
+    """Ray's, where Ray is not asked."""
+
+
+def driven(monkeypatch: pytest.MonkeyPatch, *stream: Landed | Exception) -> Iterator[Landed]:
+    """The driver's side of a stream that has these."""
+
+    def got(item: Landed | Exception) -> Landed:
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    kinds = SimpleNamespace(RayError=RayError, RayTaskError=type("RayTaskError", (RayError,), {}))
+    ray = SimpleNamespace(get=got, cancel=lambda _: None, exceptions=kinds)
+    monkeypatch.setattr(adapter, "_ray", lambda: ray)
+    run = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda _: list(stream)))
+    rows = [{"_ng_task_index": index} for index in range(3)]
+    return adapter.rollouts(SimpleNamespace(run_rollouts=run), rows)
+
+
+def landed(task: int) -> Landed:
+    return Landed(task, completed(FIRST, task=task), None)
+
+
+def test_a_stream_that_ends_too_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = driven(monkeypatch, landed(0), landed(2))
+
+    with pytest.raises(IncompleteRollouts, match="stream ended before all had come") as found:
+        list(stream)
+
+    assert (found.value.requested, found.value.received) == (3, 2)
+    assert found.value.missing == (Key(1, 0),)
+
+
+@pytest.mark.parametrize("again", [0, 9])
+def test_what_was_not_asked_for_or_comes_twice_is_refused(
+    monkeypatch: pytest.MonkeyPatch, again: int
+) -> None:
+    stream = driven(monkeypatch, landed(0), landed(again))
+
+    with pytest.raises(RunFailed, match=f"rollout {again}:0 twice"):
+        list(stream)
+
+
+def test_only_what_ray_knows_of_memory_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    died = RayError("the actor died: (1) killed by the OOM killer due to high memory usage …")
+
+    with pytest.raises(IncompleteRollouts) as found:
+        list(driven(monkeypatch, landed(0), died))
+
+    assert not found.value.cause.out_of_memory
+    assert "most likely out of memory" in found.value.cause.sentence
+    assert "lower in_flight" in found.value.hint
 
 
 def test_what_lands_survives_its_journey() -> None:
