@@ -35,6 +35,7 @@ from palestra.serving import (
 from palestra.training import (
     ClientSettings,
     Completed,
+    Failed,
     IncompleteRollouts,
     OnIncomplete,
     RolloutClient,
@@ -121,7 +122,7 @@ async def world(
     agent_class: type[SimpleAgent] = SimpleAgent,
     during: Turn | None = None,
     blocks: bool = False,
-    env_class: type[Looking] | None = None,
+    env_class: type[Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[tuple[RolloutClient, Looking]]:
     nobody = server_client({}, {})
@@ -250,7 +251,26 @@ class Outside(Looking):
     repeatable = False
 
 
-@pytest.mark.parametrize(("env_class", "attempts"), [(Looking, 2), (Outside, 1)])
+class Safe(Looking):
+    """What it does ends with its session."""
+
+    repeatable = True
+
+
+class OnlyVerifying(ResourcesServer):
+    """Has nothing but a verifier without a session."""
+
+    _blocks: bool = False
+    _released: Any = None
+    _looked: Any = None
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        return self.reply(body, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("env_class", "attempts"), [(Safe, 2), (Outside, 1), (Looking, 1), (OnlyVerifying, 2)]
+)
 async def test_only_what_is_safe_to_begin_again_is_begun_again(
     tmp_path: Any, env_class: type[Looking], attempts: int
 ) -> None:
@@ -262,6 +282,8 @@ async def test_only_what_is_safe_to_begin_again_is_begun_again(
 
     settings = {"rollout_timeout_s": 0.05, "on_incomplete": OnIncomplete.MASK}
     async with world(tmp_path, env_class=env_class, during=during, **settings) as (client, _):
-        await client.submit([request()]).next()
+        found = await client.submit([request()]).next()
 
     assert len(begun) == attempts
+    assert isinstance(found, Failed)
+    assert ("`repeatable = True`" in found.evidence.hint) == (attempts == 1)

@@ -11,7 +11,7 @@ from palestra.rollouts import Deadlines, attempt, with_grace
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
 from palestra.training.capture import ModelServers
 from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
-from palestra.training.failing import failed, failed_by
+from palestra.training.failing import failed, failed_by, not_repeatable
 from palestra.training.flights import Flight, Ticket
 from palestra.training.lanes import Lane
 from palestra.training.outcomes import Completed, Failed, FailureClass
@@ -90,7 +90,9 @@ class Runner:
         if outcome.failure is FailureClass.INFRA:
             # The process may be dead, and how it died is worth more than "connection reset".
             await self._watch.settled()
-        return None if self._worth_another(ticket, outcome, error) else outcome
+        if not self._budgeted(ticket, outcome):
+            return outcome
+        return None if self._safe_again(ticket, error) else not_repeatable(outcome)
 
     async def _attempt(
         self, pool: Pool, ticket: Ticket, flight: Flight, *, nan_retries: int
@@ -151,11 +153,14 @@ class Runner:
         flight.spent.clear()
         flight.since = now
 
-    def _worth_another(self, ticket: Ticket, outcome: Failed, error: CallError) -> bool:
-        most = self._settings.attempts.most.get(outcome.failure, 1)
-        if not outcome.retriable or ticket.attempts >= most:
-            return False
+    def _safe_again(self, ticket: Ticket, error: CallError) -> bool:
+        """Whether nothing can have been done that another attempt would do twice."""
         return _never_arrived(error) or self._may_repeat(ticket.agent)
+
+    def _budgeted(self, ticket: Ticket, outcome: Failed) -> bool:
+        """Whether its class of failure has an attempt left."""
+        most = self._settings.attempts.most.get(outcome.failure, 1)
+        return outcome.retriable and ticket.attempts < most
 
     def _may_repeat(self, agent: str) -> bool:
         """Whether every environment behind an agent says that a rollout may be begun again."""
