@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import orjson
@@ -182,13 +181,7 @@ class AsyncSandbox:
             await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        del kind, error, trace
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _place(self, path: str) -> str:

@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self, final
 
 BEAT_S: Final = 0.01
@@ -62,13 +61,7 @@ class LoopGuard:
         self._thread.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        del kind, error, trace
+    async def __aexit__(self, *_: object) -> None:
         if self._handle is not None:
             self._handle.cancel()
         self._stopping.set()

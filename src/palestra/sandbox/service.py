@@ -22,7 +22,6 @@ import ipaddress
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar, final
 from urllib.parse import urlsplit
 
@@ -82,13 +81,7 @@ class SandboxService:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        del kind, error, trace
+    async def __aexit__(self, *_: object) -> None:
         await self._conversations.aclose()
 
     def app(self) -> Starlette:

@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
 from palestra.config import InstanceConfig, Redactor, ResolvedConfig
@@ -97,13 +96,7 @@ class Fleet:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        del kind, error, trace
+    async def __aexit__(self, *_: object) -> None:
         await self._stop()
 
     async def watch(self) -> None:

@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from palestra.datasets.locking import open_alone
@@ -41,13 +40,7 @@ class Outputs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        del kind, error, trace
+    def __exit__(self, *_: object) -> None:
         for path, file in self._open.items():
             with contextlib.suppress(OSError):
                 _beside(path).unlink(missing_ok=True)
