@@ -42,7 +42,7 @@ class Seeding(Plain):
 class OwnRoutes(Plain):
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
-        app.post("/book")(dict)
+        app.add_api_route("/book", _book, methods=["POST"])
         return app
 
 
