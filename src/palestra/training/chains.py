@@ -5,6 +5,7 @@ with all ids so far; log probs are finite, not above 0, and as many as ids.
 """
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +20,6 @@ ABOVE_ZERO: Final = 1e-3
 """What a log probability may be above 0: rounding, in half precision."""
 CONTEXT: Final = 8
 """How many ids around a difference are told, on each side."""
-_IDS: Final = {int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class RawTurn:
     weights_start: int | None = None
     weights_end: int | None = None
     captured: CapturedTurn | None = None
-    """The call as the model server remembers it, when it does; of one that none of its calls is,
-    the one that is most like it."""
+    """A call as the model server remembers it: the one that is most like this turn, where none is
+    the same. None where one is, or where nothing can be said."""
 
 
 @dataclass(slots=True)
@@ -148,9 +148,19 @@ def ids_of(call: CapturedTurn) -> list[int]:
 
 def _no_id(ids: list[int]) -> int | None:
     """Where something stands that is no token id."""
-    if not ids or (set(map(type, ids)) == _IDS and min(ids) >= 0):
+    if _all_ids(ids):
         return None
-    return next(at for at, one in enumerate(ids) if type(one) is not int or one < 0)
+    return next(at for at, one in enumerate(ids) if type(one) is not int or not _all_ids([one]))
+
+
+def _all_ids(ids: list[int]) -> bool:
+    try:
+        # In C, at half the price of looking for the smallest: what is below 0 does not fit.
+        array("Q", ids)
+    except (OverflowError, TypeError):
+        return False
+    # It takes True for 1.
+    return list(map(type, ids)).count(int) == len(ids)
 
 
 def _invalid_logprobs(key: Key, number: int, turn: RawTurn) -> InvalidLogprobs | None:

@@ -48,17 +48,17 @@ def read_turns(
                 tokens.generation,
                 tokens.log_probs,
                 *(bounds if call is None else (call.weights_start, call.weights_end)),
-                captured=call,
+                captured=None if same else call,
             )
-            for tokens, call in zip(known, matched, strict=True)
+            for tokens, (call, same) in zip(known, matched, strict=True)
         ]
     )
 
 
 def _matched(
     known: Sequence[TurnTokens], calls: Sequence[CapturedTurn], *, whole: bool
-) -> list[CapturedTurn | None]:
-    """The call that each turn is; of a turn that is none of them, the one most like it.
+) -> list[tuple[CapturedTurn | None, bool]]:
+    """The call that each turn is, and whether it is: else it is the one most like it.
 
     None where nothing can be said: no call was captured with its ids, or the capture is not
     `whole` and the turn may be one of those that are not in it. There may be more calls than
@@ -67,17 +67,18 @@ def _matched(
     by_ids = [call for call in calls if call.generated_ids is not None]
     if len(by_ids) == len(known):
         if all(map(_same, known, by_ids)):
-            return list(by_ids)
+            return [(call, True) for call in by_ids]
         whole = True
     left = list(by_ids)
-    found: list[CapturedTurn | None] = []
+    found: list[tuple[CapturedTurn | None, bool]] = []
     for tokens in known:
         call = next((call for call in left if _same(tokens, call)), None)
+        same = call is not None
         if call is not None:
             left.remove(call)
         elif whole:
             call = max(left or by_ids, key=partial(_alike, tokens), default=None)
-        found.append(call)
+        found.append((call, same))
     return found
 
 
