@@ -5,20 +5,23 @@ to the executor, and each id goes into the ledger as soon as it exists.
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import palestra
+from palestra.cluster.alone import submitting, write_plan
 from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.executors.slurm import SlurmExecutor
 from palestra.cluster.handing import hand_over
-from palestra.cluster.identity import check_same_run, identity_of
+from palestra.cluster.identity import check_done_shards, check_same_run, identity_of
 from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
 from palestra.cluster.ledger import submitted
 from palestra.cluster.mounts import merged, parse_mounts
@@ -29,14 +32,14 @@ from palestra.cluster.places import Placed, Places, mounts_of
 from palestra.cluster.plan import After, Run, read_plan, to_json
 from palestra.cluster.planner import plan_run
 from palestra.cluster.render import script, submit_script
-from palestra.cluster.secrets import check_absent
+from palestra.cluster.secrets import check_absent, check_folder_absent
 from palestra.cluster.seeds import shards_of
-from palestra.cluster.stamping import stamp
+from palestra.cluster.stamping import Stamped, stamp
 from palestra.cluster.supervisor.shard import is_done
 from palestra.cluster.waiting import waits_for
 from palestra.config import ResolvedConfig, ServerType
-from palestra.errors import ConfigError
-from palestra.rollouts import CollectSettings
+from palestra.errors import ConfigError, RunFailed
+from palestra.rollouts import CollectSettings, StaleRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class _Submitter:
         self._options = options
         self._tell = tell
         self._notices: list[str] = []
+        self._values: frozenset[str] = frozenset()
         self._name, self._cluster = find_cluster(options.cluster, options.config_dir)
         if options.cluster is None:
             self._say("no --cluster was given: everything runs on this machine (executor none)")
@@ -108,6 +112,7 @@ class _Submitter:
         )
         for notice in waits.notices:
             self._say(notice)
+        self._check_ray()
         config = self._served()
         settings = collect_settings(
             options,
@@ -116,12 +121,30 @@ class _Submitter:
             seeded=options.seeds is not None,
         )
         facts = self._facts(waits.after)
+        self._values = config.secrets if config is not None else frozenset()
         # Whatever cannot be planned or written is said before the input is read.
         self._rendered(plan_run(options, self._cluster, self._name, facts))
+        with submitting(self._files):
+            if facts.submission != self._next_submission():
+                raise ConfigError(
+                    f"another command has just submitted into {self._files.output_dir}",
+                    hint="look at it with `palestra cluster status`",
+                )
+            return self._submitted(facts, settings, config)
+
+    def _submitted(
+        self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None
+    ) -> Submission:
+        options = self._options
         self._refuse_running()
-        facts = self._stamped(facts, settings, config)
-        run = plan_run(options, self._cluster, self._name, facts)
-        folder = self._write(run)
+        try:
+            facts = self._stamped(facts, settings, config)
+            run = plan_run(options, self._cluster, self._name, facts)
+            folder = self._write(run)
+        except OSError as error:
+            raise RunFailed(
+                f"the submission cannot be written into {self._files.output_dir}: {error}"
+            ) from error
         self._say_what_waits(run)
         if options.dry_run:
             self._say(f"dry run: nothing was submitted; {folder.submit_script} submits it")
@@ -133,12 +156,24 @@ class _Submitter:
         self._notices.append(text)
         self._tell(text)
 
+    def _check_ray(self) -> None:
+        """Where jobs have what is installed here."""
+        if self._options.ray_nodes and not self._places.containers and find_spec("ray") is None:
+            raise ConfigError(
+                "--ray-nodes: Ray is not installed", hint="pip install 'palestra[ray]'"
+            )
+
     def _served(self) -> ResolvedConfig | None:
         """The servers' configuration; None when a part of it can only be read in the job."""
         if any(not config.here for config in self._configs):
             return None
         paths = [config.outside for config in self._configs]
-        return served_config(self._options, paths, self._options.serve_override)
+        own = self._places.packaged or self._places.containers
+        if own and (self._cwd / "env.yaml").exists():
+            self._say("env.yaml stays here: jobs in containers or of packaged code do not see it")
+        return served_config(
+            self._options, paths, self._options.serve_override, use_env_yaml=not own
+        )
 
     def _facts(self, after: tuple[After, ...]) -> Facts:
         options = self._options
@@ -237,8 +272,9 @@ class _Submitter:
                 f"{', '.join(placed.inside for placed in self._far)} cannot be read here: the job "
                 "`prepare` checks everything and stamps the rows, before any model is loaded"
             )
-            check_same_run(self._files, identity_of(self._options, settings, None))
-            return replace(facts, identity=identity_of(self._options, settings, None))
+            identity = identity_of(self._options, settings, None, config)
+            self._check_same(identity)
+            return replace(facts, identity=identity)
         instances = config.instances.values() if config is not None else ()
         agents = [i.name for i in instances if i.type == ServerType.AGENT]
         found = stamp(
@@ -248,8 +284,8 @@ class _Submitter:
             agents=agents,
             seeded=self._options.seeds is not None,
             limit=self._options.limit,
-            check=lambda stamped: check_same_run(
-                self._files, identity_of(self._options, settings, stamped)
+            check=lambda stamped: self._check_same(
+                identity_of(self._options, settings, stamped, config), stamped
             ),
         )
         for notice in found.notices:
@@ -260,8 +296,20 @@ class _Submitter:
             input_digest=found.input_digest,
             tasks=found.tasks,
             rollouts=found.rollouts,
-            identity=identity_of(self._options, settings, found),
+            identity=identity_of(self._options, settings, found, config),
         )
+
+    def _check_same(self, identity: Mapping[str, str], stamped: Stamped | None = None) -> None:
+        """Raise StaleRun when the folder holds another run, unless all of it is to be redone."""
+        try:
+            check_same_run(self._files, identity)
+            if stamped is not None and not self._options.rerun_done:
+                names = [shard.name for shard in stamped.shards]
+                check_done_shards(self._files, names, stamped.input_digest)
+        except StaleRun as error:
+            if not self._options.rerun_done:
+                raise
+            self._say(f"--rerun-done: {error.message}")
 
     def _rendered(self, run: Run) -> dict[Path, str]:
         """Every text of the submission's folder, looked through for secrets."""
@@ -273,7 +321,7 @@ class _Submitter:
         texts[folder.submit_script] = submit_script(run)
         texts[folder.plan] = to_json(run).decode()
         shown = {path.name: text for path, text in texts.items()}
-        check_absent(shown, run.secrets, os.environ)
+        check_absent(shown, run.secrets, os.environ, self._values)
         return texts
 
     def _write(self, run: Run) -> SubmissionFiles:
@@ -284,13 +332,23 @@ class _Submitter:
         if self._how == "git" and (changed := uncommitted(self._cwd)):
             self._say(f"--package git leaves out what is not committed: {', '.join(changed[:5])}")
         snapshot(self._how, self._cwd, folder.code, but=[self._files.output_dir])
+        self._check_code(folder, run)
         folder.supervisor.write_bytes(supervisor_zip())
         Path(run.log_dir).mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
-            path.write_text(text)
             if path.suffix == ".sh":
+                path.write_text(text)
                 path.chmod(0o755)
+        write_plan(folder, run)
         return folder
+
+    def _check_code(self, folder: SubmissionFiles, run: Run) -> None:
+        """The packaged code is looked through, too: what a file of it holds travels as it is."""
+        try:
+            check_folder_absent(folder.code, run.secrets, os.environ, self._values)
+        except ConfigError:
+            shutil.rmtree(folder.folder)
+            raise
 
     def _say_what_waits(self, run: Run) -> None:
         if not any(not job.shards for job in run.jobs):
