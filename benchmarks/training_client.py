@@ -3,13 +3,18 @@
 The same rollouts (two model calls, one tool call, everything in this process, a fake endpoint in
 another) by `RolloutClient.gather` and by `Collector.collect` with its journal, in turns. The
 client writes no file; it checks rows, watches, captures turns and makes outcomes.
+
+First without token ids, which is also what a client sees that asks for ids and gets none. Then
+with the ids and log probs of every token on the items, as a trainer has them: here the benchmark
+puts them there itself, in both ways alike.
 """
 
 import argparse
 import asyncio
 import contextlib
+import functools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from benchmarks import machine
 from benchmarks.processes import helper
@@ -17,10 +22,16 @@ from benchmarks.rollout_overhead.chunks import IN_FLIGHT
 from benchmarks.rollout_overhead.embedded import config, contender
 from benchmarks.rollout_overhead.payloads import row
 from benchmarks.samples import p10, summary, table
-from palestra.serving import EMBEDDED, Fleet, rare_collections
+from palestra.responses_api_models.vllm_model.app import VLLMModel
+from palestra.schema import FunctionCallOutput, Response, ResponseCreateParams
+from palestra.serving import EMBEDDED, Fleet, Session, rare_collections
 from palestra.training import ClientSettings, Completed, RolloutClient, RolloutRequest
 
 ROLLOUTS = 192
+ASKING_NONE = "RolloutClient, token_ids=False"
+PROMPT, CALL = list(range(486)), list(range(1000, 1180))
+TOOL, ANSWER = list(range(2000, 2060)), list(range(3000, 3363))
+"""What is read and sampled in a rollout of two turns: lengths as in the endpoint's answers."""
 WARM_UP = 6
 
 Chunk = Callable[[int], Awaitable[float]]
@@ -39,12 +50,34 @@ def gathering(client: RolloutClient) -> Chunk:
     return gather
 
 
-async def measure(url: str, seconds: float) -> dict[str, list[float]]:
-    """CPU ms per rollout of each chunk, by way."""
+@contextlib.contextmanager
+def token_ids_on_items() -> Iterator[None]:
+    """Have every model server of this process put tokens on what it answers."""
+    answered = VLLMModel.responses
+
+    @functools.wraps(answered)
+    async def responses(self: VLLMModel, body: ResponseCreateParams, session: Session) -> Response:
+        made = await answered(self, body, session)
+        first = not any(isinstance(item, FunctionCallOutput) for item in body.input)
+        carrier = made.output[-1]
+        carrier.prompt_token_ids = list(PROMPT if first else PROMPT + CALL + TOOL)
+        carrier.generation_token_ids = list(CALL if first else ANSWER)
+        carrier.generation_log_probs = [-0.5] * len(carrier.generation_token_ids)
+        return made
+
+    VLLMModel.responses = responses  # type: ignore[method-assign]  # as if the endpoint had them
+    try:
+        yield
+    finally:
+        VLLMModel.responses = answered  # type: ignore[method-assign]  # what it was
+
+
+async def measure(url: str, seconds: float, clients: Mapping[str, bool]) -> dict[str, list[float]]:
+    """CPU ms per rollout of each chunk, by way. `clients`: whether each asks for token ids."""
     async with contextlib.AsyncExitStack() as stack:
         direct = await stack.enter_async_context(contender(url))
         ways: dict[str, Chunk] = {"Collector.collect": direct.ways["collect"]}
-        for title, token_ids in (("RolloutClient", True), ("without token ids", False)):
+        for title, token_ids in clients.items():
             settings = ClientSettings(in_flight=IN_FLIGHT, token_ids=token_ids)
             fleet = Fleet(config(url), default_placement=EMBEDDED)
             await stack.enter_async_context(rare_collections())
@@ -78,14 +111,18 @@ def report(values: dict[str, list[float]]) -> str:
 def main() -> None:
     """Start everything, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training_client")
-    parser.add_argument("--seconds", type=float, default=20, help="how long to measure")
+    parser.add_argument("--seconds", type=float, default=20, help="how long to measure each half")
     seconds = parser.parse_args().seconds
     print(machine.description())
     print(f"load average before: {machine.load()}")
     with helper("benchmarks.rollout_overhead.fake_upstream") as upstream:
-        values = asyncio.run(measure(upstream.greeting, seconds))
+        url = upstream.greeting
+        bare = asyncio.run(measure(url, seconds, {ASKING_NONE: False, "asking in vain": True}))
+        with token_ids_on_items():
+            with_ids = asyncio.run(measure(url, seconds, {"RolloutClient": True}))
     print(f"load average after:  {machine.load()}")
-    print(report(values))
+    print(f"without token ids:\n{report(bare)}\n")
+    print(f"with token ids, {len(PROMPT + CALL + TOOL + ANSWER)} a rollout:\n{report(with_ids)}")
 
 
 if __name__ == "__main__":

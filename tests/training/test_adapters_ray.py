@@ -2,29 +2,24 @@
 
 import json
 import os
-import secrets
-import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from outcome_samples import FIRST, completed
 from ray_rollouts import RESULT
 
-from palestra.errors import ConfigError
-from palestra.training import RolloutRequest
+from palestra.errors import ConfigError, RunFailed
+from palestra.training import IncompleteRollouts, Key, RolloutRequest
 from palestra.training.adapters import ray as adapter
+from palestra.training.adapters.ray import Landed
+from ray_programs import ray_folder, run_with_ray, started_with
 
 HERE = Path(__file__).parent
 PROJECT = HERE / "ray_project"
-MARK = "PALESTRA_TEST_RAY_ROLLOUTS"
 MIB = 1 << 20
 TOP = Path("/sys/fs/cgroup")
 AGENT_MIB = 400
@@ -32,25 +27,10 @@ WITHIN_S = 10
 """The contract's. On a machine that does nothing else it takes hundredths of a second."""
 
 
-def started_with(folder: str) -> list[int]:
-    """Processes that inherited the mark of one test."""
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if f"{MARK}={folder}".encode() in environ.read_bytes().split(b"\0"):
-                found.append(int(environ.parent.name))
-    return found
-
-
 @pytest.fixture(scope="module")
 def folder() -> Iterator[str]:
-    """A short path, as Ray makes sockets in it; nothing that was started with it is left."""
-    made = tempfile.mkdtemp(prefix="rr", dir="/tmp")
-    yield made
-    for pid in started_with(made):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    shutil.rmtree(made, ignore_errors=True)
+    with ray_folder() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -77,38 +57,10 @@ def small_group() -> Iterator[Path | None]:
 @pytest.fixture(scope="module")
 def found(folder: str, small_group: Path | None) -> dict[str, Any]:
     """What happened on the cluster; skips where Ray does not start."""
-    if find_spec("ray") is None:
-        pytest.skip("Ray is not installed")
-    token = Path(folder) / "token"
-    token.write_text(secrets.token_hex(24))
-    environment = {
-        **os.environ,
-        MARK: folder,
-        "RAY_TMPDIR": folder,
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "PYTHONPATH": os.pathsep.join([*sys.path, str(HERE)]),
-    }
-    line = [sys.executable, str(HERE / "ray_rollouts.py"), folder]
-    line += [] if small_group is None else [str(small_group)]
-    with tempfile.TemporaryFile("w+") as said:
-        done = subprocess.run(
-            line,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            env=environment,
-            cwd=PROJECT,
-            timeout=190,
-            check=False,
-            text=True,
-            start_new_session=True,
-        )
-        said.seek(0)
-        complaints = said.read()
-    if "no cluster: " in complaints:
-        pytest.skip(complaints.partition("no cluster: ")[2])
-    assert done.returncode == 0, complaints
+    group = [] if small_group is None else [str(small_group)]
+    run_with_ray(
+        HERE / "ray_rollouts.py", folder, *group, folder=folder, timeout_s=190, cwd=PROJECT
+    )
     happened: dict[str, Any] = json.loads((Path(folder) / RESULT).read_text())
     return happened
 
@@ -210,6 +162,61 @@ def test_an_actor_that_was_not_started_says_so() -> None:
 
     with pytest.raises(ConfigError, match="not started"):
         actor._running()
+
+
+class RayError(Exception):
+    """Ray's, where Ray is not asked."""
+
+
+def driven(monkeypatch: pytest.MonkeyPatch, *stream: Landed | Exception) -> Iterator[Landed]:
+    """The driver's side of a stream that has these."""
+
+    def got(item: Landed | Exception) -> Landed:
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    kinds = SimpleNamespace(RayError=RayError, RayTaskError=type("RayTaskError", (RayError,), {}))
+    ray = SimpleNamespace(get=got, cancel=lambda _: None, exceptions=kinds)
+    monkeypatch.setattr(adapter, "_ray", lambda: ray)
+    run = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda _: list(stream)))
+    rows = [{"_ng_task_index": index} for index in range(3)]
+    return adapter.rollouts(SimpleNamespace(run_rollouts=run), rows)
+
+
+def landed(task: int) -> Landed:
+    return Landed(task, completed(FIRST, task=task), None)
+
+
+def test_a_stream_that_ends_too_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = driven(monkeypatch, landed(0), landed(2))
+
+    with pytest.raises(IncompleteRollouts, match="stream ended before all had come") as found:
+        list(stream)
+
+    assert (found.value.requested, found.value.received) == (3, 2)
+    assert found.value.missing == (Key(1, 0),)
+
+
+@pytest.mark.parametrize("again", [0, 9])
+def test_what_was_not_asked_for_or_comes_twice_is_refused(
+    monkeypatch: pytest.MonkeyPatch, again: int
+) -> None:
+    stream = driven(monkeypatch, landed(0), landed(again))
+
+    with pytest.raises(RunFailed, match=f"rollout {again}:0 twice"):
+        list(stream)
+
+
+def test_only_what_ray_knows_of_memory_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    died = RayError("the actor died: (1) killed by the OOM killer due to high memory usage …")
+
+    with pytest.raises(IncompleteRollouts) as found:
+        list(driven(monkeypatch, landed(0), died))
+
+    assert not found.value.cause.out_of_memory
+    assert "most likely out of memory" in found.value.cause.sentence
+    assert "lower in_flight" in found.value.hint
 
 
 def test_what_lands_survives_its_journey() -> None:

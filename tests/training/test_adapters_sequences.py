@@ -12,6 +12,7 @@ from palestra.errors import ConfigError, InputDataError, RunFailed
 from palestra.training import Chain, Completed, IncompleteRollouts, Outcome, Turn
 from palestra.training.adapters import nemo_rl, skyrl, verl
 from palestra.training.adapters.asking import row_of, sampling_for
+from palestra.training.adapters.trl import _sample as trl_sample
 
 PAD = 99
 ROW = {"responses_create_params": {"input": "1 + 1 =", "metadata": {"extra_body": '{"seed":3}'}}}
@@ -148,6 +149,18 @@ def test_a_rollout_of_several_sequences_is_refused(adapt: Callable[[Outcome], An
 
     with pytest.raises(RunFailed, match="2 sequences"):
         adapt(split)
+
+
+@pytest.mark.parametrize("adapt", [*EACH, lambda one: trl_sample(one, PAD)])
+def test_a_masked_rollout_of_several_sequences_is_a_masked_row(
+    adapt: Callable[[Outcome], Any],
+) -> None:
+    chains = [Chain([FIRST]), Chain([Turn([9, 9], [8], [-0.3])])]
+
+    found = str(adapt(completed(chains=chains, masked=True, mask_reason="rewritten")))
+
+    assert "[1, 2, 3]" in found
+    assert "9, 9" not in found
 
 
 def test_a_masked_rollout_keeps_its_reward_and_is_not_trained_on() -> None:

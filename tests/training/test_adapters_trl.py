@@ -10,6 +10,7 @@ from outcome_samples import completed, failed
 
 from palestra.errors import ConfigError, InputDataError, RunFailed
 from palestra.training import Outcome, RolloutRequest
+from palestra.training.adapters import trl as adapter
 from palestra.training.adapters.trl import TrlRollouts, environment_reward
 
 ROWS = [
@@ -87,6 +88,26 @@ def test_a_failed_rollout_has_no_reward_and_no_token_to_train_on() -> None:
     assert found["environment_reward"] == [1.0, None]
     assert found["completion_ids"][1] == [EOS]
     assert found["env_mask"][1] == [0]
+
+
+@pytest.mark.parametrize(("installed", "refused"), [("1.5.1", True), ("1.16.0", False)])
+def test_a_trl_that_makes_zero_of_a_missing_reward_is_refused(
+    monkeypatch: pytest.MonkeyPatch, installed: str, refused: bool
+) -> None:
+    monkeypatch.setattr(adapter, "version", lambda _: installed)
+    rollouts = TrlRollouts(FakeClient([completed(), failed()]), ROWS)
+
+    with pytest.raises(RunFailed, match=r"TRL 1\.5\.1 makes 0") if refused else nullcontext():
+        rollouts(prompts(rollouts, 0, 0), trainer())
+
+
+def test_a_failed_rollout_beside_other_reward_functions_is_refused() -> None:
+    rollouts = TrlRollouts(FakeClient([completed(), failed()]), ROWS)
+    with_two = trainer()
+    with_two.reward_funcs = [environment_reward, len]
+
+    with pytest.raises(RunFailed, match="other reward functions"):
+        rollouts(prompts(rollouts, 0, 0), with_two)
 
 
 def test_the_reward_function_hands_on_what_the_environment_said() -> None:

@@ -35,9 +35,11 @@ from palestra.serving import (
 from palestra.training import (
     ClientSettings,
     Completed,
+    Failed,
     IncompleteRollouts,
     OnIncomplete,
     RolloutClient,
+    TokenDiscontinuity,
 )
 
 pytestmark = pytest.mark.anyio
@@ -120,7 +122,7 @@ async def world(
     agent_class: type[SimpleAgent] = SimpleAgent,
     during: Turn | None = None,
     blocks: bool = False,
-    env_class: type[Looking] | None = None,
+    env_class: type[Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[tuple[RolloutClient, Looking]]:
     nobody = server_client({}, {})
@@ -170,6 +172,44 @@ async def test_ids_that_the_agent_drops_come_from_the_model_server(tmp_path: Any
     assert found.flat.ids == [1, 2, 3, 4, 5]
 
 
+class Judging(Looking):
+    """Asks the policy's own model for its verdict."""
+
+    repeatable = True
+
+    async def verify(self, body: VerifyRequest, session: Session) -> VerifyResponse:
+        judge = self.server_client.peer("model")
+        await judge.call("/v1/responses", {"input": "Is it right?"}, Response)
+        return self.reply(body, 1.0)
+
+
+@pytest.mark.parametrize("agent_class", [SimpleAgent, Stripping])
+async def test_what_a_judge_said_is_none_of_the_rollouts_turns(
+    tmp_path: Any, agent_class: type[SimpleAgent]
+) -> None:
+    async with world(tmp_path, agent_class=agent_class, env_class=Judging) as (client, _):
+        (found,) = await client.submit([request()]).gather()
+
+    assert isinstance(found, Completed)
+    assert [chain.flat.ids for chain in found.chains] == [[1, 2, 3, 4, 5]]
+
+
+class Appending(SimpleAgent):
+    """Writes into the lists that it was given."""
+
+    async def respond(self, params: ResponseCreateParams, **servers: Any) -> Response:
+        made = await super().respond(params, **servers)
+        made.output[-1].generation_token_ids.append(2)
+        made.output[-1].generation_log_probs.append(0.0)
+        return made
+
+
+async def test_ids_that_an_agent_adds_in_place_are_found(tmp_path: Any) -> None:
+    async with world(tmp_path, agent_class=Appending) as (client, _):
+        with pytest.raises(TokenDiscontinuity, match="other ids than those that came"):
+            await client.submit([request()]).gather()
+
+
 async def test_weights_bumped_in_the_middle_of_a_call_are_on_both_ends_of_it(tmp_path: Any) -> None:
     clients: list[RolloutClient] = []
 
@@ -211,7 +251,26 @@ class Outside(Looking):
     repeatable = False
 
 
-@pytest.mark.parametrize(("env_class", "attempts"), [(Looking, 2), (Outside, 1)])
+class Safe(Looking):
+    """What it does ends with its session."""
+
+    repeatable = True
+
+
+class OnlyVerifying(ResourcesServer):
+    """Has nothing but a verifier without a session."""
+
+    _blocks: bool = False
+    _released: Any = None
+    _looked: Any = None
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        return self.reply(body, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("env_class", "attempts"), [(Safe, 2), (Outside, 1), (Looking, 1), (OnlyVerifying, 2)]
+)
 async def test_only_what_is_safe_to_begin_again_is_begun_again(
     tmp_path: Any, env_class: type[Looking], attempts: int
 ) -> None:
@@ -223,6 +282,8 @@ async def test_only_what_is_safe_to_begin_again_is_begun_again(
 
     settings = {"rollout_timeout_s": 0.05, "on_incomplete": OnIncomplete.MASK}
     async with world(tmp_path, env_class=env_class, during=during, **settings) as (client, _):
-        await client.submit([request()]).next()
+        found = await client.submit([request()]).next()
 
     assert len(begun) == attempts
+    assert isinstance(found, Failed)
+    assert ("`repeatable = True`" in found.evidence.hint) == (attempts == 1)

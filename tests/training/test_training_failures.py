@@ -103,6 +103,28 @@ async def test_a_reward_that_is_none_fails_the_rollout(reward: Any) -> None:
     assert found.failure is not FailureClass.INFRA
 
 
+@pytest.mark.parametrize("parts", [{"format": math.nan}, {"format": "x"}, [1.0], "none", 3])
+async def test_parts_of_a_reward_that_are_none_fail_the_rollout(parts: Any) -> None:
+    odd = answer(1.0)
+    odd["reward_components"] = parts
+    async with trainer(lambda *_: odd, on_incomplete=OnIncomplete.MASK) as (client, *_):
+        found = await client.submit([request()]).next()
+
+    assert isinstance(found, Failed)
+    assert found.failure in {FailureClass.VERIFIER, FailureClass.ENVIRONMENT}
+    assert "a bug in Palestra" not in found.message
+
+
+async def test_parts_of_a_reward_are_numbers_by_name() -> None:
+    async with trainer(lambda *_: answer(1.0) | {"reward_components": {"format": 1}}) as (
+        client,
+        *_,
+    ):
+        (found,) = await client.submit([request()]).gather()
+
+    assert found.reward_components == {"format": 1.0}  # type: ignore[union-attr]  # completed
+
+
 async def test_an_attempt_that_takes_too_long_says_what_it_awaited() -> None:
     async def hangs(key: Key, attempt: int) -> float:
         await asyncio.Event().wait()

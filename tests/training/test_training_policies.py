@@ -316,6 +316,23 @@ async def test_duplicates_and_rows_that_are_none_are_refused_by_name() -> None:
     assert agent.begun == []
 
 
+async def test_no_task_that_has_a_name_gets_the_number_of_another() -> None:
+    first_named = 1 << 40
+    mixed = [request("a"), request(first_named), request("b"), request(first_named + 1)]
+    async with trainer(lambda *_: 1.0) as (client, agent, _):
+        found = await client.submit(mixed).gather()
+
+    assert [outcome.task_id for outcome in found] == ["a", first_named, "b", first_named + 1]
+    assert len({row["_ng_task_index"] for row in agent.rows}) == 4
+
+
+@pytest.mark.parametrize("task", [1.5, None, True, ("a", 1)])
+async def test_what_names_no_task_is_refused(task: Any) -> None:
+    async with trainer(lambda *_: 1.0) as (client, *_):
+        with pytest.raises(InputDataError, match="must be an int or a str"):
+            client.submit([request(task)])
+
+
 async def test_sampling_seed_and_identity_are_on_the_row_that_is_sent() -> None:
     asked = request(4, 2, sampling={"temperature": 0.5}, seed=11)
     async with trainer(lambda *_: 1.0) as (client, agent, _):

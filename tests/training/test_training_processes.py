@@ -275,5 +275,9 @@ async def test_a_fleet_that_runs_elsewhere_is_watched_too(
             assert (await handle.next()).reward == 1.0  # type: ignore[union-attr]  # completed
             os.kill(pid_of(fleet, "agent"), signal.SIGKILL)
             async with asyncio.timeout(10):
-                with pytest.raises(IncompleteRollouts, match="signal SIGKILL"):
+                with pytest.raises(IncompleteRollouts) as told:
                     await handle.next()
+
+    cause = told.value.cause
+    assert (cause.process, cause.signal) == ("agent", "SIGKILL")
+    assert "lower in_flight" in cause.setting

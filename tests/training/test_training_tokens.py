@@ -8,7 +8,8 @@ from training_world import answer, heard, said
 from palestra.schema import Response
 from palestra.serving import CapturedTurn, TurnsTaken
 from palestra.training import InvalidLogprobs, Key, OnViolation, TokenDiscontinuity
-from palestra.training.tokens import Chained, RawTurn, chained, first_difference, read_turns
+from palestra.training.chains import Chained, RawTurn, chained, first_difference
+from palestra.training.tokens import read_turns
 
 KEY = Key(1, 0)
 IDS = st.lists(st.integers(0, 50_000), min_size=1, max_size=12)
@@ -25,7 +26,8 @@ def clean_traces(draw: st.DrawFn, least: int = 1) -> list[RawTurn]:
         logprobs = draw(
             st.lists(st.floats(-50, 0), min_size=len(generated), max_size=len(generated))
         )
-        turns.append(RawTurn(prompt, generated, logprobs, captured=prompt + generated))
+        call = captured((list(prompt), list(generated))).turns[0]
+        turns.append(RawTurn(prompt, generated, logprobs, captured=call))
         seen = prompt + generated
     return turns
 
@@ -113,6 +115,24 @@ def test_as_many_log_probs_as_ids_are_needed(count: int) -> None:
         check([RawTurn([1], [2, 3], [-1.0] * count)])
 
 
+@pytest.mark.parametrize("policy", [OnViolation.MASK, OnViolation.SPLIT])
+@pytest.mark.parametrize("ids", [[3, None], [3, 9]], ids=["no id", "not sampled"])
+def test_ids_that_nobody_sampled_are_trained_on_under_no_policy(
+    policy: OnViolation, ids: list[int]
+) -> None:
+    call = captured(([1, 2], [3, 4])).turns[0]
+    clean = RawTurn([7], [8], [-1.0])
+
+    found = check([clean, RawTurn([1, 2], ids, [-1.0, -1.0], captured=call)], policy)
+
+    assert found.chains == []
+    assert found.masked
+
+
+def test_log_probs_whose_sum_is_too_much_are_fine_one_by_one() -> None:
+    assert check([RawTurn([1], [2, 3], [-1e308, -1e308])]).masked == ""
+
+
 def test_rounding_above_zero_is_tolerated() -> None:
     assert check([RawTurn([1], [2], [1e-6])]).chains[0].turns[0].logprobs == [1e-6]
 
@@ -164,6 +184,58 @@ def test_ids_that_an_agent_dropped_are_filled_in_from_the_capture() -> None:
 
     assert [(turn.prompt, turn.generated) for turn in read.turns] == [([1], [2]), ([1, 2, 3], [4])]
     assert read.incomplete == ""
+
+
+def known(*turns: tuple[list[int], list[int]]) -> Response:
+    items = [said(prompt, generated) for prompt, generated in turns]
+    return response(*(one for item in items for one in (heard(), item)))
+
+
+CLEAN = (([1], [2]), ([1, 2, 3], [4]))
+EXTRA = ([50], [51])
+
+
+def checked(output: Response, calls: TurnsTaken) -> Chained:
+    return check(read_turns(output, calls, (None, None)).turns)
+
+
+@pytest.mark.parametrize("extra_at", [0, 1, 2])
+def test_calls_that_an_agent_does_not_show_are_no_alarm(extra_at: int) -> None:
+    calls = [*CLEAN[:extra_at], EXTRA, *CLEAN[extra_at:]]
+
+    assert len(checked(known(*CLEAN), captured(*calls)).chains) == 1
+
+
+def test_calls_that_were_made_side_by_side_are_no_alarm() -> None:
+    found = read_turns(known(*CLEAN), captured(*reversed(CLEAN)), (None, None))
+
+    assert check(found.turns).masked == ""
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_turn_that_no_call_made_is_found_when_all_calls_are_remembered(lost: int) -> None:
+    invented = ([1, 2, 3, 4], [5])
+    calls = captured(*CLEAN)
+    calls.lost = lost
+    if lost:
+        # It may be the one that was forgotten.
+        assert checked(known(*CLEAN, invented), calls).masked == ""
+        return
+    with pytest.raises(TokenDiscontinuity, match="other ids than those that came") as found:
+        checked(known(*CLEAN, invented), calls)
+
+    assert found.value.turn == 2
+
+
+@pytest.mark.parametrize("extra_at", [0, 1, 2])
+def test_fabricated_ids_are_found_although_more_was_asked_than_is_shown(extra_at: int) -> None:
+    calls = [*CLEAN[:extra_at], EXTRA, *CLEAN[extra_at:]]
+    fabricated = known(CLEAN[0], ([1, 2, 3], [9]))
+
+    with pytest.raises(TokenDiscontinuity) as found:
+        checked(fabricated, captured(*calls))
+
+    assert (found.value.turn, found.value.position) == (1, 3)
 
 
 @pytest.mark.parametrize("calls", [None, captured(), captured(([1], [2]))])

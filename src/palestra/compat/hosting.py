@@ -102,10 +102,14 @@ class Hosted(Server):
             app.router.routes.insert(0, door.route)
         app.add_middleware(RowLayer, server=self.name, door=door, reported=_reported(app))
 
+    @property
+    def palestra_is_environment(self) -> bool:
+        """As its author's class says."""
+        return self.author_class.__server_type__ == "resources_servers"
+
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""
-        is_environment = self.author_class.__server_type__ == "resources_servers"
-        if not is_environment or error.kind is not FailureKind.POLICY:
+        if not self.palestra_is_environment or error.kind is not FailureKind.POLICY:
             return error
         return _as_judge(error)
 

@@ -6,12 +6,19 @@ Each turn has its lists on the last of its items. See `palestra.schema.items.Ite
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from palestra.schema.items import FunctionCall, InputItem, Message, OutputItem, Reasoning
 from palestra.schema.responses import Response
 
-TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
+    "prompt_token_ids",
+    "generation_token_ids",
+    "generation_log_probs",
+)
+
+_OWN = (FunctionCall, Reasoning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +52,15 @@ class TurnTokens:
 
 def tokens_on(carrier: Any) -> TurnTokens | None:
     """The tokens that an item or a message carries; None unless it has all three lists."""
-    lists = [field_of(carrier, name) for name in TOKEN_FIELDS]
-    if any(not isinstance(found, list) for found in lists):
+    # For every turn of every rollout, so without loops.
+    get = carrier.get if isinstance(carrier, dict) else partial(getattr, carrier)
+    prompt = get(PROMPT_IDS, None)
+    if not isinstance(prompt, list):
         return None
-    return TurnTokens(*lists)
+    generation, log_probs = get(GENERATION_IDS, None), get(LOG_PROBS, None)
+    if not isinstance(generation, list) or not isinstance(log_probs, list):
+        return None
+    return TurnTokens(prompt, generation, log_probs)
 
 
 def field_of(carrier: Any, name: str) -> Any:
@@ -59,6 +71,9 @@ def field_of(carrier: Any, name: str) -> Any:
 
 def is_models_own(item: InputItem | OutputItem) -> bool:
     """Whether the model made the item, and does not only read it."""
+    # Pydantic's classes take long to be asked whether something is theirs.
+    if type(item) in _OWN:
+        return True
     if isinstance(item, Message):
         return item.role == "assistant"
     return isinstance(item, FunctionCall | Reasoning)
@@ -67,13 +82,20 @@ def is_models_own(item: InputItem | OutputItem) -> bool:
 def turn_ends(output: Sequence[OutputItem]) -> list[int]:
     """The index of each turn's last item: the model's own items up to what it reads next."""
     ends = []
-    own = [is_models_own(item) for item in output]
-    for index, item in enumerate(output):
-        if own[index]:
-            last = index + 1 == len(output) or not own[index + 1]
-            if last or all(getattr(item, name, None) is not None for name in TOKEN_FIELDS):
-                ends.append(index)
+    # From the end, so that of each item it is known what follows it.
+    followed = False
+    for index in range(len(output) - 1, -1, -1):
+        item = output[index]
+        own = is_models_own(item)
+        if own and (not followed or _carries_all(item)):
+            ends.append(index)
+        followed = own
+    ends.reverse()
     return ends
+
+
+def _carries_all(item: OutputItem) -> bool:
+    return all(getattr(item, name, None) is not None for name in TOKEN_FIELDS)
 
 
 def never_made(item: OutputItem, response: Response) -> bool:

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any, final
 
 from itsdangerous import BadSignature, Signer
+from msgspec.structs import replace
 
 from palestra.errors import (
     CallError,
@@ -111,7 +112,10 @@ class Boundary:
         cookie: SessionCookie | None = None,
         token: str = "",
         in_flight: InFlightCalls | None = None,
+        environment: bool = False,
     ) -> None:
+        """`environment`: what the app does for a rollout is its environment's doing."""
+        self._environment = environment
         self._in_flight = in_flight or InFlightCalls(server)
         self._app = app
         self._server = server
@@ -142,6 +146,8 @@ class Boundary:
             return
         answer = Answer(send, self._session(scope, headers))
         context = _context(headers, named)
+        if self._environment and not context.in_environment:
+            context = replace(context, in_environment=True)
         limit = asyncio.timeout(context.remaining_s())
         if scope.get("client") == IN_PROCESS_CLIENT:
             failure = await self._failure(scope, receive, answer, context, limit)
@@ -316,6 +322,7 @@ def _context(headers: dict[str, str], named: RowIdentity | None) -> CallContext:
         deadline=context.deadline,
         activity=Activity("its own code"),
         call_limit_s=context.call_limit_s,
+        in_environment=context.in_environment,
     )
 
 

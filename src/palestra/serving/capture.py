@@ -122,9 +122,15 @@ class TurnCapture:
             return await call
         began, started, weights = time.time(), time.monotonic(), self.weights
         answer = await call
-        turn = CapturedTurn(began, time.monotonic() - started)
-        turn.weights_start, turn.weights_end = weights, self.weights
-        _put_tokens(turn, answer)
+        took_s = time.monotonic() - started
+        carrier = _carrier(answer)
+        tokens = None if carrier is None else tokens_on(carrier)
+        if tokens is None:
+            turn = CapturedTurn(began, took_s, None, None, None, weights, self.weights)
+        else:
+            # Copies: the answer itself is the agent's from here on, and it may change it.
+            ids = list(tokens.prompt), list(tokens.generation), list(tokens.log_probs)
+            turn = CapturedTurn(began, took_s, *ids, weights, self.weights)
         self._keep(rollout, turn)
         return answer
 
@@ -140,8 +146,10 @@ class TurnCapture:
     def _rollout(self) -> Rollout | None:
         if not self._open:
             return None
-        row = current_call().row
-        if row is None:
+        call = current_call()
+        row = call.row
+        # What an environment asks is a judge, and its words are none of the rollout's.
+        if row is None or call.in_environment:
             return None
         if row.run:
             return _key(row) if _trainer_of(row.run) in self._open else None
@@ -150,7 +158,9 @@ class TurnCapture:
 
     def _keep(self, rollout: Rollout, turn: CapturedTurn) -> None:
         size = len(turn.prompt_ids or ()) + 2 * len(turn.generated_ids or ())
-        kept = self._kept.setdefault(rollout, _Kept([]))
+        kept = self._kept.get(rollout)
+        if kept is None:
+            kept = self._kept[rollout] = _Kept([])
         kept.turns.append(turn)
         kept.ids += size
         self._ids += size
@@ -174,18 +184,13 @@ def _trainer_of(run: str) -> str:
     return run.partition(".")[0]
 
 
-def _put_tokens(turn: CapturedTurn, answer: Any) -> None:
-    carrier = _carrier(answer)
-    tokens = None if carrier is None else tokens_on(carrier)
-    if tokens is not None:
-        turn.prompt_ids, turn.generated_ids = tokens.prompt, tokens.generation
-        turn.logprobs = tokens.log_probs
-
-
 def _carrier(answer: Any) -> BaseModel | None:
     """The item or message that ends the turn, on which its lists are."""
     if isinstance(answer, Response):
-        return next((item for item in reversed(answer.output) if is_models_own(item)), None)
+        for item in reversed(answer.output):
+            if is_models_own(item):
+                return item
+        return None
     if isinstance(answer, ChatCompletion):
         return answer.choices[0].message if answer.choices else None
     return None

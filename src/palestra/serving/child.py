@@ -35,9 +35,17 @@ class Ending:
     @property
     def how(self) -> str:
         """`signal SIGKILL` or `exit code 3`."""
-        if self.returncode < 0:
-            return f"signal {signal.Signals(-self.returncode).name}"
-        return f"exit code {self.returncode}"
+        return f"signal {self.signal_name}" if self.signal_name else f"exit code {self.returncode}"
+
+    @property
+    def signal_name(self) -> str:
+        """`SIGKILL`; a number for one without a name, and nothing when no signal ended it."""
+        if self.returncode >= 0:
+            return ""
+        try:
+            return signal.Signals(-self.returncode).name
+        except ValueError:  # most real-time signals have none
+            return str(-self.returncode)
 
     def as_error(self, *, before_ready: bool = False) -> PalestraError:
         """The error that stops the fleet."""

@@ -65,8 +65,8 @@ class ResourcesServer(Server):
 
     repeatable: ClassVar[bool | None] = None
     """Whether a rollout that has begun here, and failed, may be begun again in a new session: it
-    may when nothing outside of the session is touched. None: as `reverify_mode` tells, which is
-    yes for `stateless` and `replay_tools`, and no for the rest."""
+    may when nothing outside of the session is touched. None: only where nothing is done but to
+    verify, without a session, and where `reverify_mode` says that tools may be replayed."""
 
     reward_rules: ClassVar[RewardRules] = RewardRules()
     """What its rewards may be; `palestra verify-env` holds the verifier to it."""
@@ -143,6 +143,11 @@ class ResourcesServer(Server):
         """The few metrics to show first: by default every mean."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
+    @property
+    def palestra_is_environment(self) -> bool:
+        """It is one."""
+        return True
+
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""
         if error.kind is not FailureKind.POLICY:
@@ -217,9 +222,23 @@ class ResourcesServer(Server):
         return {"reverify_mode": self.declared_reverify_mode()}
 
     async def _report_repeatable(self) -> dict[str, bool]:
+        return {"repeatable": self.declared_repeatable()}
+
+    def declared_repeatable(self) -> bool:
+        """`repeatable`, or what is sure where it is not declared."""
         if self.repeatable is not None:
-            return {"repeatable": self.repeatable}
-        return {"repeatable": self.declared_reverify_mode() in {"stateless", "replay_tools"}}
+            return self.repeatable
+        if self.reverify_mode == "replay_tools":
+            return True
+        kind = type(self)
+        # A seeding, a tool or a route of its own may do something outside of the session.
+        only_verifies = (
+            kind.seed_session is ResourcesServer.seed_session
+            and kind.setup_webserver is ResourcesServer.setup_webserver
+            and kind.routes is ResourcesServer.routes
+            and not self._tool_methods
+        )
+        return only_verifies and self.declared_reverify_mode() == "stateless"
 
     def declared_reverify_mode(self) -> ReverifyMode:
         """`reverify_mode`, or what the signature of `verify` tells where it is not declared."""

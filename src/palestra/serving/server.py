@@ -60,6 +60,11 @@ class Server(BaseModel):
         """The instance's name, or the class's when it has none."""
         return self.config.name or type(self).__name__
 
+    @property
+    def palestra_is_environment(self) -> bool:
+        """Whether a model that this server asks is a judge, and no rollout's policy."""
+        return False
+
     @cached_property
     def palestra_in_flight(self) -> InFlightCalls:
         """What other processes have asked this server, and it has not answered yet."""
@@ -178,6 +183,7 @@ class Server(BaseModel):
             cookie=cookie,
             token=self._palestra_token,
             in_flight=self.palestra_in_flight,
+            environment=self.palestra_is_environment,
         )
 
     def _worker_mark(self) -> tuple[str, str] | None:

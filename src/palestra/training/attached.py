@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, final
 
@@ -63,6 +64,7 @@ class AttachedServers:
                 continue
             dead = [item for item in self.instances.values() if item.state is State.DEAD]
             if dead:
+                self.ending = _ending_of(dead[0])
                 raise ServerDied(
                     f"server {dead[0].name} (process {dead[0].pid}) ended with {dead[0].reason}",
                     hint="its fleet's output has its last lines; lower in_flight if it was out "
@@ -86,6 +88,17 @@ async def attached(
         yield AttachedServers(fleet, client, http, every_s=every_s)
     finally:
         await http.aclose()
+
+
+def _ending_of(instance: RunningInstance) -> Ending | None:
+    """How its process ended, read from the words in which its fleet says so."""
+    how, _, what = instance.reason.rpartition(" ")
+    number = int(what) if what.isdecimal() else int(getattr(signal.Signals, what, 0))
+    if not number or how not in {"signal", "exit code"}:
+        return None
+    returncode = -number if how == "signal" else number
+    # What it printed went to its fleet.
+    return Ending(instance.name, returncode, (), pid=instance.pid)
 
 
 def _instances(fleet: AttachedFleet) -> dict[str, RunningInstance]:

@@ -111,15 +111,38 @@ class Batch:
             return None
         waiting = self.arrived.popleft()
         self.waiting_bytes -= waiting.size
-        outcome = waiting.outcome
-        if isinstance(outcome, Completed):
-            instead = self._not_wanted(outcome, weights)
-            if instead is not None:
-                self._masked.discard(outcome.key)
-                self._truncated -= outcome.truncated
-                self._record(instead)
-                return instead
-        return outcome
+        return self.looked_at(waiting.outcome, weights)
+
+    def looked_at(self, outcome: Outcome, weights: int | None) -> Outcome:
+        """The outcome as it is to be handed out now, the books put right where it is another one.
+
+        What has been held since it was taken is looked at again: its group may have been dropped
+        meanwhile, its weights may have become too old.
+        """
+        if not isinstance(outcome, Completed):
+            return outcome
+        instead = self._not_wanted(outcome, weights)
+        if instead is None:
+            return outcome
+        self._masked.discard(outcome.key)
+        self._truncated -= outcome.truncated
+        self._record(instead)
+        return instead
+
+    def all_of(self, found: dict[Key, Outcome], weights: int | None) -> list[Outcome]:
+        """Every outcome, in the order of the requests, as they are to be handed out now.
+
+        With `drop_group` nothing is left of a group that lacks members, for whatever reason.
+        """
+        now = {key: self.looked_at(outcome, weights) for key, outcome in found.items()}
+        if self._settings.on_incomplete is OnIncomplete.DROP_GROUP:
+            for group, members in self.members.items():
+                lost = [key for key in members if not isinstance(now[key], Completed)]
+                if len(members) - len(lost) >= self._needed(len(members)):
+                    continue
+                self._dropped.setdefault(group, f"rollout {lost[0]} is missing")
+                now |= {key: self.looked_at(now[key], weights) for key in members}
+        return [now[key] for key in self.tickets]
 
     def _not_wanted(self, outcome: Completed, weights: int | None) -> Failed | None:
         request = self.tickets[outcome.key].request
@@ -141,15 +164,23 @@ class Batch:
             )
         return None
 
-    def group_of(self, group: int | str, outcomes: dict[Key, Outcome]) -> Group | None:
+    def group_of(
+        self, group: int | str, outcomes: dict[Key, Outcome], weights: int | None
+    ) -> Group | None:
         """A group whose members have all ended, as the policy hands it out; None when it does not.
 
-        `outcomes`: those of its members.
+        `outcomes`: those of its members, since they were taken.
         """
-        ordered = [outcomes[key] for key in self.members[group]]
+        ordered = [self.looked_at(outcomes[key], weights) for key in self.members[group]]
         whole = Group(group, ordered)
         found = whole.completed
-        if group in self._dropped or len(found) < self._needed(len(ordered)):
+        if group in self._dropped:
+            return None
+        if len(found) < self._needed(len(ordered)):
+            # Its completed members are not handed out, so the books do not count them.
+            self._dropped[group] = f"{len(found)} of {len(ordered)} rollouts of it are left"
+            for outcome in found:
+                self.looked_at(outcome, weights)
             return None
         if self._settings.on_incomplete is OnIncomplete.MASK:
             return whole

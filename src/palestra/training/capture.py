@@ -1,8 +1,11 @@
 """What a client tells the model servers of its fleet, and asks them."""
 
+import asyncio
 import logging
 import time
-from typing import final
+from collections.abc import Coroutine
+from http import HTTPStatus
+from typing import Any, Final, final
 
 import msgspec
 
@@ -22,6 +25,9 @@ from palestra.transport import CallContext, Peer, ServerClient, calling, worker_
 
 logger = logging.getLogger("palestra.training")
 
+TOLD_WITHIN_S: Final = 30.0
+"""A model server that is busy may take so long to hear of new weights."""
+
 
 @final
 class ModelServers:
@@ -37,25 +43,42 @@ class ModelServers:
         self._abandoned: list[tuple[str, RowIdentity]] = []
 
     async def open(self, weights: int | None = None) -> None:
-        """Have them remember the turns of this run, and tell them the version of the weights."""
+        """Have them remember the turns of this run, and tell them the version of the weights.
+
+        Raises CallError when one of them cannot be told: what it makes from now on would be taken
+        for another version's.
+        """
         order = TrainingRun(run=self._run, open=self._capture, weights=weights)
-        await self._tell_all(order)
+        failures = await self._tell_all(order)
+        if failures:
+            raise failures[0]
 
     async def close(self) -> None:
         """Have them forget it."""
-        await self._tell_all(TrainingRun(run=self._run, open=False))
+        over = TrainingRun(run=self._run, open=False)
+        for failure in await self._tell_all(over, within_s=ANSWER_WITHIN_S):
+            logger.warning("it does not know that this training is over: %s", failure.message)
 
     async def take(self, agent: str, rollout: RowIdentity) -> TurnsTaken | None:
-        """The turns of a rollout, forgotten there; None when nobody knows."""
-        found: TurnsTaken | None = None
-        for name in self._models_of(agent):
+        """The turns of a rollout, forgotten there; None when nobody knows.
+
+        Where only some know, something is `lost`.
+        """
+        here: list[TurnsTaken] = []
+        asked: list[Coroutine[Any, Any, TurnsTaken | None]] = []
+        models = self._models_of(agent)
+        for name in models:
             local = self._client.target(name).local
-            if isinstance(local, ModelServer):
-                found = _together(found, local.captured_turns(rollout))
-                continue
-            for peer in self._workers(name):
-                found = _together(found, await self._ask(name, peer, rollout))
-        return found
+            if name in self._silent:
+                here.append(TurnsTaken([], lost=1))
+            elif isinstance(local, ModelServer):
+                here.append(local.captured_turns(rollout))
+            else:
+                asked += [self._ask(name, peer, rollout) for peer in self._workers(name)]
+        if not asked:
+            return None if self._silent.issuperset(models) else _together(here)
+        answers = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+        return _together(here + [answer or TurnsTaken([], lost=1) for answer in answers])
 
     def abandon(self, agent: str, rollout: RowIdentity) -> None:
         """Its turns are of no use to anybody; they are forgotten at the next `forget`."""
@@ -64,19 +87,38 @@ class ModelServers:
 
     async def forget(self) -> None:
         """Have what was abandoned forgotten."""
-        abandoned, self._abandoned = self._abandoned, []
-        for agent, rollout in abandoned:
-            await self.take(agent, rollout)
+        while self._abandoned:
+            # What is not reached in time comes first the next time.
+            await self.take(*self._abandoned[0])
+            del self._abandoned[0]
 
-    async def _tell_all(self, order: TrainingRun) -> None:
-        for name in self._all():
-            for peer in self._workers(name):
-                try:
-                    with calling(CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)):
-                        await peer.call(TRAINING_RUN, order, WireModel)
-                except CallError as error:
-                    self._silent.add(name)
-                    logger.debug("%s knows nothing of training: %s", name, error.message)
+    async def _tell_all(
+        self, order: TrainingRun, *, within_s: float = TOLD_WITHIN_S
+    ) -> list[CallError]:
+        """Those that could not be told; not those that know nothing of training."""
+        asked = [
+            self._tell(name, peer, order, within_s)
+            for name in self._all()
+            for peer in self._workers(name)
+        ]
+        return [failure for failure in await asyncio.gather(*asked) if failure is not None]
+
+    async def _tell(
+        self, name: str, peer: Peer, order: TrainingRun, within_s: float
+    ) -> CallError | None:
+        if name in self._silent:
+            return None
+        try:
+            with calling(CallContext(deadline=time.monotonic() + within_s)):
+                await peer.call(TRAINING_RUN, order, WireModel)
+        except CallError as error:
+            if not _unknown_there(error):
+                return error
+            self._silent.add(name)
+            logger.warning(
+                "%s knows nothing of training: its turns are those on the items of answers", name
+            )
+        return None
 
     async def _ask(self, name: str, peer: Peer, rollout: RowIdentity) -> TurnsTaken | None:
         wanted = TurnsWanted(
@@ -100,7 +142,7 @@ class ModelServers:
             known = self._all()
             named = references_in(self._client.tree.get(agent), ServerType.MODEL)
             self._behind[agent] = tuple(name for name in known if not named or name in named)
-        return tuple(name for name in self._behind[agent] if name not in self._silent)
+        return self._behind[agent]
 
     def _workers(self, name: str) -> list[Peer]:
         """A conversation with each process of a server."""
@@ -111,8 +153,14 @@ class ModelServers:
         return [self._client.peer(name, cookies={cookie: str(number)}) for number in range(count)]
 
 
-def _together(one: TurnsTaken | None, other: TurnsTaken | None) -> TurnsTaken | None:
-    if one is None or other is None:
-        return one or other
-    turns = sorted([*one.turns, *other.turns], key=lambda turn: turn.began)
-    return TurnsTaken(turns, one.lost + other.lost)
+def _unknown_there(error: CallError) -> bool:
+    """Whether a server has no such endpoint."""
+    hops = error.evidence.hops
+    return bool(hops) and hops[0].status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
+
+
+def _together(found: list[TurnsTaken]) -> TurnsTaken:
+    if len(found) == 1:
+        return found[0]
+    turns = sorted((turn for one in found for turn in one.turns), key=lambda turn: turn.began)
+    return TurnsTaken(turns, sum(one.lost for one in found))

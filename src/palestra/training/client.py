@@ -10,6 +10,7 @@ async with RolloutClient(Fleet(config), settings) as client:
 import asyncio
 import contextlib
 import itertools
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -17,8 +18,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self, final
 
-from palestra.errors import ConfigError, PalestraError, mask_error
+from palestra.errors import CallError, ConfigError, PalestraError, mask_error
 from palestra.training.capture import ModelServers
+from palestra.training.errors import Cause
 from palestra.training.flights import Flight, Ticket
 from palestra.training.handle import Handle
 from palestra.training.lanes import Death, Lane
@@ -37,6 +39,8 @@ from palestra.training.servers import (
 )
 from palestra.training.settings import ClientSettings
 from palestra.transport import new_id
+
+logger = logging.getLogger("palestra.training")
 
 RUN_DIGITS = 12
 FORGETTING_S = 1.0
@@ -84,6 +88,7 @@ class RolloutClient:
         self._numbers = itertools.count()
         self._handles: dict[str, Handle] = {}
         self._inside: _Inside | None = None
+        self._left = False
 
     async def __aenter__(self) -> Self:
         try:
@@ -96,8 +101,13 @@ class RolloutClient:
 
     async def __aexit__(self, *raised: object) -> None:
         del raised
+        self._left = True
+        handles = list(self._handles.values())
         try:
-            for handle in list(self._handles.values()):
+            # All at once, so that what will not be stopped is waited for once.
+            for handle in handles:
+                handle.cancel()
+            for handle in handles:
                 await handle.aclose()
         finally:
             await self._stack.aclose()
@@ -153,9 +163,14 @@ class RolloutClient:
         """The servers have ended, or can never answer: nothing is waited for any more."""
         inside = self._running
         mask_error(error, inside.servers.client.mask)
-        ending = inside.servers.ending
-        cause = inside.post_mortem.cause(error, ending)
-        tails = {} if ending is None else {ending.name: tuple(ending.last_lines)}
+        tails: dict[str, tuple[str, ...]] = {}
+        try:
+            ending = inside.servers.ending
+            cause = inside.post_mortem.cause(error, ending)
+            tails = {} if ending is None else {ending.name: tuple(ending.last_lines)}
+        except Exception:  # whatever is wrong with the explanation, the servers are gone
+            logger.exception("the end of the servers cannot be explained")
+            cause = Cause(sentence=error.message, setting=error.hint)
         inside.pool.die(Death(error, cause, tails))
 
     # What a trainer does
@@ -168,6 +183,8 @@ class RolloutClient:
         `deadline_s`: by when all of it must have ended; None: `batch_timeout_s`.
         """
         inside = self._running
+        if self._left:
+            raise RuntimeError("the client has been left: nothing it started would be waited for")
         run = f"{self._run}.{next(self._batches)}"
         tickets = tickets_of(
             requests,
@@ -214,13 +231,23 @@ class RolloutClient:
         pool.pump()
 
     async def set_weight_version(self, version: int) -> None:
-        """The model's weights are of this version from now on. Raises ConfigError going back."""
+        """The model's weights are of this version from now on.
+
+        Raises ConfigError going back, and CallError when a model server cannot be told.
+        """
         inside = self._running
         before = inside.pool.weights
         if before is not None and version < before:
             raise ConfigError(f"the weight version goes back from {before} to {version}")
         inside.pool.set_weights(version)
-        await inside.models.open(version)
+        if inside.pool.death is not None:
+            return  # nobody is there to be told, and the next outcome says so
+        try:
+            await inside.models.open(version)
+        except CallError:
+            await inside.watch.settled()
+            if inside.pool.death is None:
+                raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,17 @@
 """From the failure of a call to a `Failed`, and whether another attempt is worth it."""
 
+from msgspec.structs import replace
+
 from palestra.errors import CallError, FailureKind, Hop, Layer
 from palestra.training.outcomes import Evidence, Failed, FailureClass
 from palestra.training.requests import RolloutRequest
 
 VERIFY_PATH = "/verify"
 MOST_BODY_CHARS = 2000
+NOT_REPEATED = (
+    "not tried again, as its environment may have done something that would be done twice; "
+    "`repeatable = True` in its class says that it has not"
+)
 
 _CLASS_OF = {
     FailureKind.POLICY: FailureClass.INFRA,
@@ -64,6 +70,14 @@ def failed(
         message=message,
         evidence=evidence or Evidence(),
     )
+
+
+def not_repeatable(outcome: Failed) -> Failed:
+    """The same, and why it was not begun again."""
+    evidence = replace(
+        outcome.evidence, hint="; ".join(filter(None, (outcome.evidence.hint, NOT_REPEATED)))
+    )
+    return replace(outcome, evidence=evidence)
 
 
 def _evidence(error: CallError) -> Evidence:

@@ -11,6 +11,7 @@ from palestra.training.lanes import Lane
 from palestra.training.outcomes import Group, Outcome, Summary
 from palestra.training.pool import Pool
 from palestra.training.requests import Key
+from palestra.training.rows import SHOWN
 from palestra.training.settings import ClientSettings
 
 
@@ -84,7 +85,7 @@ class Handle:
             members = held.setdefault(outcome.group_id, {})
             members[outcome.key] = outcome
             if len(members) == size:
-                group = batch.group_of(outcome.group_id, held.pop(outcome.group_id))
+                group = self._pool.group(self._lane, outcome.group_id, held.pop(outcome.group_id))
                 if group is not None:
                     handed_out += 1
                     yield group
@@ -105,13 +106,29 @@ class Handle:
 
     async def gather(self) -> list[Outcome]:
         """All outcomes, in the order of the requests."""
+        batch = self._lane.batch
         found = {outcome.key: outcome async for outcome in self}
-        return [found[key] for key in self._lane.batch.tickets]
+        if len(found) < len(batch.tickets):
+            raise RuntimeError(
+                f"{len(batch.tickets) - len(found)} outcomes of this submission were taken before: "
+                "iterate, or take groups, or gather"
+            )
+        outcomes = self._pool.all_of(self._lane, found)
+        if batch.came_to_nothing:
+            raise batch.incomplete()
+        return outcomes
 
     def cancel(self, keys: Iterable[Key] | None = None) -> None:
-        """Do not want these any more, or none at all: they end as `Failed`, cancelled."""
+        """Do not want these any more, or none at all: they end as `Failed`, cancelled.
+
+        Those that have ended stay what they are. Raises InputDataError for keys that were not
+        asked for.
+        """
         batch = self._lane.batch
         wanted = None if keys is None else {Key(*key) for key in keys}
+        strange = [str(key) for key in wanted or () if key not in batch.tickets]
+        if strange:
+            raise InputDataError(f"not in this submission: {', '.join(sorted(strange)[:SHOWN])}")
         chosen = [ticket for ticket in batch.unfinished() if wanted is None or ticket.key in wanted]
         batch.cancelled(len(chosen))
         self._pool.cancel(self._lane, chosen, "the trainer cancelled it")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, final
 
+from palestra.errors import Layer
 from palestra.rollouts import BoundedTasks
 from palestra.training.batch import INTENDED, Batch, stale, too_old
 from palestra.training.errors import BatchFailed
@@ -19,13 +20,21 @@ from palestra.training.failing import failed
 from palestra.training.flights import Flight, State, Ticket
 from palestra.training.lanes import Death, Lane
 from palestra.training.memory import MemoryGuard
-from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Outcome
+from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Group, Outcome
+from palestra.training.requests import Key
 from palestra.training.settings import ClientSettings, OnIncomplete, OnStale
 
 logger = logging.getLogger("palestra.training")
 
 LOOK_AGAIN_S: Final = 0.25
 """How often memory is looked at while it keeps rollouts from starting."""
+
+_NO_OUTCOME: Final = "it ended without an outcome (a bug in Palestra: please report it)"
+_LEFT: Final = "the client was left"
+_CANCELLED_ITSELF: Final = (
+    "the code of a rollout cancelled the task that runs it: look for "
+    "asyncio.current_task().cancel() in agents, tools and verifiers"
+)
 
 
 @final
@@ -55,6 +64,7 @@ class Pool:
         self.death: Death | None = None
         self.held_back = ""
         self._again: asyncio.TimerHandle | None = None
+        self._closed = False
 
     # In
 
@@ -123,20 +133,34 @@ class Pool:
 
     async def _fly(self, lane: Lane, ticket: Ticket, flight: Flight) -> None:
         flight.task = asyncio.current_task()
+        why = _NO_OUTCOME
         try:
             await self._run(lane, ticket, flight)
         except asyncio.CancelledError:
-            if ticket.state is not State.ENDED:
-                raise
+            # Its own end has been told before it was cancelled by us.
+            why = _LEFT if self._closed else _CANCELLED_ITSELF
         except Exception as error:  # a bug of ours: told to whoever waits
             logger.exception("rollout %s", ticket.key)
-            self._settle_bug(lane, ticket, error)
+            why = f"{type(error).__name__}: {error} (a bug in Palestra: please report it)"
         finally:
+            if not ticket.over:
+                self._settle_unanswered(lane, ticket, why)
             self._landed(lane, ticket)
 
-    def _settle_bug(self, lane: Lane, ticket: Ticket, error: BaseException) -> None:
-        message = f"{type(error).__name__}: {error} (a bug in Palestra: please report it)"
-        self.settle(lane, failed(ticket.request, FailureClass.INFRA, message, retriable=False))
+    def _settle_unanswered(self, lane: Lane, ticket: Ticket, why: str) -> None:
+        """No flight lands without an outcome: somebody waits for it."""
+        failure = {_LEFT: FailureClass.CANCELLED, _CANCELLED_ITSELF: FailureClass.ENVIRONMENT}
+        self.settle(
+            lane,
+            failed(
+                ticket.request,
+                failure.get(why, FailureClass.INFRA),
+                why,
+                layer=Layer.VERIFIER if why is _CANCELLED_ITSELF else Layer.INFRA,
+                retriable=False,
+                attempts=ticket.attempts,
+            ),
+        )
 
     def _landed(self, lane: Lane, ticket: Ticket) -> None:
         if self.flights.pop(ticket, None) is not None:
@@ -184,6 +208,14 @@ class Pool:
         if self.held_back != "in_flight":
             self.pump()
         return outcome
+
+    def all_of(self, lane: Lane, found: dict[Key, Outcome]) -> list[Outcome]:
+        """What was taken of a batch, as it is to be handed out now."""
+        return lane.batch.all_of(found, self.weights)
+
+    def group(self, lane: Lane, group: int | str, found: dict[Key, Outcome]) -> Group | None:
+        """What was taken of a group, as it is to be handed out now."""
+        return lane.batch.group_of(group, found, self.weights)
 
     # Not wanted any more
 
@@ -285,7 +317,8 @@ class Pool:
                 timer.cancel()
 
     def close(self) -> None:
-        """No more looking."""
+        """No more looking; whatever still runs is about to be cancelled."""
+        self._closed = True
         if self._again is not None:
             self._again.cancel()
 

@@ -41,7 +41,7 @@ class PostMortem:
             sentence=f"{process} ended with {ending.how}: {_why(number, by_kernel, said)}",
             process=ending.name,
             pid=ending.pid,
-            signal=signal.Signals(number).name if number else "",
+            signal=ending.signal_name,
             exit_code=None if number else ending.returncode,
             out_of_memory=bool(by_kernel or said),
             setting=self._setting(number, short=bool(by_kernel or said)),

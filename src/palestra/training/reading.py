@@ -1,18 +1,29 @@
 """From an agent's answer to a `Completed`: reward, tokens, times."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from palestra.errors import CallError, Evidence, FailureKind, Layer
+from palestra.errors import CallError, Evidence, FailureKind, Layer, VerifierError
 from palestra.rollouts import checked
-from palestra.schema import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, Response, VerifyResponse
+from palestra.schema import (
+    AGENT_REF,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Response,
+    VerifyResponse,
+    finite_reward,
+    no_reward,
+)
 from palestra.serving import TurnsTaken
+from palestra.training.chains import Chained, chained
 from palestra.training.flights import MODEL, TOOL, VERIFY, Flight, Ticket
 from palestra.training.outcomes import Completed, Timings, TokenUsage
 from palestra.training.raw import RawRow
 from palestra.training.settings import ClientSettings, OnViolation
-from palestra.training.tokens import Chained, chained, read_turns
+from palestra.training.tokens import read_turns
 
+COMPONENTS = "reward_components"
 _IDENTITY = (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)
 
 BYTES_OF_AN_ID = 36
@@ -60,7 +71,7 @@ def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolati
         group_id=request.group,
         attempt=ticket.attempts,
         reward=reward,
-        reward_components=dict(fields.get("reward_components") or {}),
+        reward_components=_components(fields.get(COMPONENTS)),
         chains=tokens.chains,
         stop_reason=reason or "stop",
         truncated=reason == "max_output_tokens",
@@ -74,6 +85,22 @@ def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolati
         weights_end=answer.weights,
         raw=RawRow({**fields, "reward": reward, **{name: ticket.row[name] for name in _IDENTITY}}),
     )
+
+
+def _components(given: Any) -> dict[str, float]:
+    """The parts of a reward. Raises VerifierError for what is none: it would spoil a loss."""
+    if given is None:
+        return {}
+    found: dict[str, float] = {}
+    for name, value in given.items() if isinstance(given, Mapping) else [(COMPONENTS, given)]:
+        part = finite_reward(value)
+        if part is None or given is value:
+            raise VerifierError(
+                f"the verify response has reward component {name!r} = {no_reward(value)}",
+                hint="verify must return a finite number for each name in `reward_components`",
+            )
+        found[str(name)] = part
+    return found
 
 
 def _refuse_others(fields: dict[str, Any], ticket: Ticket) -> None:

@@ -28,19 +28,17 @@ def tickets_of(
 ) -> list[Ticket]:
     """A ticket for each request. Raises InputDataError that names every one that is no good."""
     known = frozenset(agents)
-    task_numbers: dict[str, int] = {}
-    numbering = itertools.count(FIRST_NAMED_TASK)
+    asked = list(requests)
+    task_numbers = _numbered(asked)
     seen: set[Key] = set()
     tickets: list[Ticket] = []
     problems: list[str] = []
-    for request in requests:
+    for request in asked:
         if request.key in seen:
             problems.append(f"{request.key} is asked for twice")
             continue
         seen.add(request.key)
-        task = request.task_id
-        if isinstance(task, str):
-            task = task_numbers.setdefault(task, next(numbering))
+        task = task_numbers.get(request.task_id, request.task_id)
         agent = agent_for(request.row, default_agent)
         problem = _problem(request, agent, known)
         if problem:
@@ -73,7 +71,16 @@ def tickets_of(
     return tickets
 
 
+def _numbered(requests: Iterable[RolloutRequest]) -> dict[int | str, int | str]:
+    """A number for each task that is named by a text; none that another task has."""
+    names = dict.fromkeys(request.task_id for request in requests)
+    free = (number for number in itertools.count(FIRST_NAMED_TASK) if number not in names)
+    return {name: next(free) for name in names if isinstance(name, str)}
+
+
 def _problem(request: RolloutRequest, agent: str, known: frozenset[str]) -> str:
+    if not isinstance(request.task_id, int | str) or isinstance(request.task_id, bool):
+        return f"its task_id is a {type(request.task_id).__name__}, and must be an int or a str"
     if not isinstance(request.row, Mapping) or not isinstance(
         request.row.get(CREATE_PARAMS), Mapping
     ):
@@ -85,7 +92,7 @@ def _problem(request: RolloutRequest, agent: str, known: frozenset[str]) -> str:
     return ""
 
 
-def _row(request: RolloutRequest, task: int, agent: str) -> dict[str, Any]:
+def _row(request: RolloutRequest, task: int | str, agent: str) -> dict[str, Any]:
     params: Mapping[str, Any] = {**request.row[CREATE_PARAMS], **request.sampling}
     if request.seed is not None:
         params = with_seed(params, request.seed)

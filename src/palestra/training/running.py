@@ -11,7 +11,7 @@ from palestra.rollouts import Deadlines, attempt, with_grace
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
 from palestra.training.capture import ModelServers
 from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
-from palestra.training.failing import failed, failed_by
+from palestra.training.failing import failed, failed_by, not_repeatable
 from palestra.training.flights import Flight, Ticket
 from palestra.training.lanes import Lane
 from palestra.training.outcomes import Completed, Failed, FailureClass
@@ -90,7 +90,9 @@ class Runner:
         if outcome.failure is FailureClass.INFRA:
             # The process may be dead, and how it died is worth more than "connection reset".
             await self._watch.settled()
-        return None if self._worth_another(ticket, outcome, error) else outcome
+        if not self._budgeted(ticket, outcome):
+            return outcome
+        return None if self._safe_again(ticket, error) else not_repeatable(outcome)
 
     async def _attempt(
         self, pool: Pool, ticket: Ticket, flight: Flight, *, nan_retries: int
@@ -126,13 +128,13 @@ class Runner:
                 deadlines=None if shortened else self._deadlines,
                 call_limit_s=self._settings.call_timeout_s,
             )
+            ended = time.monotonic()
+            wanted = self._settings.token_ids
+            captured = await self._models.take(ticket.agent, identity) if wanted else None
         except BaseException:
             # Nobody will ask for what was captured of it.
             self._models.abandon(ticket.agent, identity)
             raise
-        ended = time.monotonic()
-        wanted = self._settings.token_ids
-        captured = await self._models.take(ticket.agent, identity) if wanted else None
         return completed(
             Answer(ticket, flight, result, captured, ended, pool.weights),
             self._settings,
@@ -151,11 +153,14 @@ class Runner:
         flight.spent.clear()
         flight.since = now
 
-    def _worth_another(self, ticket: Ticket, outcome: Failed, error: CallError) -> bool:
-        most = self._settings.attempts.most.get(outcome.failure, 1)
-        if not outcome.retriable or ticket.attempts >= most:
-            return False
+    def _safe_again(self, ticket: Ticket, error: CallError) -> bool:
+        """Whether nothing can have been done that another attempt would do twice."""
         return _never_arrived(error) or self._may_repeat(ticket.agent)
+
+    def _budgeted(self, ticket: Ticket, outcome: Failed) -> bool:
+        """Whether its class of failure has an attempt left."""
+        most = self._settings.attempts.most.get(outcome.failure, 1)
+        return outcome.retriable and ticket.attempts < most
 
     def _may_repeat(self, agent: str) -> bool:
         """Whether every environment behind an agent says that a rollout may be begun again."""
@@ -169,9 +174,7 @@ class Runner:
     async def _pause(self, ticket: Ticket, flight: Flight) -> None:
         flight.now("waiting", "the next attempt")
         ticket.stop_by = None
-        budget = self._settings.attempts
-        pause_s = min(budget.longest_pause_s, budget.first_pause_s * 2 ** (ticket.attempts - 1))
-        pause_s *= random.uniform(0.5, 1.0)
+        pause_s = self._settings.attempts.pause_s(ticket.attempts) * random.uniform(0.5, 1.0)
         if ticket.deadline is not None:
             pause_s = min(pause_s, max(0.0, ticket.deadline - time.monotonic()))
         await asyncio.sleep(pause_s)

@@ -58,11 +58,13 @@ class DeathWatch:
     async def _watch(self) -> None:
         try:
             await self._servers.watch()
+            ended: PalestraError = RunFailed("the servers were stopped while they were needed")
         except PalestraError as error:
-            self._on_death(error)
+            ended = error
         except Exception as error:  # whatever a fleet of somebody else's raises
             told = f"the watch over the servers ended: {type(error).__name__}: {error}"
-            self._on_death(RunFailed(told))
+            ended = RunFailed(told)
+        self._on_death(ended)
 
     async def settled(self) -> None:
         """Return once a death that has happened has been told; at once when there is none.

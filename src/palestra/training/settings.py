@@ -1,13 +1,16 @@
 """How a `RolloutClient` behaves: policies, limits, budgets."""
 
+import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import Any, Final, Self, TypeVar
 
 from palestra.errors import ConfigError
 from palestra.training.outcomes import FailureClass
 
 MIB = 1024 * 1024
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class OnIncomplete(StrEnum):
@@ -67,6 +70,21 @@ class Attempts:
     up, so that those that failed together do not come back together."""
     longest_pause_s: float = 30.0
 
+    def checked(self) -> Self:
+        """Itself, its classes as such. Raises ConfigError for what cannot be meant."""
+        most = {_chosen("attempts.most", kind, FailureClass): n for kind, n in self.most.items()}
+        for kind, count in most.items():
+            _at_least(1, f"attempts.most[{kind}]", count)
+        for name in ("nan_retries", "first_pause_s", "longest_pause_s"):
+            _at_least(0, f"attempts.{name}", getattr(self, name))
+        return dataclasses.replace(self, most=most)
+
+    def pause_s(self, attempts: int) -> float:
+        """The longest pause after so many attempts."""
+        # Doubled so often, any pause is the longest.
+        doubled = self.first_pause_s * 2.0 ** min(attempts - 1, _MOST_DOUBLINGS)
+        return min(self.longest_pause_s, doubled)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
@@ -108,13 +126,42 @@ class ClientSettings:
     stopped. Then it is left behind."""
 
     def checked(self) -> Self:
-        """Itself. Raises ConfigError for what cannot be meant."""
+        """Itself, its policies as such. Raises ConfigError for what cannot be meant."""
         share = self.min_group_fraction
         if share is not None and not 0 < share <= 1:
             raise ConfigError(f"min_group_fraction is {share:g}; it must be above 0 and at most 1")
         for name in ("in_flight", "max_waiting", "max_bytes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            _at_least(1, name, getattr(self, name))
+        for name in ("max_staleness", "batch_timeout_s"):
+            _at_least(0, name, getattr(self, name))
+        for name in ("call_timeout_s", "rollout_timeout_s", "stuck_after_s"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise ConfigError(f"{name} is {seconds}; it must be more than 0 seconds")
         if not 0 <= self.memory_reserve < 1:
             raise ConfigError(f"memory_reserve is {self.memory_reserve:g}; it is a share, below 1")
-        return self
+        # A policy that is only spelt like one would be compared with none of them, and do nothing.
+        policies = {name: _chosen(name, getattr(self, name), kind) for name, kind in _POLICIES}
+        return dataclasses.replace(self, attempts=self.attempts.checked(), **policies)
+
+
+_POLICIES: Final[tuple[tuple[str, Any], ...]] = (
+    ("on_incomplete", OnIncomplete),
+    ("on_invalid_logprobs", OnViolation),
+    ("on_discontinuity", OnViolation),
+    ("on_stale", OnStale),
+)
+_MOST_DOUBLINGS: Final = 32
+
+
+def _chosen(name: str, given: object, kind: type[Choice]) -> Choice:
+    """The member of `kind` that `given` is, or is spelt like."""
+    try:
+        return kind(str(given))
+    except ValueError:
+        raise ConfigError(f"{name} is {given!r}; it must be one of {', '.join(kind)}") from None
+
+
+def _at_least(least: int, name: str, given: float | None) -> None:
+    if given is not None and not given >= least:
+        raise ConfigError(f"{name} is {given}; it must be at least {least}")

@@ -14,7 +14,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Self, TypeVar, final
+from typing import Any, Final, Self, TypeVar, final
 
 from palestra.training.client import Health, RolloutClient
 from palestra.training.handle import Handle
@@ -24,6 +24,9 @@ from palestra.training.servers import Servers
 from palestra.training.settings import ClientSettings
 
 Result = TypeVar("Result")
+
+ENDS_WITHIN_S: Final = 30.0
+"""What was interrupted may take so long to end; a second interrupt does not wait for it."""
 
 
 @final
@@ -48,12 +51,17 @@ class LoopThread:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run `work` there, and wait for what it gives or raises; interrupted, it is cancelled."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Run `work` there, and wait for what it gives or raises.
+
+        Interrupted, it is cancelled, and waited for: a fleet that was about to start is stopped.
+        """
+        ended = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_telling(work, ended), self._loop)
         try:
             return future.result()
         except BaseException:
-            future.cancel()
+            if future.cancel():
+                ended.wait(ENDS_WITHIN_S)
             raise
 
 
@@ -135,6 +143,7 @@ class SyncRolloutClient:
 
     def __exit__(self, *raised: object) -> None:
         del raised
+        self._client = None
         self._stack.close()
 
     def submit(
@@ -167,8 +176,17 @@ class SyncRolloutClient:
     @property
     def _entered(self) -> RolloutClient:
         if self._client is None:
-            raise RuntimeError("the client has not been entered: `with SyncRolloutClient(…)`")
+            raise RuntimeError(
+                "the client has not been entered, or has been left: `with SyncRolloutClient(…)`"
+            )
         return self._client
+
+
+async def _telling(work: Coroutine[Any, Any, Result], ended: threading.Event) -> Result:
+    try:
+        return await work
+    finally:
+        ended.set()
 
 
 async def _called(function: Callable[[], Result]) -> Result:

@@ -1,41 +1,17 @@
-"""From what came back to chains of turns: where the ids are, and whether they hang together.
+"""From what came back to the turns of a rollout: where their ids are.
 
 Ids are read from the items of the response; those that an agent dropped are filled in from what
-the model server captured of the same rollout. Where both are there they must agree.
-
-What is checked: log probs are finite, not above 0, and as many as ids; ids are ids; each turn's
-prompt starts with all ids so far.
+the model server captured of the same rollout. Where both are there, each turn is matched with the
+call that it is: `palestra.training.chains` looks whether they agree.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from functools import partial
 
-from palestra.schema import Response, never_made, tokens_on, turn_ends
+from palestra.schema import Response, TurnTokens, never_made, tokens_on, turn_ends
 from palestra.serving import CapturedTurn, TurnsTaken
-from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
-from palestra.training.outcomes import Chain, Turn
-from palestra.training.requests import Key
-from palestra.training.settings import OnViolation
-
-ABOVE_ZERO: Final = 1e-3
-"""What a log probability may be above 0: rounding, in half precision."""
-CONTEXT: Final = 8
-"""How many ids around a difference are told, on each side."""
-
-
-@dataclass(frozen=True, slots=True)
-class RawTurn:
-    """One call of the model as it came: its whole prompt, and what it sampled."""
-
-    prompt: list[int]
-    generated: list[int]
-    logprobs: list[float]
-    weights_start: int | None = None
-    weights_end: int | None = None
-    captured: list[int] | None = None
-    """Prompt and sampled ids as the model server remembers them, when it does."""
+from palestra.training.chains import RawTurn, first_difference, ids_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +20,6 @@ class Read:
 
     turns: list[RawTurn]
     incomplete: str = ""
-
-
-@dataclass(slots=True)
-class Chained:
-    """What is there to train on. `masked` says why nothing of it is to be, empty otherwise."""
-
-    chains: list[Chain] = field(default_factory=list)
-    masked: str = ""
 
 
 def read_turns(
@@ -72,8 +40,7 @@ def read_turns(
     known = [tokens for tokens in carried if tokens is not None]
     if len(known) < len(carried):
         return _filled_in(carried.index(None), len(carried), calls)
-    by_ids = [call for call in calls if call.generated_ids is not None]
-    matched = by_ids if len(by_ids) == len(known) else [None] * len(known)
+    matched = _matched(known, calls, whole=captured is not None and not captured.lost)
     return Read(
         [
             RawTurn(
@@ -81,15 +48,49 @@ def read_turns(
                 tokens.generation,
                 tokens.log_probs,
                 *(bounds if call is None else (call.weights_start, call.weights_end)),
-                captured=None if call is None else _ids_of(call),
+                captured=None if same else call,
             )
-            for tokens, call in zip(known, matched, strict=True)
+            for tokens, (call, same) in zip(known, matched, strict=True)
         ]
     )
 
 
-def _ids_of(call: CapturedTurn) -> list[int]:
-    return (call.prompt_ids or []) + (call.generated_ids or [])
+def _matched(
+    known: Sequence[TurnTokens], calls: Sequence[CapturedTurn], *, whole: bool
+) -> list[tuple[CapturedTurn | None, bool]]:
+    """The call that each turn is, and whether it is: else it is the one most like it.
+
+    None where nothing can be said: no call was captured with its ids, or the capture is not
+    `whole` and the turn may be one of those that are not in it. There may be more calls than
+    turns: an agent that asked again, or that asks for what it does not show.
+    """
+    by_ids = [call for call in calls if call.generated_ids is not None]
+    if len(by_ids) == len(known):
+        if all(map(_same, known, by_ids)):
+            return [(call, True) for call in by_ids]
+        whole = True
+    left = list(by_ids)
+    found: list[tuple[CapturedTurn | None, bool]] = []
+    for tokens in known:
+        call = next((call for call in left if _same(tokens, call)), None)
+        same = call is not None
+        if call is not None:
+            left.remove(call)
+        elif whole:
+            call = max(left or by_ids, key=partial(_alike, tokens), default=None)
+        found.append((call, same))
+    return found
+
+
+def _same(tokens: TurnTokens, call: CapturedTurn) -> bool:
+    return tokens.generation == call.generated_ids and tokens.prompt == call.prompt_ids
+
+
+def _alike(tokens: TurnTokens, call: CapturedTurn) -> int:
+    """How many ids are the same from the start on."""
+    came = tokens.prompt + tokens.generation
+    position = first_difference(ids_of(call), came)
+    return len(came) if position is None else position
 
 
 def _filled_in(without: int, count: int, calls: Sequence[CapturedTurn]) -> Read:
@@ -108,134 +109,4 @@ def _filled_in(without: int, count: int, calls: Sequence[CapturedTurn]) -> Read:
         [],
         f"incomplete capture: turn {without} of {count} came without token ids, and the model "
         f"server captured {len(turns)}",
-    )
-
-
-def chained(
-    turns: Sequence[RawTurn],
-    key: Key,
-    *,
-    on_invalid_logprobs: OnViolation,
-    on_discontinuity: OnViolation,
-) -> Chained:
-    """Check the turns and put them together. Raises what breaks a rule whose policy is `raise`."""
-    made = Chained()
-    seen: list[int] = []
-    open_chain: list[Turn] = []
-    for number, turn in enumerate(turns):
-        broken = _discontinuity(key, number, seen, turn)
-        if broken is not None:
-            if on_discontinuity is OnViolation.RAISE:
-                raise broken
-            if on_discontinuity is OnViolation.MASK:
-                made.masked = made.masked or broken.message
-            if open_chain:
-                made.chains.append(Chain(open_chain))
-            seen, open_chain = [], []
-        logprobs = turn.logprobs
-        invalid = _invalid_logprobs(key, number, turn)
-        if invalid is not None:
-            if on_invalid_logprobs is OnViolation.RAISE:
-                raise invalid
-            if on_invalid_logprobs is OnViolation.MASK:
-                made.masked = made.masked or invalid.message
-            logprobs = []
-        new = turn.prompt[len(seen) :]
-        open_chain.append(Turn(new, turn.generated, logprobs, turn.weights_start, turn.weights_end))
-        seen = turn.prompt + turn.generated
-    if open_chain:
-        made.chains.append(Chain(open_chain))
-    return made
-
-
-def _discontinuity(
-    key: Key, number: int, seen: list[int], turn: RawTurn
-) -> TokenDiscontinuity | None:
-    position = first_difference(seen, turn.prompt)
-    if position is None:
-        return _fabricated(key, number, turn)
-    found = turn.prompt[position] if position < len(turn.prompt) else "the end of the prompt"
-    what = f"the ids so far have {seen[position]} there, and the prompt has {found}"
-    return _broken(key, number, position, seen, turn.prompt, what)
-
-
-def _fabricated(key: Key, number: int, turn: RawTurn) -> TokenDiscontinuity | None:
-    """Ids that are none, or other ones than the model server captured of this turn."""
-    position, ids = _no_ids(turn)
-    if position is not None:
-        what = f"{ids[position]!r} is no token id"
-        return _broken(key, number, position, (), ids, what)
-    if turn.captured is None:
-        return None
-    came = turn.prompt + turn.generated
-    if came == turn.captured:
-        return None
-    at = first_difference(turn.captured, came)
-    what = "the model server read and sampled other ids than those that came"
-    return _broken(key, number, len(came) if at is None else at, turn.captured, came, what)
-
-
-def _broken(
-    key: Key,
-    number: int,
-    position: int,
-    seen: Sequence[int],
-    found: Sequence[int],
-    what: str,
-) -> TokenDiscontinuity:
-    around = slice(max(0, position - CONTEXT), position + CONTEXT)
-    return TokenDiscontinuity(
-        key,
-        turn=number,
-        position=position,
-        expected=tuple(seen[around]),
-        found=tuple(found[around]),
-        message=f"rollout {key}, turn {number}: token {position} breaks the sequence: {what}",
-    )
-
-
-def first_difference(seen: list[int], prompt: list[int]) -> int | None:
-    """Where `prompt` leaves the ids so far; None when it starts with all of them."""
-    if prompt[: len(seen)] == seen:
-        return None
-    pairs = zip(seen, prompt, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(prompt))
-
-
-def _no_ids(turn: RawTurn) -> tuple[int | None, list[int]]:
-    """Where something stands that is no token id, and in which list."""
-    for ids in (turn.prompt, turn.generated):
-        if ids and (set(map(type, ids)) != {int} or min(ids) < 0):
-            return next(at for at, one in enumerate(ids) if type(one) is not int or one < 0), ids
-    return None, []
-
-
-def _invalid_logprobs(key: Key, number: int, turn: RawTurn) -> InvalidLogprobs | None:
-    values, count = turn.logprobs, len(turn.generated)
-    if len(values) != count:
-        told = f"{len(values)} log probs for {count} ids"
-        return _invalid(key, number, None, told)
-    if _all_fine(values):
-        return None
-    at = next(at for at, value in enumerate(values) if not _all_fine([value]))
-    return _invalid(key, number, at, f"{values[at]!r} at {at} is no log probability")
-
-
-def _all_fine(values: Sequence[float]) -> bool:
-    if not values:
-        return True
-    try:
-        # One sum and one maximum, in C: a NaN or an infinity makes the sum one.
-        return math.isfinite(sum(values)) and max(values) <= ABOVE_ZERO
-    except TypeError:  # JSON has no NaN: over HTTP it has become null
-        return False
-
-
-def _invalid(key: Key, number: int, position: int | None, what: str) -> InvalidLogprobs:
-    return InvalidLogprobs(
-        key,
-        turn=number,
-        position=position,
-        value=what,
-        message=f"rollout {key}, turn {number}: {what}",
     )

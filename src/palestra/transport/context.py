@@ -15,12 +15,14 @@ from typing import Any
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from palestra.errors import RowIdentity
 
 ROLLOUT_HEADER = "x-palestra-rollout"
 TIMEOUT_HEADER = "x-palestra-timeout"
 CALL_LIMIT_HEADER = "x-palestra-call-limit"
+ENVIRONMENT_HEADER = "x-palestra-environment"
 
 SHARE_KEPT = 0.1
 MOST_KEPT_S = 0.5
@@ -61,6 +63,9 @@ class CallContext(msgspec.Struct, frozen=True):
     activity: Activity | None = None
     call_limit_s: float | None = None
     """Seconds that each call made for the rollout may take; `/run` itself is not one of them."""
+    in_environment: bool = False
+    """Whether an environment is being called, so that a model it asks is a judge of the rollout
+    and not its policy."""
 
     def remaining_s(self) -> float | None:
         """Seconds left, never negative; None when there is no deadline."""
@@ -74,6 +79,12 @@ _current: ContextVar[CallContext] = ContextVar("palestra_call", default=_NOWHERE
 def current_call() -> CallContext:
     """The context of the call being served; an empty one outside of any rollout."""
     return _current.get()
+
+
+def inside_environment() -> CallContext:
+    """The current context, for what an environment does in it."""
+    current = _current.get()
+    return current if current.in_environment else replace(current, in_environment=True)
 
 
 @contextmanager
@@ -100,6 +111,8 @@ def context_headers(context: CallContext) -> dict[str, str]:
         headers[TIMEOUT_HEADER] = f"{_for_the_callee(remaining):.3f}"
     if context.call_limit_s is not None:
         headers[CALL_LIMIT_HEADER] = f"{context.call_limit_s:.3f}"
+    if context.in_environment:
+        headers[ENVIRONMENT_HEADER] = "1"
     return headers
 
 
@@ -126,6 +139,7 @@ def context_from_headers(headers: Mapping[str, str]) -> CallContext:
         row=row,
         deadline=None if seconds is None else time.monotonic() + seconds,
         call_limit_s=_seconds(headers.get(CALL_LIMIT_HEADER)),
+        in_environment=ENVIRONMENT_HEADER in headers,
     )
 
 

@@ -1,6 +1,6 @@
 """`Peer`: one rollout's conversation with one server, wherever that server lives."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar, final
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ from palestra.errors import (
 )
 from palestra.schema import CREATE_PARAMS, changed, encode_json, fields_of, why_unreadable
 from palestra.transport.calls import Caller, Target, json_or_none
-from palestra.transport.context import current_call
+from palestra.transport.context import calling, current_call, inside_environment
 from palestra.transport.http import HttpReply
 from palestra.transport.ids import new_id
 from palestra.transport.limits import call_limit_s, within
@@ -152,12 +152,11 @@ class Peer:
     ) -> Any:
         before = encode_json(body) if self._caller.debug else None
         try:
-            invoked = endpoint.invoke(body, session_id=self._session_id)
-            limit_s = call_limit_s(path)
-            if limit_s is None:
-                result = await invoked
+            if self._target.server_type == "resources_servers":
+                with calling(inside_environment()):
+                    result = await self._answer_of(endpoint, path, body)
             else:
-                result = await within(limit_s, invoked, what=f"{self.name}{path}")
+                result = await self._answer_of(endpoint, path, body)
         except CallError as error:
             url = IN_PROCESS + path
             self._caller.log_exchange(
@@ -170,6 +169,13 @@ class Peer:
             where, answer = f"{self.name} {IN_PROCESS}{path}", excerpt(_told(result))
             self._caller.log_exchange("POST", where, before, answer, status=200)
         return result
+
+    def _answer_of(
+        self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
+    ) -> Awaitable[Any]:
+        invoked = endpoint.invoke(body, session_id=self._session_id)
+        limit_s = call_limit_s(path)
+        return invoked if limit_s is None else within(limit_s, invoked, what=f"{self.name}{path}")
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)

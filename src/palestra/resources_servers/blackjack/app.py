@@ -54,6 +54,8 @@ class Table:
 class BlackjackServer(TurnsServer):
     """Deals, and pays 1.0, 0.0 or -1.0."""
 
+    repeatable: ClassVar[bool | None] = True
+
     reverify_mode: ClassVar[ReverifyMode] = "stateless"
 
     reward_rules: ClassVar[RewardRules] = RewardRules(

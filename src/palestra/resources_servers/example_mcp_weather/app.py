@@ -5,7 +5,7 @@ model's last message holds it.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from palestra.resources_servers.arguments import Called
 from palestra.schema import (
@@ -35,6 +35,8 @@ class McpWeatherVerifyRequest(VerifyRequest):
 
 class McpWeatherServer(ResourcesServer):
     """It is 72 F everywhere."""
+
+    repeatable: ClassVar[bool | None] = True
 
     def gold_response(self, row: Mapping[str, Any]) -> Response | None:
         """The tool called, and what it says repeated."""

@@ -5,7 +5,7 @@ not it was run: a model may correct itself, and its last word counts.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
@@ -34,6 +34,8 @@ class SynonymVerifyRequest(VerifyRequest):
 
 class SynonymServer(ResourcesServer):
     """A word's value is the sum of its characters' code points, which no model can guess."""
+
+    repeatable: ClassVar[bool | None] = True
 
     @tool
     async def get_synonym_value(self, synonym: str) -> dict[str, int]:

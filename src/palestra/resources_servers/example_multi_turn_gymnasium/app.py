@@ -35,6 +35,8 @@ class Dialogue(WireModel):
 class DialogueServer(TurnsServer):
     """Takes turns until its questions are used up."""
 
+    repeatable: ClassVar[bool | None] = True
+
     reverify_mode: ClassVar[ReverifyMode] = "stateless"
 
     reward_rules: ClassVar[RewardRules] = RewardRules(

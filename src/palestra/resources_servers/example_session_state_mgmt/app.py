@@ -47,6 +47,8 @@ class CounterVerifyRequest(VerifyRequest):
 class CounterServer(ResourcesServer):
     """One counter per session."""
 
+    repeatable: ClassVar[bool | None] = True
+
     # `verify` replays the increments when there is no session.
     reverify_mode: ClassVar[ReverifyMode] = "stateless"
 

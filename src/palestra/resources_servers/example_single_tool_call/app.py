@@ -9,6 +9,8 @@ from palestra.serving import ResourcesServer, RewardRules, tool
 class WeatherServer(ResourcesServer):
     """Knows one thing about every city."""
 
+    repeatable: ClassVar[bool | None] = True
+
     reward_rules: ClassVar[RewardRules] = RewardRules(
         same_for_all="it teaches the protocol, and there is nothing to be right about"
     )

@@ -34,6 +34,8 @@ class WeatherVerifyRequest(VerifyRequest):
 class WeatherServer(ResourcesServer):
     """It is sunny everywhere."""
 
+    repeatable: ClassVar[bool | None] = True
+
     reward_rules: ClassVar[RewardRules] = RewardRules(highest=3.0, wrong=2.0)
 
     @tool

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -57,6 +57,8 @@ class GoogleSearchVerifyRequest(VerifyRequest):
 
 class GoogleSearchServer(ResourcesServer):
     """Grades the letter in the last box of the last message."""
+
+    repeatable: ClassVar[bool | None] = True
 
     config: GoogleSearchConfig
 

@@ -80,6 +80,8 @@ class Game:
 class GymnasiumServer(TurnsServer):
     """Steps the environment with the action in each turn; the reward is the sum of its rewards."""
 
+    repeatable: ClassVar[bool | None] = True
+
     config: GymnasiumServerConfig
 
     reward_rules: ClassVar[RewardRules] = RewardRules(

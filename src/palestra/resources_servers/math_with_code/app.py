@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -102,6 +102,8 @@ class MathWithCodeVerifyRequest(VerifyRequest, MathWithCodeRow):
 
 class MathWithCodeServer(MathServer):
     """Runs cells, then grades by the rules, then by the judge."""
+
+    repeatable: ClassVar[bool | None] = True
 
     config: MathWithCodeConfig
 

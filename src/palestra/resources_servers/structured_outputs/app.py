@@ -6,7 +6,7 @@ its reader, is worth nothing; a schema that is none is the row's fault.
 """
 
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from fastapi import FastAPI
 from pydantic import Field, JsonValue
@@ -51,6 +51,8 @@ class StructuredOutputsVerifyRequest(VerifyRequest):
 
 class StructuredOutputsServer(ResourcesServer):
     """Validates the text of the last message, or the arguments of a tool call."""
+
+    repeatable: ClassVar[bool | None] = True
 
     config: ResourcesServerConfig
 

@@ -78,6 +78,8 @@ class WorkplaceServer(
 ):
     """Holds an office for each session."""
 
+    repeatable: ClassVar[bool | None] = True
+
     config: WorkplaceServerConfig
     reverify_mode: ClassVar[ReverifyMode] = "stateless"
 

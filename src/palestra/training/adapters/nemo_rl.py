@@ -10,7 +10,7 @@ each, the reward, whether it was cut off, whether it may be trained on.
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
-from palestra.training.adapters.sequences import all_completed, the_sample
+from palestra.training.adapters.sequences import all_completed, the_chain, the_sample
 from palestra.training.outcomes import Completed, Outcome, Turn
 
 USER, ASSISTANT, ENVIRONMENT = "user", "assistant", "environment"
@@ -72,7 +72,7 @@ _Message = tuple[str, list[int], list[float]]
 def _log(outcome: Completed, pad_id: int) -> list[_Message]:
     """Role, ids and log probs of every message."""
     sample = the_sample(outcome, "NeMo RL", pad_id=pad_id)
-    turns = outcome.turns
+    turns = the_chain(outcome, "NeMo RL").turns
     if not any(turn.generated_ids for turn in turns):
         turns = [Turn(sample.prompt_ids, sample.response_ids, sample.response_logprobs)]
     return [message for turn in turns for message in _messages(turn, first=turn is turns[0])]

@@ -13,12 +13,13 @@ ours as well.
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 from palestra.config import load_config
-from palestra.errors import ConfigError, PalestraError
+from palestra.errors import ConfigError, PalestraError, RunFailed
 from palestra.serving import PROCESS, Fleet
 from palestra.training.client import Health, RolloutClient
 from palestra.training.errors import Cause, IncompleteRollouts
@@ -160,20 +161,18 @@ def rollouts(actor: Any, rows: Sequence[Mapping[str, Any] | RolloutRequest]) -> 
     ray = _ray()
     requests = requests_of(rows)
     stream = actor.run_rollouts.options(num_returns="streaming").remote(requests)
-    missing = {request.key: None for request in requests}
-    received = 0
+    books = _Books({request.key: None for request in requests}, len(requests))
     try:
         for reference in stream:
-            landed = Landed(*ray.get(reference))
-            missing.pop(landed.outcome.key, None)
-            received += isinstance(landed.outcome, Completed)
-            yield landed
+            yield books.entered(Landed(*ray.get(reference)))
     except ray.exceptions.RayTaskError as error:
         raise _ours(error) from None
     except ray.exceptions.RayError as error:
-        raise _incomplete(len(requests), received, tuple(missing), error) from error
+        raise books.incomplete(_cause(error)) from error
     finally:
         ray.cancel(stream)
+    if books.missing:
+        raise books.incomplete(Cause(sentence="the actor's stream ended before all had come back"))
 
 
 def stop_actor(actor: Any, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
@@ -184,24 +183,49 @@ def stop_actor(actor: Any, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
     ray.kill(actor)
 
 
-def _incomplete(
-    requested: int, received: int, missing: tuple[Key, ...], error: Exception
-) -> IncompleteRollouts:
-    """What the death of an actor means for its rows."""
+@dataclass(slots=True)
+class _Books:
+    """What the driver has seen of a stream."""
+
+    missing: dict[Key, None]
+    requested: int
+    received: int = 0
+
+    def entered(self, landed: Landed) -> Landed:
+        """One more. Raises RunFailed for one that was not asked for, or has come before."""
+        key = landed.outcome.key
+        if key not in self.missing:
+            raise RunFailed(
+                f"the actor's stream has rollout {key} twice, or without having been asked for it",
+                hint="leave Ray's max_task_retries of the actor at 0: a stream begins anew with it",
+            )
+        del self.missing[key]
+        self.received += isinstance(landed.outcome, Completed)
+        return landed
+
+    def incomplete(self, cause: Cause) -> IncompleteRollouts:
+        """What it means that nothing else comes."""
+        return IncompleteRollouts(
+            requested=self.requested,
+            received=self.received,
+            missing=tuple(self.missing),
+            cause=cause,
+            failures={"unfinished": len(self.missing)},
+        )
+
+
+def _cause(error: Exception) -> Cause:
+    """Why an actor is gone, as far as Ray knows."""
     said = " ".join(str(error).split())
-    hungry = type(error).__name__ == "OutOfMemoryError" or "memory" in said.lower()
-    return IncompleteRollouts(
-        requested=requested,
-        received=received,
-        missing=missing,
-        cause=Cause(
-            sentence=f"the rollout actor is gone: {type(error).__name__}: {said}",
-            process=RolloutActor.__name__,
-            out_of_memory=hungry,
-            setting="lower in_flight or max_bytes, or give the actor more memory (memory=…)"
-            if hungry
-            else "Ray's logs of its worker say more; nothing of its fleet is left running",
-        ),
+    # Ray names memory among the possible causes of every death; only this one is known to be it.
+    hungry = type(error).__name__ == "OutOfMemoryError"
+    likely = "" if hungry else "; most likely out of memory, unless somebody killed it"
+    return Cause(
+        sentence=f"the rollout actor is gone: {type(error).__name__}: {said}{likely}",
+        process=RolloutActor.__name__,
+        out_of_memory=hungry,
+        setting="lower in_flight or max_bytes, or give the actor more memory (memory=…); "
+        "Ray's logs of its worker say more, and nothing of its fleet is left running",
     )
 
 

@@ -35,14 +35,22 @@ def the_sample(outcome: Completed, trainer: str, *, pad_id: int) -> Sample:
     Where there is nothing to train on (no token ids were captured, or the context was full before
     the first token), `pad_id` stands for it, masked. Raises RunFailed for several sequences.
     """
-    if len(outcome.chains) > 1:
+    chain = the_chain(outcome, trainer)
+    found = sample_of(chain, masked=outcome.masked)
+    return found if found.response_ids else nothing_said(found.prompt_ids, pad_id)
+
+
+def the_chain(outcome: Completed, trainer: str) -> Chain:
+    """The one chain that `trainer` takes; of a masked rollout, of which nothing counts, the first.
+
+    Raises RunFailed for several.
+    """
+    if len(outcome.chains) > 1 and not outcome.masked:
         raise RunFailed(
             f"rollout {outcome.key} is {len(outcome.chains)} sequences, and {trainer} takes one",
             hint="on_discontinuity=mask leaves such rollouts out of the loss; =raise stops at them",
         )
-    blank = Sample([], [], [], [])
-    found = sample_of(outcome.chains[0], masked=outcome.masked) if outcome.chains else blank
-    return found if found.response_ids else nothing_said(found.prompt_ids, pad_id)
+    return outcome.chains[0] if outcome.chains else Chain([])
 
 
 def nothing_said(prompt_ids: list[int], pad_id: int) -> Sample:

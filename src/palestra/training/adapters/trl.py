@@ -11,8 +11,10 @@ and takes back as many sequences, in that order. What ties a prompt to its task 
 `palestra_row` on the prompt's last message: `dataset()` puts it there, TRL passes it on.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Protocol, final
 
 from palestra.errors import ConfigError, InputDataError, RunFailed
@@ -24,6 +26,10 @@ from palestra.training.requests import RolloutRequest
 
 ROW: Final = "palestra_row"
 REWARD: Final = "environment_reward"
+
+LEAVES_OUT: Final = (1, 16)
+"""A version of TRL that is known to leave completions without a reward out of the statistics of
+their group: earlier ones summed what was missing up to 0."""
 
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
@@ -73,12 +79,15 @@ class TrlRollouts:
     def __call__(self, prompts: list[Any], trainer: Trainer) -> dict[str, list[Any]]:
         """The batch that TRL asks for.
 
-        Raises what the client raises, and RunFailed when nothing of it can be trained on.
+        Raises what the client raises, and RunFailed when nothing of it can be trained on, or when
+        the trainer would make a reward for a rollout that has failed.
         """
         self._renew_weights(trainer)
         with self._client.submit(self._requests(prompts, trainer)) as batch:
             outcomes = batch.gather()
         _check_trainable(outcomes)
+        if any(isinstance(each, Failed) for each in outcomes):
+            _check_left_out(trainer, outcomes)
         pad_id = trainer.processing_class.eos_token_id
         return _columns(outcomes, [_sample(outcome, pad_id) for outcome in outcomes])
 
@@ -171,6 +180,33 @@ def _check_trainable(outcomes: Sequence[Outcome]) -> None:
         f"none of {len(outcomes)} rollouts can be trained on: {len(failed)} failed, "
         f"{len(masked)} are masked ({why or masked[0]})",
     )
+
+
+def _check_left_out(trainer: Trainer, outcomes: Sequence[Outcome]) -> None:
+    """A completion without a reward must not enter its group's statistics as one of 0."""
+    failed = next(each for each in outcomes if isinstance(each, Failed))
+    told = f"rollout {failed.key} failed ({failed.message})"
+    if len(getattr(trainer, "reward_funcs", ())) > 1:
+        raise RunFailed(
+            f"{told}, and other reward functions would give its completion a reward",
+            hint="train on environment_reward alone, or with on_incomplete=raise",
+        )
+    installed = _installed()
+    if installed is not None and installed < LEAVES_OUT:
+        raise RunFailed(
+            f"{told}, and TRL {'.'.join(map(str, installed))} makes 0 of a reward that is missing",
+            hint=f"use TRL {'.'.join(map(str, LEAVES_OUT))} or newer, or on_incomplete=raise",
+        )
+
+
+def _installed() -> tuple[int, ...] | None:
+    """TRL's version; None where there is none, so that nobody trains with it."""
+    try:
+        found = version("trl")
+    except PackageNotFoundError:
+        return None
+    numbers = itertools.takewhile(str.isdecimal, found.split("."))
+    return tuple(int(number) for number in numbers)
 
 
 def _sample(outcome: Outcome, pad_id: int) -> Sample:

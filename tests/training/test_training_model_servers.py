@@ -1,0 +1,126 @@
+"""What the model servers behind a trainer are told and asked, and what their silence means."""
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from palestra.errors import CallError, Evidence, Hop, InfraError, RowIdentity, VerifierError
+from palestra.schema import WireModel
+from palestra.training.capture import ModelServers
+from palestra.transport import (
+    CallContext,
+    context_from_headers,
+    context_headers,
+)
+
+pytestmark = pytest.mark.anyio
+
+TURNS: dict[str, Any] = {
+    "turns": [{"began": 1.0, "took_s": 0.5, "prompt_ids": [1], "generated_ids": [2]}]
+}
+ROLLOUT = RowIdentity(0, 0, 1, "agent", "run.1")
+Answers = Callable[[str], Mapping[str, Any]]
+
+
+def no_such_path(path: str) -> Mapping[str, Any]:
+    hop = Hop("model", path, 404)
+    raise VerifierError("404", evidence=Evidence(hops=(hop,)))
+
+
+def busy(path: str) -> Mapping[str, Any]:
+    raise InfraError(f"{path} took too long")
+
+
+def fine(path: str) -> Mapping[str, Any]:
+    return TURNS if path == "/training/turns" else {}
+
+
+class Calls:
+    """A client of model servers that answer as they are told to."""
+
+    def __init__(self, **answers: Answers) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.tree: dict[str, Any] = {}
+        self.targets = {
+            name: SimpleNamespace(
+                name=name, server_type="responses_api_models", urls=("http://x",), local=None
+            )
+            for name in answers
+        }
+
+    def target(self, name: str) -> Any:
+        return self.targets[name]
+
+    def peer(self, name: str) -> Any:
+        async def call(path: str, body: object, answer: type[WireModel]) -> WireModel:
+            self.asked.append(f"{name}{path}")
+            return WireModel.model_validate(self.answers[name](path))
+
+        return SimpleNamespace(call=call)
+
+
+def servers(calls: Any) -> ModelServers:
+    return ModelServers(calls, "run")
+
+
+async def test_a_model_server_that_cannot_be_told_of_new_weights_is_an_error() -> None:
+    calls = Calls(one=fine, other=busy)
+    models = servers(calls)
+    with pytest.raises(CallError, match="took too long"):
+        await models.open(3)
+
+    calls.answers["other"] = fine
+    await models.open(3)
+
+    # It was asked again: one that was busy once is not taken for one that knows nothing.
+    assert calls.asked.count("other/training/run") == 2
+    taken = await models.take("agent", ROLLOUT)
+    assert taken is not None
+    assert (len(taken.turns), taken.lost) == (2, 0)
+
+
+async def test_a_model_server_without_the_endpoint_is_not_asked_again() -> None:
+    calls = Calls(foreign=no_such_path)
+    models = servers(calls)
+
+    await models.open(1)
+    await models.open(2)
+
+    assert calls.asked == ["foreign/training/run"]
+    assert await models.take("agent", ROLLOUT) is None
+
+
+@pytest.mark.parametrize("other", [no_such_path, busy])
+async def test_what_only_some_model_servers_know_is_not_all(other: Answers) -> None:
+    calls = Calls(one=fine, other=fine)
+    models = servers(calls)
+    calls.answers["other"] = other if other is no_such_path else fine
+    await models.open(1)
+    calls.answers["other"] = other
+
+    taken = await models.take("agent", ROLLOUT)
+
+    assert taken is not None
+    assert (len(taken.turns), taken.lost) == (1, 1)
+
+
+async def test_what_was_given_up_is_forgotten_later() -> None:
+    calls = Calls(one=fine)
+    models = servers(calls)
+    for attempt in (1, 2):
+        models.abandon("agent", RowIdentity(0, 0, attempt, "agent", "run.1"))
+
+    await models.forget()
+    await models.forget()
+
+    assert calls.asked == ["one/training/turns"] * 2
+
+
+def test_what_an_environment_asks_is_known_as_such_in_other_processes() -> None:
+    sent = context_headers(CallContext(row=ROLLOUT, in_environment=True))
+
+    assert context_from_headers(sent).in_environment
+    assert not context_from_headers(context_headers(CallContext(row=ROLLOUT))).in_environment
