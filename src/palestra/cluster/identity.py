@@ -1,7 +1,7 @@
 """What makes two submissions into one folder the same run, so that their shards belong together."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -71,16 +71,22 @@ def _digest(value: object) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def check_done_shards(files: RunFiles, names: Iterable[str], input_digest: str) -> None:
-    """Raise StaleRun for shards that are done, and were made from other rows."""
-    for name in names:
-        manifest = read_object(files.shard(name).manifest) or {}
-        if is_done(files.shard(name)) and manifest.get("input_digest") not in {None, input_digest}:
-            raise StaleRun(f"{name} is done, and was made from other input rows", hint=HINT)
+def check_same_run(files: RunFiles, new: Mapping[str, str], stamped: Stamped | None) -> None:
+    """Raise StaleRun when the folder holds a run, or shards, made from something else.
+
+    `stamped`: None while nobody could read the rows.
+    """
+    _check_plan(files, new)
+    if stamped is None:
+        return
+    for shard in stamped.shards:
+        manifest = read_object(files.shard(shard.name).manifest) or {}
+        rows = manifest.get("input_digest", stamped.input_digest)
+        if rows != stamped.input_digest and is_done(files.shard(shard.name)):
+            raise StaleRun(f"{shard.name} is done, and was made from other input rows", hint=HINT)
 
 
-def check_same_run(files: RunFiles, new: Mapping[str, str]) -> None:
-    """Raise StaleRun when the folder holds a run that was made from something else."""
+def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:
     earlier = files.submissions()
     if not earlier:
         return
