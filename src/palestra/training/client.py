@@ -20,6 +20,7 @@ from typing import Self, final
 
 from palestra.errors import CallError, ConfigError, PalestraError, mask_error
 from palestra.training.capture import ModelServers
+from palestra.training.checks import SECONDS, require, shown, whole
 from palestra.training.errors import Cause
 from palestra.training.flights import Flight, Ticket
 from palestra.training.handle import Handle
@@ -37,7 +38,7 @@ from palestra.training.servers import (
     only_agent,
     repeatable_environments,
 )
-from palestra.training.settings import ClientSettings
+from palestra.training.settings import ClientSettings, settings_of
 from palestra.transport import new_id
 
 logger = logging.getLogger("palestra.training")
@@ -79,7 +80,12 @@ class RolloutClient:
         *,
         memory: Memory | None = None,
     ) -> None:
-        self.settings = (settings or ClientSettings()).checked()
+        if not isinstance(servers, AbstractAsyncContextManager):
+            raise ConfigError(
+                f"servers is {shown(servers)}; it must be a fleet",
+                hint="RolloutClient(Fleet(config)), or RolloutClient(attached()) for one that runs",
+            )
+        self.settings = settings_of(settings)
         self._entering = servers
         self._memory = memory or Memory()
         self._stack = AsyncExitStack()
@@ -185,6 +191,7 @@ class RolloutClient:
         inside = self._running
         if self._left:
             raise RuntimeError("the client has been left: nothing it started would be waited for")
+        require("deadline_s", deadline_s, SECONDS.or_none())
         run = f"{self._run}.{next(self._batches)}"
         tickets = tickets_of(
             requests,
@@ -233,9 +240,10 @@ class RolloutClient:
     async def set_weight_version(self, version: int) -> None:
         """The model's weights are of this version from now on.
 
-        Raises ConfigError going back, and CallError when a model server cannot be told.
+        Raises ConfigError for what is no version and for going back, and CallError when a model server cannot be told.
         """
         inside = self._running
+        require("the weight version", version, whole(0))
         before = inside.pool.weights
         if before is not None and version < before:
             raise ConfigError(f"the weight version goes back from {before} to {version}")

@@ -70,13 +70,14 @@ class Pool:
 
     def add(self, run: str, tickets: list[Ticket]) -> Lane:
         """Take in a submission."""
+        queue = sorted(tickets)  # which is a heap
         lane = self.lanes[run] = Lane(Batch(tickets, self._settings))
         if self.death is not None:
             self._bury(lane, self.death)
             return lane
         loop = asyncio.get_running_loop()
+        lane.queue = queue
         for ticket in tickets:
-            heapq.heappush(lane.queue, ticket)
             if ticket.deadline is not None:
                 wait_s = ticket.deadline - self._clock()
                 lane.timers.append(loop.call_later(wait_s, self._expire, lane, ticket))
