@@ -35,6 +35,7 @@ from palestra.training.servers import (
     DeathWatch,
     Servers,
     agents_of,
+    ending_behind,
     only_agent,
     repeatable_environments,
 )
@@ -62,11 +63,16 @@ class Health:
     """Outcomes that nobody has taken yet."""
     paused: bool
     held_back: str
-    """Why no other rollout is started now: `in_flight`, `paused`, `bytes`, or `memory: …`; empty
-    when none waits, or when only untaken outcomes (`waiting`) keep one."""
+    """Why no other rollout is started now: `in_flight`, `max_waiting` (outcomes wait to be taken),
+    `paused`, `bytes`, or `memory: …`; empty when none waits."""
     weight_version: int | None
     servers: dict[str, str] = field(default_factory=dict)
     """Instance -> state."""
+    retrying: str = ""
+    """What rollouts in flight ask for again and again, and why: an endpoint that refuses
+    connections, say. Servers in processes of their own do not tell."""
+    last_failure: str = ""
+    """The last attempt that failed, tried again or not."""
 
 
 @final
@@ -171,7 +177,7 @@ class RolloutClient:
         mask_error(error, inside.servers.client.mask)
         tails: dict[str, tuple[str, ...]] = {}
         try:
-            ending = inside.servers.ending
+            ending = inside.servers.ending or ending_behind(error)
             cause = inside.post_mortem.cause(error, ending)
             tails = {} if ending is None else {ending.name: tuple(ending.last_lines)}
         except Exception:  # whatever is wrong with the explanation, the servers are gone
@@ -224,6 +230,8 @@ class RolloutClient:
             paused=pool.paused,
             held_back=pool.held_back,
             weight_version=pool.weights,
+            retrying=pool.retrying,
+            last_failure=pool.last_failure,
             servers={name: item.state.value for name, item in inside.servers.instances.items()},
         )
 

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from palestra.rollouts import InFlight
-from palestra.training.outcomes import Outcome
+from palestra.training.outcomes import Failed, Outcome
 from palestra.training.requests import Key, RolloutRequest
 from palestra.transport import current_call
 
@@ -14,7 +14,8 @@ MODEL, TOOL, VERIFY = "/v1/responses", "tool", "/verify"
 """What a rollout does, in the words of the calls that are made for it."""
 
 
-WITHIN: Final = frozenset({"upstream", "retrying"})
+RETRYING: Final = "retrying"
+WITHIN: Final = frozenset({"upstream", RETRYING})
 """Phases that are a part of the call that they are in: the endpoint's time is the model's."""
 
 
@@ -26,6 +27,8 @@ class Flight(InFlight):
     """Seconds by the call of the agent that they went into."""
     charged: str = ""
     """The call that what happens now belongs to."""
+    last_failure: Failed | None = None
+    """How the attempt before this one failed."""
 
     def now(self, phase: str, awaiting: str) -> None:
         """As `Activity.now`, and count what went before."""
@@ -77,6 +80,11 @@ class Ticket:
     def key(self) -> Key:
         """Which rollout it is."""
         return self.request.key
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether its deadline has passed."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property
     def over(self) -> bool:

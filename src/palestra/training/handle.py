@@ -67,8 +67,8 @@ class Handle:
             if not batch.pending:
                 await self._quiet()
                 self._over()
-                if batch.came_to_nothing:
-                    raise batch.incomplete()
+                if (failure := self._pool.at_its_end(lane)) is not None:
+                    raise failure
                 return None
             lane.changed.clear()
             await lane.changed.wait()
@@ -109,7 +109,12 @@ class Handle:
     async def gather(self) -> list[Outcome]:
         """All outcomes, in the order of the requests."""
         batch = self._lane.batch
-        found = {outcome.key: outcome async for outcome in self}
+        try:
+            found = {outcome.key: outcome async for outcome in self}
+        except asyncio.CancelledError:
+            # What was taken is lost with it, so nobody can want the rest.
+            self.cancel()
+            raise
         if len(found) < len(batch.tickets):
             raise RuntimeError(
                 f"{len(batch.tickets) - len(found)} outcomes of this submission were taken before: "

@@ -128,7 +128,8 @@ class ClientSettings:
     in_flight: int = 256
     """Most rollouts that run at once."""
     max_waiting: int = 1024
-    """Most outcomes that wait to be taken; then no rollout is started until some are."""
+    """So many outcomes that wait to be taken, and no other rollout is started until some are;
+    those that run then still come."""
     max_bytes: int = 1024 * MIB
     """Most bytes that rows in flight and outcomes that wait may have together. A rollout in flight
     counts as large as its row, or as the largest outcome of late when that is more."""
