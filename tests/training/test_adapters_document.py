@@ -1,4 +1,4 @@
-"""What docs/training-adapters.md shows is true: its programs run, with stand-ins for trainers."""
+"""What docs/training*.md show is true: their programs run, with stand-ins for trainers."""
 
 import asyncio
 import re
@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from outcome_samples import completed
+from training_world import ToldAgent, ToldServers
 
 from palestra.training.adapters.skyrl import PalestraGenerator
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "training-adapters.md"
+CONTRACT = DOCUMENT.with_name("training.md")
 ROW = {"responses_create_params": {"input": "1 + 1 ="}}
 
 
@@ -51,6 +53,24 @@ def run(program: str, **given: Any) -> dict[str, Any]:
     names = dict(given)
     exec(compile(program, str(DOCUMENT), "exec"), names)
     return names
+
+
+def test_an_epoch_runs_as_the_contracts_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    import palestra.serving
+
+    agent = ToldAgent(lambda *_: 1.0)
+    monkeypatch.setattr(palestra.serving, "Fleet", lambda _: nullcontext(ToldServers(agent)))
+    (program,) = re.findall(
+        r"^```python\n(.*?)^```$", CONTRACT.read_text(), re.MULTILINE | re.DOTALL
+    )
+    trained: list[Any] = []
+
+    epoch = run(program)["epoch"]
+    asyncio.run(epoch(None, [ROW, ROW], lambda *given: trained.append(given)))
+
+    assert len(trained) == 16
+    assert all(reward == 1.0 and rewards == [1.0] * 8 for _, reward, rewards in trained)
+    assert trained[0][0].ids == [1, 2, 3]
 
 
 def test_verls_loop_returns_what_a_rollout_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,6 +249,12 @@ async def test_cancelling_closes_the_request_at_the_endpoint_and_the_session(
             assert (await client.health()).in_flight == 0
 
     assert handle.summary().failed == {"cancelled": 1}
+    urls = [url for instance in fleet.instances.values() for url in instance.urls]
+    assert len(urls) == 3
+    for url in urls:
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
     assert all(gone(instance.pid) for instance in fleet.instances.values() if instance.pid)
 
 
