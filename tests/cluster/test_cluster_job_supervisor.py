@@ -264,6 +264,17 @@ def test_what_is_done_is_set_aside_once_when_it_is_to_run_again(tmp_path: Path) 
         assert len(list(made.files.output_dir.glob(f"{name}.bak-*"))) == 1
 
 
+def test_metrics_of_what_is_set_aside_go_with_it(tmp_path: Path) -> None:
+    """A run of a single shard has them beside it, and none could begin there otherwise."""
+    made = world(tmp_path, driver(COLLECTS))
+    assert made.supervise()[0] == 0
+    metrics = made.files.output_dir / "rollouts_aggregate_metrics.json"
+    metrics.write_text("[]")
+    made.write(rerun_done=True)
+    assert made.supervise()[0] == 0
+    assert not metrics.exists()
+
+
 def test_commands_around_the_main_step_decide_too(tmp_path: Path) -> None:
     made = world(tmp_path, _with_setup("echo before", "exit 5"))
     assert made.supervise()[0] == 5

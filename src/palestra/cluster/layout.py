@@ -56,6 +56,13 @@ class ShardFiles:
         return self.folder / f"{self.name}_done.json"
 
     @property
+    def derived(self) -> tuple[Path, ...]:
+        """What a run of a single shard has beside its rows: metrics, profile, report."""
+        made = ("aggregate_metrics.json", "agent_metrics.json", "reward_profiling.jsonl")
+        names = (*made, "report.html")
+        return tuple(self.folder / f"{self.name}_{name}" for name in names)
+
+    @property
     def lease(self) -> Path:
         """Who writes: the job's id."""
         return self.folder / f"{self.name}_lease.json"

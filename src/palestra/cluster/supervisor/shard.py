@@ -93,12 +93,13 @@ def write_done(files: ShardFiles, counts: Counts, said: Mapping[str, object]) ->
 def set_aside(run: RunFiles, name: str, suffix: str) -> list[str]:
     """Move what a shard has collected out of the way, to be collected again; what was moved.
 
-    The done file goes first: without its rows it must not be found.
+    The done file goes first: without its rows it must not be found. Metrics without their run
+    would be taken for the remains of one that cannot be continued.
     """
     files = run.shard(name)
     moved = []
     own = (files.done, files.manifest, files.failures, files.output, files.materialized_inputs)
-    for path in own:
+    for path in (*own, *files.derived):
         if path.exists():
             path.replace(path.with_name(path.name + suffix))
             moved.append(path.name)
