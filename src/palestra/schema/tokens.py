@@ -18,7 +18,7 @@ TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
     "generation_log_probs",
 )
 
-_OWN = frozenset({FunctionCall, Reasoning})
+_OWN: tuple[type, ...] = (FunctionCall, Reasoning)
 
 
 @dataclass(frozen=True, slots=True)
