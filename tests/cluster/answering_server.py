@@ -1,6 +1,6 @@
 """A model server for tests: its answers depend on the request alone, its key is the job's nonce.
 
-python answering_server.py --port PORT --key KEY [--model NAME] [--pause S] [--die-after N]
+python answering_server.py --port PORT --key KEY [--model NAME] [--pause S] [--die-after N] [--says FILE]
 """
 
 import argparse
@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
-def answer(body: dict[str, Any]) -> dict[str, Any]:
-    """A response that the same request always gets, down to its id."""
+def answer(body: dict[str, Any], says: str = "") -> dict[str, Any]:
+    """A response that the same request always gets, down to its id. `says`: its text, if given."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    text = "\\boxed{" + "ABCD"[int(digest[0], 16) % 4] + "}"
+    text = says or "\\boxed{" + "ABCD"[int(digest[0], 16) % 4] + "}"
     content = {"type": "output_text", "text": text, "annotations": []}
     return {
         "id": f"resp_{digest[:16]}",
@@ -56,8 +57,10 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--die-after", type=int, default=0)
     parser.add_argument("--exit", type=int, default=0)
+    parser.add_argument("--says", type=Path, help="a file with the text of every answer")
     given = parser.parse_args()
     lock, asked = threading.Lock(), [0]
+    says = given.says.read_text() if given.says else ""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -76,7 +79,7 @@ def main() -> None:
                 if given.die_after and asked[0] > given.die_after:
                     print("the server has had enough", flush=True)  # noqa: T201
                     os._exit(given.exit)
-            self._reply(200, answer(body))
+            self._reply(200, answer(body, says))
 
         def _allowed(self) -> bool:
             if self.headers.get("Authorization") == f"Bearer {given.key}":

@@ -52,8 +52,9 @@ def service(argv: tuple[str, ...], **changes: Any) -> Component:
 
 def model_server(*arguments: str, **changes: Any) -> Component:
     """The answering server."""
-    own = ("--port", "{port}", "--key", "{nonce}", "--host", "{host}")
-    return service((sys.executable, str(SERVER_PROGRAM), *own, *arguments), **changes)
+    own = ("--port", "{port}", "--host", "{host}")
+    env = {"PALESTRA_SERVER_KEY": "{nonce}"}
+    return service((sys.executable, str(SERVER_PROGRAM), *own, *arguments), env=env, **changes)
 
 
 def driver(argv: tuple[str, ...] = (), **changes: Any) -> Component:

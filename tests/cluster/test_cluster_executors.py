@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_runs import world
 from planning import options, planned, write
 
 from palestra.cluster.executors import ClusterUnreachable, State, log_files, unit_ids
@@ -19,6 +20,7 @@ from palestra.cluster.executors.local import LocalExecutor, cancel_queues, statu
 from palestra.cluster.executors.none import NoneExecutor
 from palestra.cluster.executors.queue import Queue, QueueState, job_id
 from palestra.cluster.executors.slurm import SlurmExecutor, state_of
+from palestra.cluster.handing import hand_over
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import After, Job, Run, to_json
 from palestra.cluster.times import seconds_of
@@ -71,6 +73,21 @@ def test_jobs_are_submitted_with_the_ids_of_those_they_depend_on(tmp_path: Path)
         "--dependency=afterok:102",
     ]
     assert all(argv[:2] == ("sbatch", "--parsable") for argv in site.asked)
+
+
+def test_a_submission_that_stops_half_way_says_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALESTRA_STATE_DIR", str(tmp_path / "state"))
+    made = world(tmp_path, executor="slurm")
+    answers = iter([Answer(0, "41\n"), Answer(1, "", "sbatch: error: QOSMaxSubmitJobPerUserLimit")])
+    executor = SlurmExecutor(commands=lambda _argv, _timeout_s: next(answers))
+
+    with pytest.raises(RunFailed, match=r"MaxSubmit.*submitted by then: shards 41") as caught:
+        hand_over(made.run, executor)
+
+    assert "retry-failed" in caught.value.hint
+    assert [event["job_id"] for event in made.events("submitted")] == ["41"]
 
 
 def test_an_sbatch_that_gives_no_id_is_an_error(tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """What is said of a run: files, ledger and executor put together."""
 
+import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_runs import World, collected, finish, world
 
+from palestra.cli.clustering import following as commands
 from palestra.cluster import ledger
 from palestra.cluster.executors import ClusterUnreachable, JobState, State
 from palestra.cluster.following import RunStatus, Standing, status_of
+from palestra.cluster.plan import After
 from palestra.cluster.units import folder_of, read_run
 from palestra.errors import InputDataError
 
@@ -20,11 +24,15 @@ class Site:
     def __init__(self, **states: JobState) -> None:
         self.states = states
         self.asked = 0
+        self.cancelled: list[str] = []
 
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
         self.asked += 1
         unknown = JobState(State.UNKNOWN)
         return {name: self.states.get(f"job{name}", unknown) for name in ids}
+
+    def cancel(self, ids: Iterable[str], /) -> None:
+        self.cancelled += ids
 
 
 class GoneSite(Site):
@@ -85,6 +93,70 @@ def test_a_dependant_of_a_failed_job_never_starts_and_the_ledger_says_why(made: 
     assert "rollouts-chunk0 failed: NODE_FAIL" in told[0]["reason"]
 
 
+def going_on(made: World) -> World:
+    """The same, and a second array (job 9) that goes on where the first one ends."""
+    first = made.run.jobs[0]
+    second = replace(first, name="shards-again-1", after=(After("afterany", job=first.name),))
+    made.write(jobs=(first, second, *made.run.jobs[1:]))
+    event = {"event": "submitted", "time": 1.0, "submission": "0001", "job_id": "9"}
+    ledger.append(made.files.ledger, {**event, "job": second.name, "shards": list(first.shards)})
+    return made
+
+
+def test_of_several_jobs_for_a_shard_the_one_that_runs_tells(made: World) -> None:
+    failed = JobState(State.FAILED, "TIMEOUT")
+    found = look(going_on(made), Site(job1_0=RUNNING, job1_1=failed, job9_0=QUEUED, job9_1=QUEUED))
+    assert [one.standing for one in found.units[:2]] == ["running", "queued"]
+    assert [one.unit.job_id for one in found.units[:2]] == ["1_0", "9_1"]
+    assert [one.open_ids for one in found.units[:2]] == [("1_0", "9_0"), ("9_1",)]
+
+
+def test_jobs_that_are_left_of_a_shard_that_is_done_are_known(made: World) -> None:
+    collected(made, "rollouts-chunk0")
+    finish(made, "rollouts-chunk0")
+    one = look(going_on(made), Site(job9_0=QUEUED)).units[0]
+    assert (one.standing, one.open_ids) == (Standing.DONE, ("9_0",))
+
+
+def test_every_job_of_a_run_is_cancelled_also_those_that_go_on_after_others(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(job1_0=RUNNING, job1_1=RUNNING, job9_0=QUEUED, job9_1=QUEUED, job2=QUEUED)
+    monkeypatch.setattr(commands, "executor_for", lambda *_, **__: site)
+    commands.cancel(str(going_on(made).files.output_dir), as_json=True)
+    assert sorted(site.cancelled) == ["1_0", "1_1", "2", "9_0", "9_1"]
+    assert len(made.events("cancelled")) == 5
+
+
+def test_a_run_of_which_a_part_was_never_submitted_is_not_done(tmp_path: Path) -> None:
+    made = world(tmp_path, tasks=1)
+    event = {"event": "submitted", "submission": "0001", "job": "shards", "job_id": "1"}
+    ledger.append(made.files.ledger, event)
+    collected(made, "rollouts")
+    finish(made, "rollouts")
+    found = look(made, Site())
+    assert list(standings(found).values()) == ["done", "not submitted", "not submitted"]
+    assert not found.done
+
+
+def test_rollouts_that_nobody_has_begun_are_expected_too(made: World) -> None:
+    collected(made, "rollouts-chunk0")
+    finish(made, "rollouts-chunk0")
+    found = look(made, Site(job1_1=QUEUED))
+    assert dict(found.rollouts()) == {"expected": 4, "scored": 2, "failed": 0, "left": 2}
+
+
+def test_each_server_is_told_with_its_reason(made: World) -> None:
+    folder = made.files.submission("0001").job("shards", 0).folder
+    folder.mkdir(parents=True)
+    server = {"name": "server", "state": "failed", "reason": "it exited with 0"}
+    state = {"servers": {"expected": 1, "ready": 0, "failed": 1}, "components": [server]}
+    (folder / "state.json").write_text(json.dumps(state))
+    told = look(made, Site(job1_0=RUNNING)).units[0]
+    assert told.servers == {"expected": 1, "ready": 0, "failed": 1}
+    assert told.components == [server]
+
+
 def test_a_cluster_that_gives_no_answer_is_an_error(made: World) -> None:
     with pytest.raises(ClusterUnreachable):
         look(made, GoneSite())
@@ -95,7 +167,7 @@ def test_what_was_submitted_by_hand_is_known_by_its_own_word(tmp_path: Path) -> 
     event = {"event": "started", "submission": "0001", "job": "shards", "job_id": "9_0"}
     ledger.append(made.files.ledger, {**event, "task": 0, "shard": "rollouts-chunk0"})
     found = look(made, Site(job9_0=RUNNING))
-    assert list(standings(found).values()) == ["running", "not submitted"]
+    assert list(standings(found).values()) == ["running", *["not submitted"] * 3]
 
 
 def test_a_folder_that_is_no_runs_is_said_to_be_none(tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ def test_what_is_there_can_be_merged_and_each_tasks_share_is_told(tmp_path: Path
     collected(made, "rollouts-chunk0", failed=1)
     finish(made, "rollouts-chunk0")
     collected(made, "rollouts-chunk1", but=1)
+    with made.files.shard("rollouts-chunk1").output.open("a") as file:
+        file.write('{"_ng_task_index": 3, "_ng_ro')  # a kill
     gather(made, allow_partial=True)
     said = write_completeness(made.run, made.files, allow_partial=True)
     assert "1 of 4 tasks lack rollouts: 3: 0 of 1" in said[0]

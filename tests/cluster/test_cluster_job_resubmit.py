@@ -1,6 +1,7 @@
 """Submitting a part of a run again: the same plan and scripts, for what is not done."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from cluster_runs import World, collected, finish, world
 
 from palestra.cluster.executors.commands import Answer
 from palestra.cluster.executors.slurm import SlurmExecutor
-from palestra.cluster.plan import Run, read_plan
+from palestra.cluster.plan import After, Component, Job, Role, Run, read_plan
 from palestra.cluster.resubmit import resubmit
 from palestra.errors import RunFailed
 
@@ -81,6 +82,38 @@ def test_one_shard_is_no_array(made: World, sbatch: Sbatch) -> None:
     assert "--array" not in made.files.submission("0002").script("shards").read_text()
     merge = made.files.submission("0002").submit_script.read_text()
     assert "afterok:5_1" in merge
+
+
+def test_a_merge_waits_for_the_last_of_the_jobs_that_go_on_with_a_shard(
+    made: World, sbatch: Sbatch
+) -> None:
+    first = made.run.jobs[0]
+    more = replace(first, name="shards-again-1", after=(After("afterany", job=first.name),))
+    made.write(jobs=(first, more, *made.run.jobs[1:]))
+    script = made.submission.script(first.name)
+    made.submission.script(more.name).write_text(script.read_text())
+    run = again(made, ["rollouts-chunk1", "rollouts-chunk2"], sbatch)
+    assert run.job("shards-again-1").after == (After("afterany", job="shards"),)
+    assert run.job("merge").after == (After("afterok", job="shards-again-1"),)
+
+
+@pytest.mark.parametrize("stamped", [False, True])
+def test_rows_that_nobody_could_stamp_are_stamped_before_anything_else(
+    made: World, sbatch: Sbatch, stamped: bool
+) -> None:
+    step = Component("prepare", Role.PREPARE, ("prepare",))
+    job = Job("prepare", (step,), made.run.jobs[0].allocations)
+    shards = replace(made.run.jobs[0], after=(After(job="prepare"),))
+    collect = replace(made.run.collect, materialized=False)
+    made.write(collect=collect, jobs=(job, shards, *made.run.jobs[1:]))
+    made.submission.script("prepare").write_text("#!/bin/bash\n")
+    if stamped:
+        made.files.stamped.write_text("{}")
+    run = again(made, ["rollouts-chunk1", "rollouts-chunk2"], sbatch)
+    names = ["shards", "merge", "profile"]
+    assert [job.name for job in run.jobs] == (names if stamped else ["prepare", *names])
+    assert run.job("shards").after == (() if stamped else (After(job="prepare"),))
+    assert run.job("merge").after == (After(job="shards"),)
 
 
 def test_nothing_is_merged_while_something_else_is_missing(made: World, sbatch: Sbatch) -> None:

@@ -1,6 +1,7 @@
 """The commands that run components: what `srun` and containers are told."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,36 @@ def test_secrets_reach_only_components_that_inherit_them(tmp_path: Path) -> None
     )
     base = {"THE_KEY": "canary", "OTHER_KEY": "canary", "PATH": "/bin"}
     server, main = job.components
-    assert env_of(job, server, Place({}), base) == {"PATH": "/bin"}
+    ours = {"PATH": "/bin", "PALESTRA_SERVER_KEY": "{nonce}"}
+    assert env_of(job, server, Place({}), base) == ours
     assert env_of(job, main, Place({}), base) == {"PATH": "/bin", "THE_KEY": "canary"}
     assert "canary" not in json.dumps(argv(job))
+
+
+def test_a_sandbox_sees_nothing_that_looks_like_a_secret(tmp_path: Path) -> None:
+    sandbox = Component("sandbox", Role.SANDBOX, ("x",), env={"PALESTRA_SANDBOX_TOKEN": "{nonce}"})
+    job = spec(tmp_path, sandbox, driver())
+    base = {"AWS_SECRET_ACCESS_KEY": "x", "HF_TOKEN": "x", "KEYBOARD": "us", "PATH": "/bin"}
+    seen = env_of(job, job.components[0], Place({"{nonce}": "n"}), base)
+    assert seen == {"KEYBOARD": "us", "PATH": "/bin", "PALESTRA_SANDBOX_TOKEN": "n"}
+    assert env_of(job, job.main, Place({}), base) == base
+
+
+@pytest.mark.parametrize(("marks", "times"), [(("a", "a", "a"), 1), (("a", "b", "c"), 3)])
+def test_what_is_installed_is_installed_once_where_it_is_the_same(
+    tmp_path: Path, marks: tuple[str, ...], times: int
+) -> None:
+    step = driver(
+        setup=Setup('test ! -e alone; touch alone; sleep 0.2; rm alone; echo x >> "$OUT"')
+    )
+    command = with_setup(spec(tmp_path, step).main, ["true"])
+    env = {"TMPDIR": str(tmp_path), "OUT": str(tmp_path / "installed"), "PATH": "/usr/bin:/bin"}
+    running = [
+        subprocess.Popen(command, env={**env, "PALESTRA_INSTALL": mark}, cwd=tmp_path)
+        for mark in marks
+    ]
+    assert [process.wait(30) for process in running] == [0, 0, 0]
+    assert (tmp_path / "installed").read_text() == "x\n" * times
 
 
 def test_commands_before_and_after_stand_around_the_main_step_alone(tmp_path: Path) -> None:

@@ -200,6 +200,33 @@ def _ports() -> tuple[int, int]:
     return (21_700, 21_704)
 
 
+def test_the_key_of_a_job_stands_in_no_command_line(tmp_path: Path) -> None:
+    looks = """
+import os, pathlib, sys
+key = os.environ["PALESTRA_NONCE"].encode()
+for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    try:
+        assert key not in path.read_bytes(), path.read_bytes()
+    except OSError:
+        pass
+"""
+    made = world(tmp_path, model_server(), driver(python(looks + COLLECTS[2])))
+    assert made.supervise()[0] == 0, made.result()
+    told = [path for path in tmp_path.rglob("*") if path.suffix in {".json", ".jsonl", ".log"}]
+    left = [path for path in told if b'"nonce":' in path.read_bytes()]
+    assert left == []
+
+
+def test_a_folder_that_cannot_be_written_ends_the_job_in_words(tmp_path: Path) -> None:
+    made = world(tmp_path, model_server(), driver())
+    (made.submission.folder / "run").write_text("a file, and no folder")
+    code, said = made.supervise()
+    assert code == 18
+    assert "cannot write the run" in said
+    assert "Traceback" not in said
+    assert made.events("ended")[0]["status"] == "failed"
+
+
 def test_an_endpoint_of_an_earlier_start_is_not_believed(tmp_path: Path) -> None:
     made = world(tmp_path)
     job = made.submission.job("shards")
@@ -233,7 +260,8 @@ def test_what_is_done_is_set_aside_once_when_it_is_to_run_again(tmp_path: Path) 
     made.write(rerun_done=True)
     assert made.supervise()[0] == 0
     assert made.supervise()[0] == 0
-    assert len(list(made.files.output_dir.glob("rollouts.jsonl.bak-*"))) == 1
+    for name in ("rollouts.jsonl", "rollouts_materialized_inputs.jsonl"):
+        assert len(list(made.files.output_dir.glob(f"{name}.bak-*"))) == 1
 
 
 def test_commands_around_the_main_step_decide_too(tmp_path: Path) -> None:

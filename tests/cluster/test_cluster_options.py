@@ -200,6 +200,9 @@ def test_what_is_no_mount_is_refused(bad: str) -> None:
         {"collect_override": "+hf_token=sk-canary-1234567"},
         {**HOSTED, "server_args": "--api-key sk-canary-1234567"},
         {"policy_api_key_env": "sk-canary-1234567"},
+        {**HOSTED, "server_entrypoint": "vllm serve --api-key sk-canary-1234567"},
+        {"server_address": "https://me:sk-canary-1234567@host/v1", "model": "m"},
+        {"server_address": "https://host/v1?api_key=sk-canary-1234567", "model": "m"},
     ],
 )
 def test_a_secret_among_the_options_is_refused_without_showing_it(given: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from planning import HOSTED, PYXIS, cluster, facts, options, planned
 from palestra.cluster.components import allocations
 from palestra.cluster.plan import After, Component, OnExit, Role, from_json, to_json
 from palestra.cluster.planner import plan_run, replan
+from palestra.cluster.supervisor.spec import read_spec
+from palestra.cluster.supervisor.steps import Place, argv_of
+from palestra.errors import ConfigError
 
 SPLIT = {"partition": "gpu", "partitions": {"driver": "cpu", "sandbox": "cpu"}}
 
@@ -198,7 +202,8 @@ def test_vllm_over_nodes_has_a_head_and_workers_without_an_address() -> None:
     server = planned(options(**HOSTED, server_nodes=2)).jobs[0].components[0]
 
     assert (server.nodes, server.tasks) == (2, 2)
-    assert server.argv[-6:-4] == ("--nnodes", "2")
+    assert server.argv[-8:-6] == ("--nnodes", "2")
+    assert server.argv[-2:] == ("--master-port", "{head_port}")
     assert server.worker_argv == (*server.argv, "--headless")
 
 
@@ -232,6 +237,57 @@ def test_an_input_that_nobody_could_read_yet_is_prepared_by_a_job_before_all_oth
     assert run.jobs[0].after == (After("afterok", job_id="7"),)
     assert run.jobs[1].after == (After("afterok", job="prepare"),)
     assert [part.role for part in run.jobs[0].components] == [Role.PREPARE]
+
+
+def test_nodes_of_one_server_meet_at_a_port_of_their_job() -> None:
+    for kind in ("vllm", "sglang"):
+        asked = options(**{**HOSTED, "server_type": kind}, server_nodes=2)
+        server = planned(asked).jobs[0].components[0]
+
+        assert any("{head_port}" in word for word in server.argv)
+
+
+def test_a_path_that_no_mount_can_be_written_with_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot be mounted"):
+        planned(options(), cluster(**PYXIS), output_dir="/lustre/a:b,c")
+
+    assert planned(options(), output_dir="/lustre/a:b,c")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "words"),
+    [
+        ("pyxis", ["--container-image=gym.sqsh", "--container-mounts={}"]),
+        ("apptainer", ["apptainer", "exec", "--bind={}", "gym.sqsh"]),
+        ("podman", ["podman", "run", "--volume={}", "gym.sqsh", "--env=HF_HOME"]),
+    ],
+)
+def test_rows_that_only_a_container_can_read_are_stamped_in_one(
+    tmp_path: Path, runtime: str, words: list[str]
+) -> None:
+    asked = options(mounts="/nfs/data:/data:ro", installation_command="pip install it")
+    on = cluster(**{**PYXIS, "runtime": runtime}, env={"HF_HOME": "/models/hf"})
+    run = planned(asked, on, materialized=False, input_file="/data/in.jsonl")
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(to_json(run))
+    job = read_spec(plan, "prepare", 0)
+    place = Place({"{plan}": "/lustre/out/cluster/0001/plan.json"})
+
+    command = argv_of(job, job.main, place, list(job.main.env))
+
+    mounts = ["/lustre/models:/models:ro", "/nfs/data:/data:ro"]
+    mounts += [f"{path}:{path}" for path in ("/lustre/out", "/lustre/out/logs")]
+    wanted = [",".join(sorted(mounts))] if runtime == "pyxis" else mounts
+    found = {w if "mounts=" not in w else _sorted_mounts(w) for w in command}
+    assert {word.format(m) for word in words for m in wanted} <= found
+    main = ["python3", "-m", "palestra", "cluster", "prepare-inputs"]
+    assert command[-6:] == [*main, "/lustre/out/cluster/0001/plan.json"]
+    assert "pip install it" in command
+
+
+def _sorted_mounts(flag: str) -> str:
+    name, _, listed = flag.partition("=")
+    return f"{name}={','.join(sorted(listed.split(',')))}"
 
 
 def test_the_programs_code_comes_first_on_the_path() -> None:

@@ -1,5 +1,6 @@
 """From a plan to files: what sbatch and bash read, and what never stands in them."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from planning import HOSTED, PYXIS, cluster, options, planned, scripts, write
 from palestra.cli.clustering.driving import known_plan
 from palestra.cli.clustering.stamping import prepare_run
 from palestra.cluster import nemo_gym_rollouts, rollouts, wrap_arguments
+from palestra.cluster.alone import submitting
 from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.executors import State, executor_for
 from palestra.cluster.layout import RunFiles
@@ -30,6 +32,7 @@ CONFIGS = (
 )
 TASKS = "resources_servers/mcqa/data/example.jsonl"
 AGENT = "mcqa_simple_agent"
+_AGENT_SETTING = "++mcqa_simple_agent.responses_api_agents.simple_agent.max_steps=3"
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +120,13 @@ def test_what_the_plan_decides_is_not_for_sbatch_options() -> None:
 )
 def test_what_stands_in_a_directive_is_quoted(value: str, written: str) -> None:
     assert directive("comment", value) == f"#SBATCH --comment={written}"
+
+
+def test_a_backslash_cannot_stand_in_the_name_of_a_log() -> None:
+    with pytest.raises(ConfigError, match="backslash"):
+        dry(cluster={"executor": "slurm"}, log_dir="a\\b")
+
+    assert dry(log_dir="a\\b")
 
 
 def test_a_line_break_cannot_stand_in_a_directive() -> None:
@@ -341,6 +351,88 @@ def test_a_secret_that_came_in_by_another_way_is_not_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_secret_in_packaged_code_is_not_packaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", CANARY)
+    write(tmp_path / "my_env.py", f'KEY = "{CANARY}"\n')
+
+    with pytest.raises(ConfigError, match=r"value of MY_KEY would stand in code/my_env\.py"):
+        dry(policy_api_key_env="MY_KEY", package="dir")
+
+    assert not list((tmp_path / "out").rglob("my_env.py"))
+    assert dry().name == "0001"
+
+
+def test_a_secret_of_the_env_file_is_not_written_either(tmp_path: Path) -> None:
+    write(tmp_path / "env.yaml", f"judge_api_key: {CANARY}\n")
+
+    with pytest.raises(ConfigError, match="a secret of the configuration would stand in"):
+        dry(preprocess_cmd=f"login {CANARY}")
+
+
+def test_what_jobs_cannot_see_is_missed_when_submitting(tmp_path: Path) -> None:
+    write(tmp_path / "own.yaml", "hidden_from_jobs: ${of_the_env_file}\n")
+    write(tmp_path / "env.yaml", "of_the_env_file: 1\n")
+    configs = [*CONFIGS, "own.yaml"]
+
+    assert dry(config_paths=configs)
+    with pytest.raises(ConfigError, match="of_the_env_file"):
+        dry(config_paths=configs, package="dir", output_dir="other")
+
+
+def test_an_output_folder_that_cannot_be_written_is_said_to_be_so(tmp_path: Path) -> None:
+    write(tmp_path / "out", "a file, and no folder")
+
+    with pytest.raises(ConfigError, match=r"output folder .*/out cannot be written"):
+        dry()
+
+
+def test_two_commands_do_not_submit_into_one_folder_at_once(tmp_path: Path) -> None:
+    with (
+        submitting(RunFiles(tmp_path / "out")),
+        pytest.raises(ConfigError, match="another command is submitting"),
+    ):
+        dry()
+
+    assert dry().name == "0001"
+
+
+def test_a_plan_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(InputDataError, match="No space left"):
+            dry()
+
+    assert RunFiles(tmp_path / "out").submissions() == ()
+    assert dry().exists()
+
+
+def test_the_last_part_of_the_chunks_is_followed_by_merge_and_profile(tmp_path: Path) -> None:
+    first = read_plan(dry(num_chunks=2, chunk_ids="0") / "plan.json")
+    done = RunFiles(tmp_path / "out").shard("rollouts-chunk0").done
+    done.write_text('{"expected": 3, "scored": 2, "failed_terminal": 1}')
+    last = read_plan(dry(num_chunks=2, chunk_ids="1") / "plan.json")
+
+    assert [job.name for job in first.jobs] == ["collect"]
+    assert [(job.name, job.shards) for job in last.jobs] == [
+        ("collect", ("rollouts-chunk1",)),
+        ("merge", ()),
+        ("profile", ()),
+    ]
+
+
+def test_other_settings_of_a_server_make_another_run() -> None:
+    dry(num_chunks=2)
+
+    with pytest.raises(StaleRun, match="server mcqa_simple_agent: "):
+        dry(num_chunks=2, serve_override=_AGENT_SETTING)
+    assert dry(num_chunks=2, server_address="http://elsewhere.invalid/v1")
+
+
 def test_short_values_are_not_taken_for_secrets() -> None:
     check_absent({"x.sh": "a 1234 b"}, ["SHORT"], {"SHORT": "1234"})
 
@@ -373,6 +465,27 @@ def test_changed_input_into_the_same_folder_is_refused(tmp_path: Path) -> None:
         dry(input_file=str(own))
 
     assert RunFiles(tmp_path / "out").given_inputs("rollouts").read_bytes() == given
+
+
+def test_what_is_to_be_collected_again_may_be_something_else() -> None:
+    dry(num_chunks=2)
+
+    again = read_plan(dry(num_chunks=2, num_repeats=3, rerun_done=True) / "plan.json")
+
+    assert again.rerun_done
+    assert again.rollouts == 15
+
+
+def test_a_shard_that_is_done_from_other_rows_is_not_taken_for_this_runs(tmp_path: Path) -> None:
+    dry()
+    shard = RunFiles(tmp_path / "out").shard("rollouts")
+    shard.done.write_text('{"expected": 5, "scored": 5, "failed_terminal": 0}')
+    shard.manifest.write_text('{"input_digest": "of other rows"}')
+
+    with pytest.raises(StaleRun, match="rollouts is done, and was made from other input rows"):
+        dry()
+
+    assert dry(rerun_done=True)
 
 
 def _shipped(path: str) -> Path:
@@ -441,13 +554,15 @@ def test_git_packages_what_is_committed(tmp_path: Path) -> None:
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@t"]
     subprocess.run([*git, "init", "-q"], check=True, timeout=30)
     write(tmp_path / "my_env.py", "x = 1\n")
-    subprocess.run([*git, "add", "my_env.py"], check=True, timeout=30)
+    write(tmp_path / "env.yaml", "a secret that should not have been committed")
+    subprocess.run([*git, "add", "my_env.py", "env.yaml"], check=True, timeout=30)
     subprocess.run([*git, "commit", "-qm", "x"], check=True, timeout=30)
     write(tmp_path / "my_env.py", "x = 2\n")
 
     folder = dry(package="git")
 
     assert (folder / "code" / "my_env.py").read_text() == "x = 1\n"
+    assert not (folder / "code" / "env.yaml").exists()
     assert len(read_plan(folder / "plan.json").code_version.split()) == 2
 
 

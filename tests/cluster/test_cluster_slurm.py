@@ -1,9 +1,14 @@
 """The whole of it on a real Slurm of two nodes: submitted, run, merged, profiled."""
 
+import contextlib
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,9 @@ from slurm_site import slurm_site, wait_until
 from palestra.cluster import Submission, rollouts
 from palestra.cluster.executors import State, executor_for, unit_ids
 from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.cluster.following import status_of
 from palestra.cluster.layout import RunFiles
+from palestra.cluster.units import read_run
 from palestra.config import PACKAGE_ROOT
 from palestra.errors import ConfigError
 from palestra.schema import key_of, read_jsonl
@@ -54,9 +61,7 @@ def submit(**given: Any) -> Submission:
         "model": "scripted",
         "server_type": "generic",
         "server_cpu": True,
-        "server_entrypoint": (
-            f"{sys.executable} {SERVER} --host {{host}} --port {{port}} --key {{nonce}}"
-        ),
+        "server_entrypoint": f"{sys.executable} {SERVER} --host {{host}} --port {{port}}",
         "time": "10",
     }
     return rollouts(**{**asked, **given})
@@ -74,22 +79,63 @@ def to_the_end(submission: Submission, seconds: float = 240) -> dict[str, State]
     return states(submission)
 
 
+def nodes_of(job_id: str) -> set[str]:
+    told = subprocess.run(
+        ["scontrol", "-o", "show", "job", job_id],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(re.findall(r" NodeList=(\S+)", told.stdout))
+
+
 def logs_of(submission: Submission) -> str:
     files = sorted(Path(submission.run.log_dir).glob("*batch*"))
     return "\n".join(f"{path.name}:\n{path.read_text()[-1500:]}" for path in files)
 
 
+SOLUTION = """```python
+from itertools import groupby
+input()
+print(max(len(list(days)) for _, days in groupby(input().split())))
+```
+"""
+"""Of the first task of code_gen alone."""
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="the sandbox needs bubblewrap")
 def test_two_seeds_of_four_chunks_become_one_profile(tmp_path: Path) -> None:
-    submission = submit(num_random_seeds=2, num_chunks=4, num_repeats=2)
+    (tmp_path / "solution").write_text(SOLUTION)
+    server = f"{sys.executable} {SERVER} --host {{host}} --port {{port}}"
+    submission = submit(
+        config_paths=[
+            "resources_servers/code_gen/configs/code_gen.yaml",
+            "responses_api_models/openai_model/configs/openai_model.yaml",
+        ],
+        input_file="resources_servers/code_gen/data/example.jsonl",
+        agent_name="code_gen_simple_agent",
+        server_entrypoint=f"{server} --says {tmp_path}/solution",
+        with_sandbox=True,
+        num_random_seeds=2,
+        num_chunks=4,
+        num_repeats=2,
+    )
 
     ended = to_the_end(submission)
 
     files = RunFiles(tmp_path / "out")
     assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    assert len(nodes_of(submission.job_ids["collect"])) == 2
+    found = status_of(files, read_run(files), executor_for("slurm"))
+    assert found.done
+    assert dict(found.rollouts()) == {"expected": 20, "scored": 20, "failed": 0, "left": 0}
     keys = [key_of(line.row) for line in read_jsonl(files.merged.output)]
     assert [(key.task, key.rollout) for key in keys] == [(t, r) for t in range(5) for r in range(4)]
     profile = [line.row for line in read_jsonl(files.reward_profiling)]
     assert [row["num_rollouts"] for row in profile] == [4] * 5
+    # Programs have run, in the sandbox of each job.
+    assert [row["mean/reward"] for row in profile] == [1.0, 0.0, 0.0, 0.0, 0.0]
     assert files.aggregate_metrics.exists()
 
 
@@ -132,7 +178,8 @@ def test_parts_of_two_partitions_run_as_one_heterogeneous_job() -> None:
 
 
 def test_what_a_dry_run_has_written_can_be_submitted_by_hand(tmp_path: Path) -> None:
-    folder = submit(dry_run=True, limit=1).folder
+    odd = tmp_path / 'it\'s 50%j & $(odd); {job} "ü"'
+    folder = submit(dry_run=True, limit=1, num_chunks=2, output_dir=str(odd)).folder
 
     done = subprocess.run(
         [folder / "submit.sh"], capture_output=True, text=True, check=True, timeout=60
@@ -142,7 +189,80 @@ def test_what_a_dry_run_has_written_can_be_submitted_by_hand(tmp_path: Path) -> 
     ask = executor_for("slurm").status
     wait_until(lambda: all(told.state.over for told in ask(ids).values()), seconds=120)
     assert {told.state for told in ask(ids).values()} == {State.DONE}
-    assert len(list(read_jsonl(tmp_path / "out" / "rollouts.jsonl"))) == 1
+    assert len(list(read_jsonl(odd / "rollouts.jsonl"))) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {odd.name, "state"}
+
+
+@pytest.mark.skipif(
+    find_spec("ray") is None or "PALESTRA_TEST_RAY_ON_SLURM" not in os.environ,
+    reason="tried without Slurm in test_cluster_ray; here with PALESTRA_TEST_RAY_ON_SLURM=1",
+)
+def test_heavy_verifiers_run_on_a_ray_cluster_of_two_nodes() -> None:
+    submission = submit(
+        config_paths=[
+            "resources_servers/math_with_judge/configs/math_with_judge.yaml",
+            "responses_api_models/openai_model/configs/openai_model.yaml",
+        ],
+        input_file="resources_servers/math_with_judge/data/example.jsonl",
+        agent_name="math_with_judge_simple_agent",
+        ray_nodes=2,
+        limit=2,
+    )
+
+    ended = to_the_end(submission)
+
+    assert set(ended.values()) == {State.DONE}, logs_of(submission)
+    logs = {path.name.split("_")[1]: path for path in Path(submission.run.log_dir).glob("*_0.log")}
+    assert "Connected to Ray cluster" in logs["driver"].read_text()
+    assert len(list(Path(submission.run.log_dir).glob("rollouts_ray_*.log"))) == 2
+
+
+@pytest.mark.skipif(
+    "PALESTRA_TEST_TIME_LIMIT" not in os.environ, reason="takes minutes: PALESTRA_TEST_TIME_LIMIT=1"
+)
+@pytest.mark.parametrize("how", ["drains", "is killed"])
+def test_what_a_time_limit_cut_short_is_gone_on_with(tmp_path: Path, how: str) -> None:
+    on = {"requeue": False, "partition": "short"}
+    slow = f"{sys.executable} {SERVER} --host {{host}} --port {{port}} --pause 2.5"
+    submission = submit(
+        on=on,
+        time="1",
+        num_repeats=4,
+        num_samples_in_parallel=1,
+        dependent_jobs=3,
+        server_entrypoint=slow,
+        output_dir=how.replace(" ", "-"),
+    )
+    if how == "is killed":
+        _stop_supervisor(submission)
+
+    to_the_end(submission, seconds=600)
+
+    files = RunFiles(Path(submission.run.output_dir))
+    first = executor_for("slurm").status([submission.job_ids["collect"]])
+    told = first[submission.job_ids["collect"]]
+    assert told.state is State.FAILED
+    assert told.reason == ("TIMEOUT" if how == "is killed" else "FAILED")
+    keys = [key_of(line.row) for line in read_jsonl(files.merged.output)]
+    assert len(keys) == len(set(keys)) == 20, logs_of(submission)
+
+
+def _stop_supervisor(submission: Submission) -> None:
+    """The supervisor of the first job hears nothing any more, and cannot end in order."""
+    plan = f"{submission.folder}/plan.json"
+    found: list[int] = []
+
+    def runs() -> bool:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = path.read_bytes().decode().split("\0")
+                if words[2:4] == [plan, "collect"]:
+                    found.append(int(path.parent.name))
+        ready = (RunFiles(Path(submission.run.output_dir)).shard("rollouts").output).exists()
+        return bool(found) and ready
+
+    wait_until(runs, seconds=60)
+    os.kill(found[0], signal.SIGSTOP)
 
 
 def test_the_site_says_how_large_an_array_may_be() -> None:

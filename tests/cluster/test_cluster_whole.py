@@ -1,9 +1,11 @@
 """Whole runs on this machine, with an endpoint that runs already and asks for a key."""
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,12 +68,36 @@ def collect(endpoint: str, **given: Any) -> Submission:
     return rollouts(**{**asked, **given})
 
 
+@contextlib.contextmanager
+def canary_sought_in_command_lines() -> Iterator[set[bytes]]:
+    """Those that hold it, of all processes there are meanwhile."""
+    found: set[bytes] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.05):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    if CANARY.encode() in (line := path.read_bytes()):
+                        found.add(line)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        looking.join()
+
+
 def test_a_key_reaches_the_endpoint_and_stands_nowhere(
     tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", CANARY)
 
-    collect(endpoint, num_random_seeds=2)
+    with canary_sought_in_command_lines() as found:
+        collect(endpoint, num_random_seeds=2)
+    assert found == set()
     again = collect(endpoint, num_random_seeds=2)
 
     files = RunFiles(tmp_path / "out")

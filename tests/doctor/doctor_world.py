@@ -36,6 +36,8 @@ class FakeVLLM:
     """In tokens, of four characters of the request each."""
     takes_tools: bool = True
     any_name: bool = False
+    busy: int = 0
+    """The status with which it answers every chat, when it has no room."""
     asked: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
 
@@ -48,9 +50,11 @@ class FakeVLLM:
 
     def post(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         """An answer to a chat."""
-        if not path.endswith("/chat/completions"):
-            return 404, _error("no such path")
+        if path != "/v1/chat/completions":
+            return 404, {"detail": "Not Found"}
         self.asked.append(body)
+        if self.busy:
+            return self.busy, _error("no room")
         if body["model"] != self.serves and not self.any_name:
             return 404, _error(f"The model `{body['model']}` does not exist.", "NotFoundError")
         if body.get("tools") and not self.takes_tools:

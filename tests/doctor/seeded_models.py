@@ -32,6 +32,24 @@ def a_model_that_is_not_served(world: World) -> Steps:
     yield world.collect()
 
 
+@seeded("model.not-served", "The model `judge` does not exist", "out/run")
+def a_judges_model_that_is_not_served(world: World) -> Steps:
+    """The rollout that met it is recorded: without a log it is named, and goes on afterwards."""
+    world.write("tasks.jsonl", [task(), task("judge")])
+    world.upstream.plan = refuses(404, "The model `judge` does not exist.", model="judge")
+    yield world.collect()
+    world.upstream.plan = fine
+    yield world.collect(resume_from_cache=True)
+
+
+@seeded("model.no-openai-endpoint", "Not Found")
+def a_base_url_without_its_path(world: World) -> Steps:
+    page = Reply(b"<html><head><title>404 Not Found</title></head></html>", 404)
+    world.upstream.plan = always(page)
+    yield world.collect()
+    yield mended(world)
+
+
 @seeded("model.unreachable", "Connection refused")
 def an_endpoint_that_is_not_there(world: World) -> Steps:
     patience = "++model_endpoint_readiness_timeout_seconds=0.1"

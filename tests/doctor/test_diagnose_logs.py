@@ -1,5 +1,6 @@
 """Logs: the innermost first real exception, and nothing of the noise around it."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,52 @@ def test_a_long_log_is_bounded(tmp_path: Path) -> None:
 
     assert log.lines == 10_000
     assert len(log.observations) == 2000
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("PermissionError: [Errno 13] Permission denied: '/data/out'", "infra.not-writable"),
+        ("ssl.SSLCertVerificationError: certificate verify failed", "model.tls"),
+        ("FATAL:   could not open image /images/gym.sqsh: no such file", "infra.container"),
+        ("sbatch: error: Batch job submission failed: Invalid account", "infra.slurm-refused"),
+        ("/bin/bash: line 1: 12345 Killed      python train.py", "infra.killed"),
+        (NESTED, "model.no-credit"),
+    ],
+)
+def test_what_failed_without_a_traceback_is_heard(tmp_path: Path, text: str, cause: str) -> None:
+    [found] = read(tmp_path, f"all is well\n{text}\nall is well\n").observations
+
+    matched = TABLE.match(found.text)
+    assert matched is not None
+    assert (matched[0].cause, found.quotes[0].line) == (cause, 2)
+
+
+def test_an_exception_that_nobody_knows_is_heard_as_well(tmp_path: Path) -> None:
+    assert exceptions(read(tmp_path, "my.package.OddError: 17\n")) == ["my.package.OddError: 17"]
+
+
+def test_the_traceback_of_an_inference_server_is_read_past_its_prefix(tmp_path: Path) -> None:
+    prefix = "(EngineCore_0 pid=12) ERROR 11-22 00:00:00 [core.py:718] "
+    text = RAY_TASK.replace("(pid=812) ", prefix)
+
+    assert exceptions(read(tmp_path, text)) == ["ValueError: no such answer"]
+
+
+def test_what_ended_a_command_is_heard_after_any_number_of_errors(tmp_path: Path) -> None:
+    log = read(tmp_path, "22:00:00 ERROR it broke\n" * 5000 + "error: the disk is full\n")
+
+    assert log.observations[-1].text == "the disk is full"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"error: x\n"), "error: x\n".encode("utf-16")],
+    ids=["gzip", "UTF-16"],
+)
+def test_a_log_that_is_no_text_is_not_taken_for_a_clean_one(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run.log").write_bytes(content)
+
+    [found] = read_log(tmp_path / "run.log", TABLE).observations
+
+    assert "nothing in it was read" in found.text

@@ -8,7 +8,7 @@ import pytest
 
 from palestra.doctor.diagnose import diagnose
 from palestra.doctor.diagnosis import Diagnosis
-from palestra.doctor.findings import Severity
+from palestra.doctor.findings import Severity, text_of
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import BadInput, Layer
 
@@ -260,3 +260,142 @@ def test_a_full_context_and_a_small_limit_are_told_apart(
 
     assert (found.cause, found.severity) == (cause, Severity.WARNING)
     assert found.symptom.startswith("3 of 3 ")
+
+
+def test_a_failure_that_ended_the_run_explains_what_is_missing(run: Path) -> None:
+    ended = failure(
+        2,
+        "judge_model: http://x/v1/chat/completions answered 401: Incorrect API key",
+        _ng_failure_layer="model serving",
+        _ng_failure_terminal=False,
+        ended_run=True,
+        hops=[{"server": "env", "url": "http://e/verify"}],
+    )
+    write(run, "run_failures.jsonl", [ended])
+
+    found = told(run, "run")
+
+    assert [f.cause for f in found.findings] == ["model.key-refused"]
+    assert found.findings[0].row is not None
+    assert found.findings[0].symptom.startswith("env/verify: judge_model")
+    assert found.consequences[0].startswith("cache.unfinished")
+
+
+def test_a_nested_failure_is_one_line_with_its_row_its_way_and_the_innermost_body(
+    run: Path,
+) -> None:
+    calling = "Hit an exception in it calling an inner server: "
+    body = json.dumps({"error": {"message": "CUDA out of memory"}}).encode()
+    nested = calling + repr(json.dumps({"detail": calling + repr(body)}).encode())
+    hops = [
+        {"server": name, "url": f"http://{name}/{path}"}
+        for name, path in (("agent", "run"), ("env", "verify"), ("judge", "v1/responses"))
+    ]
+    write(run, "run_failures.jsonl", [failure(2, nested, hops=hops)])
+
+    [line, *_] = text_of(told(run, "run").findings[0]).plain.splitlines()
+
+    assert line == (
+        "error model serving (model.gpu-memory): task 2, rollout 0, attempt 1, agent agent: "
+        "agent/run > env/verify > judge/v1/responses: CUDA out of memory"
+    )
+
+
+def whole(run: Path, rows: list[dict[str, Any]]) -> None:
+    """A run of which every rollout was scored so."""
+    (run / "run_failures.jsonl").unlink()
+    write(run, "run_materialized_inputs.jsonl", rows)
+    write(run, "run.jsonl", rows)
+    held = json.loads((run / "run_manifest.json").read_text())
+    (run / "run_manifest.json").write_text(json.dumps({**held, "requested": len(rows)}))
+
+
+def answer(text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text}]
+    return {"output": [{"type": "message", "content": content}]}
+
+
+CUT = {**answer("I think"), "incomplete_details": {"reason": "max_output_tokens"}}
+
+
+@pytest.mark.parametrize(
+    ("response", "causes"),
+    [
+        (answer("42"), ["verifier.one-reward"]),
+        (answer(" "), ["model.empty-answers"]),
+        (CUT, ["model.answers-cut"]),
+        ({"output": [{"type": "function_call", "name": "submit"}]}, ["verifier.one-reward"]),
+        ({"output": "of another tool"}, ["verifier.one-reward"]),
+    ],
+)
+def test_rewards_that_are_all_alike_are_told_unless_the_answers_say_why(
+    run: Path, response: dict[str, Any], causes: list[str]
+) -> None:
+    whole(run, [result(task, response=response) for task in range(12)])
+
+    found = told(run, "run").findings
+
+    assert [f.cause for f in found] == causes
+    assert [f.severity for f in found] == [Severity.WARNING]
+
+
+def test_rewards_that_differ_are_no_finding(run: Path) -> None:
+    whole(run, [{**result(task), "reward": float(task % 2)} for task in range(12)])
+
+    assert told(run, "run").findings == ()
+
+
+def test_a_few_rewards_that_are_alike_are_no_finding(run: Path) -> None:
+    whole(run, [result(task) for task in range(4)])
+
+    assert told(run, "run").findings == ()
+
+
+def test_tools_that_broke_in_scored_rollouts_are_told(run: Path) -> None:
+    whole(run, [result(0, tool_failures=[{"tool": "look_up", "type": "KeyError"}]), result(1)])
+
+    [found] = told(run, "run").findings
+
+    assert found.cause == "verifier.tools-break"
+    assert found.evidence[0].text == "look_up: KeyError"
+
+
+def test_materialized_inputs_that_are_gone_are_told(run: Path) -> None:
+    (run / "run_materialized_inputs.jsonl").unlink()
+
+    assert "cache.inputs-gone" in [f.cause for f in told(run, "run").findings]
+
+
+def test_an_input_that_is_gone_is_told_among_what_was_looked_at(run: Path) -> None:
+    held = json.loads((run / "run_manifest.json").read_text())
+    (run / "run_manifest.json").write_text(json.dumps({**held, "inputs": ["/gone/tasks.jsonl"]}))
+
+    assert "/gone/tasks.jsonl (not there any more)" in told(run, "run").looked_at
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("tasks.jsonl", '{"responses_create_params": {"input": "x"}}\n', "holds no results"),
+        ("empty.jsonl", "", "is empty"),
+        ("rows.csv", "a,b\n1,2\n", "neither results nor a log"),
+        ("page.html", "<html>", "neither results nor a log"),
+    ],
+)
+def test_a_file_of_another_kind_is_not_called_well(
+    tmp_path: Path, name: str, content: str, said: str
+) -> None:
+    (tmp_path / name).write_text(content)
+
+    with pytest.raises(BadInput, match=said):
+        told(tmp_path, name)
+
+
+def test_an_unknown_exception_beside_a_whole_run_is_shown_and_is_no_failure(run: Path) -> None:
+    whole(run, [result(0)])
+    (run / "run.log").write_text("1 rollouts of 1 tasks -> run.jsonl\nmy.OddError: 17\n")
+
+    found = told(run, "run.log")
+
+    assert (found.findings, found.whole) == ((), True)
+    assert found.unknown[0].text == "my.OddError: 17"

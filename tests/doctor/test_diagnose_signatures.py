@@ -1,13 +1,11 @@
 """The table of signatures: every entry is recognised in its examples, and in nothing else's."""
 
-import functools
 import re
 from pathlib import Path
 
 import pytest
-import typer.main
+from hints_in_source import flags_of_palestra
 
-from palestra.cli.main import app
 from palestra.config.keys import RESERVED_KEYS
 from palestra.doctor.faults import finding_of
 from palestra.doctor.known_errors import KNOWN
@@ -21,8 +19,9 @@ FLAGS_OF_OTHERS = {
     *("--enable-auto-tool-choice", "--tool-call-parser", "--reasoning-parser", "--max-model-len"),
     *("--gpu-memory-utilization", "--tensor-parallel-size"),
     *("--mem", "--time", "--exclude", "--output", "--kill-on-invalid-dep", "--head"),
+    *("--shm-size", "--ipc", "--structured-outputs-config"),
 }
-"""Of vLLM, of Slurm and of Ray."""
+"""Of vLLM, of Slurm, of Ray, of containers."""
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
 
 
@@ -104,16 +103,6 @@ def test_every_flag_and_setting_that_the_table_names_is_one(entry: Signature) ->
     assert [
         name for name in settings if name not in {*RESERVED_KEYS, "responses_create_params", "name"}
     ] == []
-
-
-@functools.cache
-def flags_of_palestra() -> set[str]:
-    todo, found = [typer.main.get_command(app)], set()
-    while todo:
-        command = todo.pop()
-        todo += getattr(command, "commands", {}).values()
-        found |= {opt for param in command.params for opt in param.opts if opt.startswith("--")}
-    return found
 
 
 def test_what_a_broken_environment_says_is_not_taken_for_the_words_of_others() -> None:

@@ -79,6 +79,15 @@ def test_a_line_that_is_no_json_is_quoted(ward: Ward) -> None:
     assert found["evidence"][0]["text"] == '{"responses_create'
 
 
+def test_a_file_that_is_no_jsonl_at_all_is_one_finding(ward: Ward) -> None:
+    name = ward.write("rows.jsonl", json.dumps([task("a"), task("b")], indent=1))
+
+    found = ward.examine(input_jsonl_fpath=name).finding("data.not-json")
+
+    assert "lines 1, 2, 3" in found["symptom"]
+    assert "jq -c" in found["next_action"]
+
+
 def test_a_row_that_its_environment_refuses_is_found_beside_one_that_is_no_json(
     ward: Ward,
 ) -> None:
@@ -156,6 +165,29 @@ def test_an_endpoint_that_is_not_there_is_a_matter_of_model_serving(ward: Ward) 
     assert found.causes == ["model.unreachable"]
 
 
+def test_a_base_url_without_its_path_is_not_blamed_on_the_models_name(ward: Ward) -> None:
+    url = ward.endpoint.url.removesuffix("/v1")
+
+    found = ward.examine(f"++policy_base_url={url}/api").finding("model.no-openai-endpoint")
+
+    assert "/v1 included" in found["next_action"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("status", "cause"), [(429, "throughput.rate-limited"), (503, "model.overloaded")]
+)
+def test_an_endpoint_that_refuses_is_given_up_soon_and_told_once(
+    ward: Ward, status: int, cause: str
+) -> None:
+    ward.endpoint.busy = status
+
+    found = ward.examine()
+
+    assert found.causes == [cause]
+    assert found.report["seconds"] < 12
+
+
 def test_a_prompt_that_is_too_long_is_found_with_its_task(ward: Ward) -> None:
     name = ward.rows("rows.jsonl", [task("short"), task("long " * 4000)])
 
@@ -173,7 +205,7 @@ def test_an_answer_that_leaves_no_room_for_the_prompt_is_found(ward: Ward) -> No
     asked = {"max_output_tokens": 4090}
     name = ward.rows("rows.jsonl", [task("word " * 50, params=asked)])
 
-    found = ward.examine(input_jsonl_fpath=name).finding("model.context-too-long")
+    found = ward.examine(input_jsonl_fpath=name).finding("model.answer-too-long")
 
     assert "together with their max_output_tokens" in found["symptom"]
 
@@ -233,6 +265,50 @@ def test_a_verifier_that_raises_is_found_with_its_line(
     lines = [quoted["line"] for quoted in found["evidence"] if quoted["source"].endswith(path)]
     assert lines == [ward.line_of(path, "split()[-1]")]
     assert "IndexError" in found["symptom"]
+
+
+def test_rows_beyond_the_first_are_brought_before_the_verifier(
+    broken: tuple[Ward, tuple[str, ...]],
+) -> None:
+    ward, configs = broken
+    verifier(
+        ward,
+        'if (body.model_extra or {}).get("number") == 7:',
+        '    raise KeyError("no such answer")',
+        "return self.reply(body, 0.0)",
+    )
+    name = ward.rows("rows.jsonl", [task(number=n) for n in range(12)])
+
+    found = ward.examine(configs=configs, agent_name="broken_agent", input_jsonl_fpath=name)
+
+    raised = found.finding("verifier.raises")
+    assert raised["row"]["task"] == 7
+    assert raised["evidence"][-1]["line"] == 8
+    assert "in 1 of 12 rows tried" in raised["symptom"]
+
+
+def test_a_verifier_that_raises_is_not_blamed_on_its_judge(ward: Ward) -> None:
+    settings = (
+        "broken:\n  resources_servers:\n    broken:\n      entrypoint: app.py\n"
+        "      judge_model_server: {type: responses_api_models, name: policy_model}\n"
+        "broken_agent:\n  responses_api_agents:\n    simple_agent:\n"
+        "      resources_server: {type: resources_servers, name: broken}\n"
+        "      model_server: {type: responses_api_models, name: policy_model}\n"
+    )
+    verifier(ward, "raise KeyError('x')")
+    app = ward.folder / "resources_servers/broken/app.py"
+    named = "from palestra.serving import JudgeConfig, ResourcesServerConfig\n"
+    config = "class C(JudgeConfig, ResourcesServerConfig):\n    pass\n\n\n"
+    held = app.read_text().replace(
+        "class Broken(ResourcesServer):\n",
+        f"{named}\n\n{config}class Broken(ResourcesServer):\n    config: C\n\n",
+    )
+    app.write_text(held)
+    configs = (ward.write("broken.yaml", settings), VLLM)
+
+    found = ward.examine(configs=configs, agent_name="broken_agent")
+
+    assert found.causes == ["verifier.raises"]
 
 
 def test_a_verifier_that_rewards_an_empty_answer_is_a_warning(
@@ -397,10 +473,20 @@ def test_a_secret_in_a_config_file_is_not_quoted(ward: Ward) -> None:
     assert "sk-very-secret" not in json.dumps(found.report)
 
 
+def test_each_value_that_nobody_gives_is_named(ward: Ward) -> None:
+    name = ward.write("mine.yaml", "first: ${gone_url}\nsecond: ${oc.env:NONE_SUCH}\n")
+
+    found = ward.examine(configs=(EQUIVALENCE, VLLM, name)).report["findings"]
+
+    assert [f["cause"] for f in found] == ["config.missing-value"] * 2
+    assert "gone_url" in found[0]["symptom"]
+    assert "export NONE_SUCH" in found[1]["symptom"]
+
+
 def test_prices_that_are_none_are_told(ward: Ward) -> None:
     name = ward.write("prices.yaml", "prices: {policy_model: cheap}\n")
 
-    found = ward.examine(configs=(EQUIVALENCE, VLLM, name)).finding("config.invalid")
+    found = ward.examine(configs=(EQUIVALENCE, VLLM, name)).finding("config.bad-value")
 
     assert "per million tokens" in found["next_action"]
 

@@ -38,7 +38,7 @@ def finding(
     return Finding(
         layer=layer,
         cause=cause,
-        symptom="3 MiB are free and the run writes 70 MiB",
+        symptom="3 MiB are free",
         likely_cause="the disk is nearly full",
         next_action="choose another --output",
         evidence=(Quote("rows.jsonl", "sk-secret", line=17, pointer="/verifier"),),
@@ -47,10 +47,9 @@ def finding(
     )
 
 
-def test_a_finding_reads_as_symptom_row_evidence_cause_and_action() -> None:
+def test_a_finding_reads_as_row_and_symptom_evidence_cause_and_action() -> None:
     assert text_of(finding()).plain.splitlines() == [
-        "error infra (infra.disk-full): 3 MiB are free and the run writes 70 MiB",
-        "  row   task 3, rollout 0, attempt 1",
+        "error infra (infra.disk-full): task 3, rollout 0, attempt 1: 3 MiB are free",
         "  seen  rows.jsonl:17 /verifier: sk-secret",
         "  why   the disk is nearly full",
         "  do    choose another --output",

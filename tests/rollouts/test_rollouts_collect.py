@@ -239,6 +239,24 @@ def test_a_hopeless_error_keeps_what_was_recorded_before(folder: Path) -> None:
     assert collect(folder, always(1.0), resume_from_cache=True).accounting.scored == 3
 
 
+def test_a_hopeless_error_is_recorded_with_its_rollout_and_costs_it_no_attempt(
+    folder: Path,
+) -> None:
+    def script(key: RolloutKey, _attempt: int) -> float:
+        if key.task == 2:
+            raise CredentialsRejected("the judge's key expired")
+        return 1.0
+
+    with pytest.raises(CredentialsRejected):
+        collect(folder, ScriptedAgent(script), num_samples_in_parallel=1, max_attempts=1)
+
+    (struck,) = failures(folder)
+    assert (struck["_ng_task_index"], struck["_ng_failure_layer"]) == (2, "model serving")
+    assert (struck["_ng_failure_terminal"], struck["ended_run"]) == (False, True)
+    resumed = collect(folder, always(1.0), resume_from_cache=True, max_attempts=1)
+    assert resumed.accounting.scored == 3
+
+
 def forever(_key: RolloutKey, _attempt: int) -> Any:
     async def wait() -> None:
         activity = current_call().activity

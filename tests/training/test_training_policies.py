@@ -292,8 +292,11 @@ async def test_a_rewritten_history_ends_the_batch_or_is_split() -> None:
 
 
 async def test_a_rollout_without_all_its_ids_is_masked() -> None:
-    async with trainer(lambda *_: answer(1.0, said(None))) as (client, *_):
-        (found,) = await client.submit([request()]).gather()
+    def script(key: Key, _attempt: int) -> dict[str, Any]:
+        return answer(1.0, said(None) if key.task_id == 0 else said())
+
+    async with trainer(script) as (client, *_):
+        found, _ = await client.submit(requests(2)).gather()
 
     assert isinstance(found, Completed)
     assert "incomplete capture" in found.mask_reason
@@ -329,7 +332,7 @@ async def test_no_task_that_has_a_name_gets_the_number_of_another() -> None:
 @pytest.mark.parametrize("task", [1.5, None, True, ("a", 1)])
 async def test_what_names_no_task_is_refused(task: Any) -> None:
     async with trainer(lambda *_: 1.0) as (client, *_):
-        with pytest.raises(InputDataError, match="must be an int or a str"):
+        with pytest.raises(InputDataError, match="must be a whole number or a text"):
             client.submit([request(task)])
 
 

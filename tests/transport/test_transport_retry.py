@@ -190,6 +190,26 @@ def test_every_try_gets_the_time_that_is_left() -> None:
     assert 5 >= left[0] > left[1] > left[2] > 4
 
 
+def test_a_try_with_a_sliver_of_time_does_not_hide_what_failed_before_it() -> None:
+    endpoint = Endpoint([BROKEN, DeadlineExceeded("no answer within 0.0 s")])
+
+    with pytest.raises(ConnectionFailed, match="broke"):
+        endpoint.ask(within_s=5)
+
+
+def test_a_first_try_that_the_deadline_ends_is_a_timeout() -> None:
+    with pytest.raises(DeadlineExceeded, match="no answer"):
+        Endpoint([DeadlineExceeded("no answer within 0.0 s")]).ask(within_s=5)
+
+
+def test_a_later_try_that_had_time_is_what_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palestra.transport.retry.SLIVER_S", -1.0)
+    endpoint = Endpoint([BROKEN, DeadlineExceeded("no answer within 9.0 s")])
+
+    with pytest.raises(DeadlineExceeded, match="no answer"):
+        endpoint.ask(within_s=5)
+
+
 def test_without_a_deadline_it_gives_up_and_returns_the_last_answer() -> None:
     policy = RetryPolicy(first_wait_s=0.01, give_up_after_s=0.05)
 

@@ -11,7 +11,15 @@ import orjson
 from palestra.cli.console import say
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.escaping import visible
-from palestra.config import MASK, Redactor, ServerType, config_from_tree, secrets_in
+from palestra.cli.settings import load
+from palestra.config import (
+    MASK,
+    Redactor,
+    ServerType,
+    config_from_tree,
+    find_secrets,
+    secrets_in,
+)
 from palestra.datasets import Door
 from palestra.doctor.diagnose import diagnose as diagnose_run
 from palestra.doctor.diagnosis import Diagnosis
@@ -39,7 +47,9 @@ def diagnose(run: str, *, logs: tuple[Path, ...], inputs: tuple[Path, ...], as_j
         say(orjson.dumps(found.as_json(), option=orjson.OPT_INDENT_2).decode())
     else:
         show(found)
-    return 1 if has_errors(found.findings) or (found.unknown and not found.findings) else 0
+    # Of a run that is whole, what its log says beside it was overcome.
+    unexplained = bool(found.unknown) and not found.findings and not found.whole
+    return 1 if has_errors(found.findings) or unexplained else 0
 
 
 def show(found: Diagnosis) -> None:
@@ -69,15 +79,40 @@ _KEYS: Final = re.compile(
 
 
 def _mask() -> Callable[[str], str]:
-    """Takes out this user's secrets, and whatever looks like a key."""
-    redact = Redactor(secrets_in({}, os.environ))
-    return lambda text: _KEYS.sub(MASK, redact(text))
+    """Takes out this user's secrets, and whatever looks like a key or a password."""
+    redact = Redactor(_own_secrets())
+    return lambda text: _PASSWORDS.sub(rf"\1{MASK}@", _KEYS.sub(MASK, redact(text)))
+
+
+def _own_secrets() -> frozenset[str]:
+    """Those of env.yaml and of the environment."""
+    try:
+        tree: Any = load([], ng=False, require_all=False).tree
+    except PalestraError:
+        tree = _roughly(Path("env.yaml"))
+    long = {name: held for name, held in os.environ.items() if len(held) >= SHORTEST_SECRET}
+    return secrets_in(tree, os.environ) | find_secrets(long)
+
+
+def _roughly(path: Path) -> dict[str, str]:
+    """The lines of a config that cannot be read, by what stands before their first colon."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    parted = (line.partition(":") for line in lines)
+    return {name.strip(" -'\""): value.strip(" '\"") for name, _, value in parted}
+
+
+_PASSWORDS: Final = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
+SHORTEST_SECRET: Final = 8
+"""Shorter values of the environment turn up in ordinary words."""
 
 
 def _counted(counts: Counts) -> str:
     requested = counts.inputs if counts.requested is None else counts.requested
     told = [
-        f"requested {requested}",
+        f"requested {requested}" if requested else "requested: not known (there is no manifest)",
         f"scored {counts.scored}" + (f" ({counts.truncated} truncated)" * (counts.truncated > 0)),
         f"failed {counts.failed} (in {counts.failed_attempts} attempts)",
     ]

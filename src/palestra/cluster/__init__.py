@@ -8,6 +8,7 @@
     render.py       a `Run` -> batch scripts
     executors/      batch scripts -> jobs: submit, status, cancel, logs
     supervisor/     what runs on a batch node
+    alone.py        one submission at a time, its plan whole or absent
     ledger.py       what was submitted, and how it ended
     units.py, following.py, resubmit.py
                     what has become of a run, and what is submitted again

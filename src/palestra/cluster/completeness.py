@@ -56,14 +56,15 @@ def write_completeness(run: Run, files: RunFiles, *, allow_partial: bool) -> Seq
     if not allow_partial:
         files.completeness.unlink(missing_ok=True)
         return ()
-    asked = Counter(
-        key.task
-        for shard in run.shards
-        for key in _keys(files.given_inputs(shard.name), only_terminal=False)
-    )
-    scored = set(_keys(files.merged.output, only_terminal=False))
-    ended = scored.union(_keys(files.merged.failures, only_terminal=True))
-    held = Counter(key.task for key in ended)
+    asked: Counter[int] = Counter()
+    held: Counter[int] = Counter()
+    for shard in run.shards:  # of which no two have a key in common: only one's are held at once
+        own = files.shard(shard.name)
+        wanted = set(_keys(files.given_inputs(shard.name), only_terminal=False))
+        ended = set(_keys(own.output, only_terminal=False))
+        ended.update(_keys(own.failures, only_terminal=True))
+        asked.update(key.task for key in wanted)
+        held.update(key.task for key in ended & wanted)
     short = [task for task in sorted(asked) if held[task] < asked[task]]
     if not short:
         files.completeness.unlink(missing_ok=True)
@@ -87,5 +88,7 @@ def write_completeness(run: Run, files: RunFiles, *, allow_partial: bool) -> Seq
 def _keys(path: Path, *, only_terminal: bool) -> Iterator[RolloutKey]:
     with suppress(FileNotFoundError):
         for line in read_jsonl(path):
+            if not line.ended or line.error:
+                continue  # what a kill has left of a row
             if not only_terminal or line.row.get(FAILURE_TERMINAL):
                 yield key_of(line.row)

@@ -25,6 +25,8 @@ from palestra.errors import ConfigError
 SERVER: Final = "server"
 SANDBOX: Final = "sandbox"
 DRIVER: Final = "driver"
+RAY: Final = "ray"
+SHARED_WITH_RAY: Final = ("/tmp", "/dev/shm")  # noqa: S108 - where Ray's processes of a node meet
 SLURM_ARRAY_SIZE: Final = 1001
 """Slurm's own default of MaxArraySize: tasks of one array."""
 
@@ -115,6 +117,8 @@ class Parts:
             found.append(self._server())
         if self._options.with_sandbox:
             found.append(self._sandbox())
+        if self._options.ray_nodes:
+            found.append(self._ray())
         found.append(self._main(DRIVER, Role.DRIVER, ("drive", "{plan}", "{shard}"), cpus=DRIVER))
         return tuple(replace(part, group=self._group(part.name, found)) for part in found)
 
@@ -200,6 +204,42 @@ class Parts:
             port_range=cluster.port_range,
         )
 
+    def _ray(self) -> Component:
+        """Its first node is the driver's: whoever uses Ray needs a part of it beside itself."""
+        cluster, nodes = self._cluster, self._options.ray_nodes
+        cores = cluster.cpus.get(RAY, 1)
+        program = (*self._palestra(), "cluster", "ray-node", "--cpus", str(cores))
+        head = ("--nodes", str(nodes), "--host", "{host}", "--port", "{port}")
+        return Component(
+            name=RAY,
+            role=Role.RAY,
+            argv=(*program, "--ray-port", "{head_port}", *head),
+            worker_argv=(*program, "--join", "{head_host}:{head_port}") if nodes > 1 else (),
+            container=self._container(self._options.gym_container, "gym", "--ray-nodes"),
+            nodes=nodes,
+            tasks=nodes,
+            cpus=cores,
+            mem_mib=cluster.mem_mib.get(RAY),
+            env={
+                **cluster.env,
+                **self._pythonpath(),
+                "RAY_AUTH_MODE": "token",
+                "RAY_AUTH_TOKEN": "{nonce}",
+                "RAY_USAGE_STATS_ENABLED": "0",
+                # When it is ended nothing is left to wait for.
+                "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
+            },
+            inherit=cluster.inherit_env,
+            mounts=self._mounts_with_ray(),
+            workdir=self._facts.workdir,
+            on_exit=cluster.on_exit.get("ray", OnExit()),
+            probe=self._probe("/"),
+            port_range=cluster.port_range,
+        )
+
+    def _mounts_with_ray(self) -> tuple[Mount, ...]:
+        return merged(tuple(map(same_place, SHARED_WITH_RAY)), self._mounts)
+
     def _main(self, name: str, role: Role, command: tuple[str, ...], *, cpus: str) -> Component:
         options, cluster = self._options, self._cluster
         collecting = role is Role.DRIVER
@@ -212,7 +252,7 @@ class Parts:
             mem_mib=cluster.mem_mib.get(cpus),
             env={**cluster.env, **self._pythonpath()},
             inherit=self.secrets if collecting else cluster.inherit_env,
-            mounts=self._mounts,
+            mounts=self._mounts_with_ray() if collecting and options.ray_nodes else self._mounts,
             workdir=self._facts.workdir,
             setup=Setup(
                 install=self._install(),

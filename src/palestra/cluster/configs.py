@@ -66,7 +66,7 @@ def exit_policy(text: Any) -> Any:
 
 
 def _parts(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = ("server", "sandbox", "driver")
+    known = ("server", "sandbox", "driver", "ray")
     for name in values:
         if name not in known:
             raise ValueError(f"there is no part {name!r}: {', '.join(known)}")
@@ -119,7 +119,7 @@ class ClusterConfig(BaseModel):
     signal_s: PositiveInt = 120
     requeue: bool = True
     probe: ProbeSettings = ProbeSettings()
-    on_exit: dict[Literal["server", "sandbox"], Policy] = Field(default_factory=dict)
+    on_exit: dict[Literal["server", "sandbox", "ray"], Policy] = Field(default_factory=dict)
     command_timeout_s: PositiveFloat = 60.0
 
     @model_validator(mode="after")

@@ -8,7 +8,8 @@ cancelled, and the ledger says why.
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -16,9 +17,11 @@ from palestra.cluster import ledger
 from palestra.cluster.executors import Executor, JobState, State
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Job, Run
+from palestra.cluster.stamping import with_stamped
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.supervisor.shard import NotDone, count, is_done
 from palestra.cluster.units import Unit, units_of
+from palestra.errors import InputDataError
 
 
 class Standing(StrEnum):
@@ -43,7 +46,11 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnitStatus:
-    """A unit and where it stands. `rollouts`: expected, scored, failed, left; of shards begun."""
+    """A unit and where it stands. `rollouts`: expected, scored, failed, left.
+
+    `servers`: how many are expected, ready, failed. `components`: each with state and reason.
+    `open_ids`: its jobs that have not ended, in their order.
+    """
 
     unit: Unit
     standing: Standing
@@ -51,6 +58,8 @@ class UnitStatus:
     restarts: int = 0
     rollouts: Mapping[str, int] = field(default_factory=dict)
     servers: Mapping[str, Any] = field(default_factory=dict)
+    components: Sequence[Mapping[str, Any]] = ()
+    open_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +96,45 @@ def status_of(files: RunFiles, run: Run, executor: Executor) -> RunStatus:
     Raises ClusterUnreachable when it does not answer: nothing is known then.
     """
     units = units_of(files, run)
-    open_units = [u for u in units if not (u.is_shard and is_done(files.shard(u.name)))]
-    states = executor.status([unit.job_id for unit in open_units]) if open_units else {}
-    found = [_status(files, unit, states.get(unit.job_id)) for unit in units]
-    missing = {shard.name for shard in run.shards} - {unit.name for unit in units}
-    found += [
-        _status(files, Unit(name, "", "", "", JobFiles(files.cluster), is_shard=True), None)
-        for name in sorted(missing)
+    # Of a shard that is done, other jobs may be left that will find so.
+    open_units = [
+        unit
+        for unit in units
+        if unit.earlier or not (unit.is_shard and is_done(files.shard(unit.name)))
     ]
+    ids = [one.job_id for unit in open_units for one in unit.attempts]
+    states = executor.status(ids) if ids else {}
+    found = [_status_of_attempts(files, unit, states) for unit in units]
+    found += [_status(files, unit, None) for unit in _not_submitted(files, run, units)]
+    found = _with_expected(run, found)
     status = RunStatus(run, tuple(_with_dependants(run, found)))
     _record_those_that_never_start(files, status)
     return status
+
+
+def _not_submitted(files: RunFiles, run: Run, units: Sequence[Unit]) -> list[Unit]:
+    """What the plan has and nobody submitted: a command that was ended half-way leaves such."""
+    known = {unit.name for unit in units}
+    shards = sorted({shard.name for shard in run.shards} - known)
+    others = [job.name for job in run.jobs if not job.shards and job.name not in known]
+    nowhere = JobFiles(files.cluster)
+    return [Unit(name, "", "", "", nowhere, is_shard=name in shards) for name in (*shards, *others)]
+
+
+def _status_of_attempts(files: RunFiles, unit: Unit, states: Mapping[str, JobState]) -> UnitStatus:
+    """Of several jobs for one shard: the one that runs, else that waits, else the last."""
+    open_ids = [
+        one.job_id
+        for one in unit.attempts
+        if (told := states.get(one.job_id)) is not None and not told.state.over
+    ]
+    order = {State.RUNNING: 0, State.QUEUED: 1}
+    of_interest = [one for one in unit.attempts if one.job_id in open_ids]
+    current = min(
+        of_interest, key=lambda one: order[states[one.job_id].state], default=unit.attempts[-1]
+    )
+    status = _status(files, current, states.get(current.job_id))
+    return replace(status, open_ids=tuple(open_ids))
 
 
 def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
@@ -121,6 +158,7 @@ def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
         told.restarts if told else 0,
         _rollouts(files, unit) if unit.is_shard else {},
         state_file.get("servers") or {} if standing is Standing.RUNNING else {},
+        state_file.get("components") or () if standing is not Standing.QUEUED else (),
     )
 
 
@@ -152,6 +190,21 @@ def _rollouts(files: RunFiles, unit: Unit) -> Mapping[str, int]:
     }
 
 
+def _with_expected(run: Run, found: Sequence[UnitStatus]) -> list[UnitStatus]:
+    """Rollouts of shards that have not begun are expected, too, where their number is known."""
+    with suppress(InputDataError):
+        run = with_stamped(run)
+    rows = {shard.name: shard.rows for shard in run.shards}
+
+    def of(one: UnitStatus) -> UnitStatus:
+        number = rows.get(one.unit.name)
+        if not one.unit.is_shard or one.rollouts or number is None:
+            return one
+        return replace(one, rollouts={"expected": number, "scored": 0, "failed": 0, "left": number})
+
+    return [of(one) for one in found]
+
+
 def _with_dependants(run: Run, found: Sequence[UnitStatus]) -> list[UnitStatus]:
     """What was ended before it began because of what it waits for, said so."""
     failed = {
@@ -171,7 +224,9 @@ def _explained(jobs: Sequence[Job], one: UnitStatus, failed: Mapping[str, str]) 
             continue
         for after in _all_before(jobs, job):
             if after in failed:
-                return UnitStatus(one.unit, Standing.NEVER_STARTS, f"because {failed[after]}")
+                return replace(
+                    one, standing=Standing.NEVER_STARTS, reason=f"because {failed[after]}"
+                )
     return one
 
 
@@ -198,15 +253,15 @@ def _record_those_that_never_start(files: RunFiles, status: RunStatus) -> None:
     for one in status.units:
         key = (one.unit.submission, one.unit.name)
         if one.standing is Standing.NEVER_STARTS and key not in known:
-            ledger.append(
-                files.ledger,
-                {
-                    "event": "never_starts",
-                    "time": time.time(),
-                    "submission": one.unit.submission,
-                    "job": one.unit.job,
-                    "dependant": one.unit.name,
-                    "job_id": one.unit.job_id,
-                    "reason": one.reason,
-                },
-            )
+            event = {
+                "event": "never_starts",
+                "time": time.time(),
+                "submission": one.unit.submission,
+                "job": one.unit.job,
+                "dependant": one.unit.name,
+                "job_id": one.unit.job_id,
+                "reason": one.reason,
+            }
+            # Whoever may read a run may ask how it stands, also where it cannot write.
+            with suppress(PermissionError):
+                ledger.append(files.ledger, event)

@@ -53,6 +53,16 @@ def _mount(text: str) -> Mount:
     return Mount(os.path.normpath(source), os.path.normpath(target), given)
 
 
+def mount_problems(mounts: Iterable[Mount]) -> list[str]:
+    """Paths that cannot be written in a mount, whose parts are separated by colons and commas."""
+    return [
+        f"{path!r} cannot be mounted: a ':' or ',' in it would be read as the end of the path"
+        for mount in mounts
+        for path in dict.fromkeys((mount.source, mount.target))
+        if ":" in path or "," in path
+    ]
+
+
 def merged(base: Sequence[Mount], more: Sequence[Mount]) -> tuple[Mount, ...]:
     """`base` and `more`; of two with one target that of `more` stays."""
     named = {mount.target for mount in more}

@@ -11,7 +11,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from palestra.cluster.configs import Line, Time
-from palestra.cluster.secrets import argument_problems, override_problems, variable_problem
+from palestra.cluster.secrets import (
+    address_problem,
+    argument_problems,
+    override_problems,
+    variable_problem,
+)
 from palestra.cluster.seeds import chunks_of, seeds_of
 from palestra.config import did_you_mean, raise_problems
 from palestra.errors import ConfigError
@@ -70,6 +75,7 @@ class RolloutOptions(BaseModel):
     gym_container: Line | None = None
     with_sandbox: bool = False
     keep_mounts_for_sandbox: bool = False
+    ray_nodes: int = Field(default=0, ge=0)
     partition: Line | None = None
     account: Line | None = None
     qos: Line | None = None
@@ -140,6 +146,10 @@ def checked_options(**given: Any) -> RolloutOptions:
             *override_problems(options.serve_override, "--serve-override"),
             *override_problems(options.collect_override, "--collect-override"),
             *argument_problems(_words(options.server_args, "--server-args"), "--server-args"),
+            *argument_problems(
+                _words(options.server_entrypoint or "", "--server-entrypoint"),
+                "--server-entrypoint",
+            ),
         ]
     )
     _ = options.seeds, options.chunks
@@ -167,16 +177,7 @@ def _server_problems(options: RolloutOptions) -> list[str]:
     }
     own = [name for name, there in given.items() if there]
     if options.server_address is not None:
-        problems = (
-            [f"{', '.join(own)} beside --server-address: a server that runs already is not started"]
-            if own
-            else []
-        )
-        if not options.server_address.startswith(("http://", "https://")):
-            problems.append("--server-address is a URL such as http://host:8000/v1")
-        if not options.policy_name:
-            problems.append("--server-address needs --model (or --policy-model-name) to ask for")
-        return problems + _key_problems(options)
+        return _address_problems(options, options.server_address, own)
     if not options.self_hosted:
         if own:
             return [f"{', '.join(own)} without --server-gpus N (or --server-cpu): nothing starts"]
@@ -191,6 +192,22 @@ def _server_problems(options: RolloutOptions) -> list[str]:
     if options.policy_api_key_env:
         problems.append("--policy-api-key-env: a self-hosted server's key is made for each job")
     return problems
+
+
+def _address_problems(options: RolloutOptions, address: str, own: Sequence[str]) -> list[str]:
+    """What is wrong with a server that runs already. `own`: options of one that does not."""
+    problems = []
+    if own:
+        problems.append(
+            f"{', '.join(own)} beside --server-address: a server that runs already is not started"
+        )
+    if not address.startswith(("http://", "https://")):
+        problems.append("--server-address is a URL such as http://host:8000/v1")
+    elif problem := address_problem(address, "--server-address"):
+        problems.append(problem)
+    if not options.policy_name:
+        problems.append("--server-address needs --model (or --policy-model-name) to ask for")
+    return problems + _key_problems(options)
 
 
 def _key_problems(options: RolloutOptions) -> list[str]:

@@ -77,10 +77,15 @@ def collect_settings(
 
 
 def served_config(
-    options: RolloutOptions, config_paths: Sequence[Path], overrides: Sequence[str]
+    options: RolloutOptions,
+    config_paths: Sequence[Path],
+    overrides: Sequence[str],
+    *,
+    use_env_yaml: bool = True,
 ) -> ResolvedConfig:
     """The servers' configuration as a job will have it, except for where the model is.
 
+    `use_env_yaml`: whether the jobs see the `env.yaml` of this folder.
     Raises ConfigError for unknown overrides and for settings that a server has not.
     """
     config = load_config(
@@ -88,6 +93,7 @@ def served_config(
         config_paths=[str(path) for path in config_paths],
         extra=_policy(options),
         refuse_unknown=True,
+        use_env_yaml=use_env_yaml,
     )
     problems: list[str] = []
     for instance in config.instances.values():

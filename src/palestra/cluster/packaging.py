@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Collection
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
 from palestra.errors import ConfigError
@@ -14,6 +14,8 @@ How = Literal["git", "dir", "installed", "none"]
 LEFT_OUT: Final = frozenset(
     {
         "env.yaml",
+        ".env",
+        ".netrc",
         ".git",
         ".venv",
         "venv",
@@ -79,7 +81,10 @@ def _unpack(archive: bytes, target: Path) -> None:
         raise _too_large(len(archive))
     target.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(archive)) as held:
-        held.extractall(target, filter="data")
+        members = [
+            one for one in held if LEFT_OUT.isdisjoint(PurePosixPath(one.name).parts)
+        ]  # a secret that somebody has committed does not travel either
+        held.extractall(target, members=members, filter="data")
 
 
 def _copy(folder: Path, target: Path, but: Collection[Path]) -> None:

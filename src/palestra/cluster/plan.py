@@ -16,7 +16,9 @@ since nobody knows their values earlier (only these exact tokens: other braces s
     {host}         the address to listen on, so that the job's other nodes reach it
     {nonce}        a random text of this job's start: a server asks it of its callers as API key
     {server_seed}  the shard's seed for a self-hosted server
-    {node_rank}    from 0, for a component on several nodes; {head_host} is the address of rank 0
+    {node_rank}    from 0, for a component on several nodes; {head_host} is the address of rank 0,
+                   and {head_port} another free port there, where its nodes meet
+    {supervisor}   the path of supervisor.pyz
     {plan}         the path of plan.json, as the component sees it
     {job}          the job's name in the plan
     {shard}        the shard's name
@@ -38,6 +40,8 @@ TOKENS: Final = (
     "{server_seed}",
     "{node_rank}",
     "{head_host}",
+    "{head_port}",
+    "{supervisor}",
     "{plan}",
     "{job}",
     "{shard}",
@@ -51,6 +55,9 @@ class Role(StrEnum):
     """The self-hosted model server. Publishes an endpoint."""
     SANDBOX = "sandbox"
     """Runs model-written code. Publishes an endpoint; gets no secrets and, unless asked, no mounts."""
+    RAY = "ray"
+    """Nodes of a Ray cluster, for verifiers that need many cores. Publishes an endpoint, which
+    tells the cluster's address."""
     PREPARE = "prepare"
     """Checks the configuration and stamps the rows, where the submitting machine could not read
     the input. Alone in its job, which comes before all others."""
@@ -310,6 +317,8 @@ class Run:
     code_version: str = ""
     srun_options: tuple[str, ...] = ()
     """Added to every srun, such as a site's --mpi=none."""
+    command_timeout_s: float = 60.0
+    """How long a command of the cluster may take."""
     format: int = FORMAT
 
     def job(self, name: str) -> Job:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from palestra.cluster.components import SERVER, Facts, Parts, allocations
 from palestra.cluster.configs import ClusterConfig
+from palestra.cluster.mounts import mount_problems
 from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import (
     After,
@@ -19,7 +20,7 @@ from palestra.cluster.plan import (
     Role,
     Run,
 )
-from palestra.cluster.secrets import env_problems
+from palestra.cluster.secrets import env_problems, key_problems
 from palestra.cluster.times import seconds_of
 from palestra.config import raise_problems
 
@@ -60,16 +61,32 @@ def plan_run(
         rerun_done=options.rerun_done,
         code_version=facts.code_version,
         srun_options=cluster.srun_options,
+        command_timeout_s=cluster.command_timeout_s,
     )
     raise_problems(
-        [
-            problem
-            for job in run.jobs
-            for component in job.components
-            for problem in env_problems(component.env, f"{job.name}/{component.name}")
-        ]
+        list(
+            dict.fromkeys(
+                problem
+                for job in run.jobs
+                for component in job.components
+                for problem in _problems(component, job.name, run.executor)
+            )
+        )
     )
     return run
+
+
+def _problems(component: Component, job: str, executor: str) -> list[str]:
+    return [
+        *env_problems(component.env, f"{job}/{component.name}"),
+        *key_problems((*component.argv, *component.worker_argv), component.name),
+        *(
+            [f"{component.name} on {component.nodes} nodes: executor {executor} has one"]
+            if component.nodes > 1 and executor != "slurm"
+            else []
+        ),
+        *(mount_problems(component.mounts) if component.container else ()),
+    ]
 
 
 def replan(

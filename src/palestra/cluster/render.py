@@ -103,6 +103,11 @@ def _directives(
 def _whole_job(
     run: Run, job: Job, options: RolloutOptions, cluster: ClusterConfig
 ) -> dict[str, str]:
+    if "\\" in run.log_dir and run.executor == "slurm":
+        raise ConfigError(
+            f"--log-dir {run.log_dir}: Slurm reads a backslash in the name of a log as a sign",
+            hint="choose a folder without one",
+        )
     number = "%A_%a" if job.array else "%j"
     found = {
         "job-name": f"{run.name}-{job.name}",

@@ -9,11 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from palestra.cluster.alone import submitting, write_plan
 from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.handing import hand_over
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.plan import After, Job, Run, read_plan, to_json
+from palestra.cluster.plan import After, Job, Role, Run, read_plan
 from palestra.cluster.planner import replan
 from palestra.cluster.render import submit_script
 from palestra.cluster.supervisor.shard import is_done
@@ -35,20 +36,46 @@ def resubmit(
     `executor`: else the run's own.
     """
     files = RunFiles(Path(run.output_dir))
+    with submitting(files):
+        return _resubmitted(run, files, shards, active, executor)
+
+
+def _resubmitted(
+    run: Run,
+    files: RunFiles,
+    shards: Sequence[str],
+    active: Collection[tuple[str, str]],
+    executor: Executor | None,
+) -> Run:
     earlier = [read_plan(files.submission(number).plan) for number in files.submissions()]
     done = {shard.name for shard in run.shards if is_done(files.shard(shard.name))}
     coming = done | set(shards) | {name for name, _ in active}
     complete = {shard.name for shard in run.shards} <= coming
     number = f"{max(map(int, files.submissions())) + 1:04d}"
-    again = _with_closing(
-        replan(_planned_last(earlier, shards), shards, submission=number, complete=False),
-        earlier if complete else [],
-        [job_id for _, job_id in active],
-    )
+    planned = _planned_last(earlier, shards)
+    again = replan(planned, shards, submission=number, complete=False)
+    if shards and not planned.collect.materialized and not files.stamped.exists():
+        again = _after_preparing(again, earlier)
+    again = _with_closing(again, earlier if complete else [], [job_id for _, job_id in active])
     again = replace(again, rerun_done=False)
     _write(files, again, earlier)
-    hand_over(again, executor or executor_for(run.executor))
+    timeout_s = run.command_timeout_s
+    given = executor or executor_for(run.executor, timeout_s=timeout_s)
+    hand_over(again, given, timeout_s=timeout_s)
     return again
+
+
+def _after_preparing(run: Run, plans: Sequence[Run]) -> Run:
+    """`run` with the job before all others that an earlier submission had, and that failed."""
+    job = next(
+        job for plan in reversed(plans) for job in plan.jobs if job.main.role is Role.PREPARE
+    )
+    waits = After(job=job.name)
+    collecting = (
+        one if any(a.job for a in one.after) else replace(one, after=(*one.after, waits))
+        for one in run.jobs
+    )
+    return replace(run, jobs=(replace(job, after=()), *collecting))
 
 
 def _planned_last(plans: Sequence[Run], shards: Sequence[str]) -> Run:
@@ -67,9 +94,13 @@ def _with_closing(run: Run, plans: Sequence[Run], job_ids: Sequence[str]) -> Run
     """`run` with the merge and profile that an earlier submission had, after its own jobs."""
     closing: tuple[Job, ...] = ()
     for plan in reversed(plans):
-        closing = closing or tuple(job for job in plan.jobs if not job.shards)
+        closing = closing or tuple(
+            job for job in plan.jobs if job.main.role in {Role.MERGE, Role.PROFILE}
+        )
     names = {job.name for job in closing}
-    waits = tuple(After(job=job.name) for job in run.jobs)
+    # Of several jobs that run the same shards the last one decides: see `--dependent-jobs`.
+    last = {job.shards: job.name for job in run.jobs if job.shards}
+    waits = tuple(After(job=name) for name in last.values())
     waits += tuple(After(job_id=job_id) for job_id in job_ids)
     kept = [
         replace(job, after=own)
@@ -93,7 +124,7 @@ def _write(files: RunFiles, run: Run, plans: Sequence[Run]) -> None:
         script.chmod(0o755)
     folder.submit_script.write_text(submit_script(run))
     folder.submit_script.chmod(0o755)
-    folder.plan.write_bytes(to_json(run))
+    write_plan(folder, run)
 
 
 def _renumbered(text: str, files: RunFiles, old: str, new: str, job: Job) -> str:

@@ -5,8 +5,10 @@ or ledger.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
 from palestra.config import Override, is_secret_name, parse_overrides
 from palestra.errors import ConfigError
@@ -74,6 +76,26 @@ def argument_problems(arguments: Sequence[str], where: str) -> list[str]:
     ]
 
 
+def key_problems(arguments: Iterable[str], part: str) -> list[str]:
+    """The key that is made for each job stands in no command line either."""
+    if not any("{nonce}" in text for text in arguments):
+        return []
+    where = "a server finds it in the variable PALESTRA_SERVER_KEY"
+    return [f"{part}: the job's key would stand in the process list; {where}"]
+
+
+def address_problem(address: str, where: str) -> str:
+    """Why an address may not be written down; empty when it may. Never shows it."""
+    try:
+        parts = urlsplit(address)
+        asked = parse_qsl(parts.query)
+    except ValueError as error:
+        return f"{where} is no URL: {error}"
+    if parts.username or parts.password or any(is_secret_name(name) for name, _ in asked):
+        return f"{where} holds a secret and would stand in the plan; give --policy-api-key-env"
+    return ""
+
+
 def variable_problem(name: str, where: str) -> str:
     """Why `name` cannot be the name of a variable; empty when it can. Never shows it."""
     if re.fullmatch(r"[A-Za-z_]\w*", name):
@@ -82,21 +104,55 @@ def variable_problem(name: str, where: str) -> str:
 
 
 def check_absent(
-    texts: Mapping[str, str], names: Iterable[str], environ: Mapping[str, str]
+    texts: Mapping[str, str],
+    names: Iterable[str],
+    environ: Mapping[str, str],
+    values: Collection[str] = (),
 ) -> None:
     """Raise ConfigError when a text holds the value of one of the secret variables.
 
-    The last look before anything is written: however a value came in, it does not get out.
+    `values`: those of the configuration, such as env.yaml's. The last look before anything is
+    written: however a value came in, it does not get out.
     """
+    for said, value in _sought(names, environ, values):
+        for where, text in texts.items():
+            if value in text:
+                raise _found(said, where)
+
+
+def check_folder_absent(
+    folder: Path,
+    names: Iterable[str],
+    environ: Mapping[str, str],
+    values: Collection[str] = (),
+) -> None:
+    """The same of every file below `folder`; fine when there is no such folder."""
+    sought = [(said, value.encode()) for said, value in _sought(names, environ, values)]
+    for path in sorted(folder.rglob("*")) if sought else ():
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            for said, value in sought:
+                if value in content:
+                    raise _found(said, str(path.relative_to(folder.parent)))
+
+
+def _sought(
+    names: Iterable[str], environ: Mapping[str, str], values: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """What must stand nowhere, and how to speak of it."""
     named = frozenset(names)
     for name in sorted({*named, *filter(is_secret_name, environ)}):
         value = environ.get(name, "")
-        if len(value) < (SHORTEST if name in named else SHORTEST_OTHER):
-            continue
-        for where, text in texts.items():
-            if value in text:
-                raise ConfigError(
-                    f"the value of {name} would stand in {where}",
-                    hint="secrets are passed by the names of their variables: "
-                    "--policy-api-key-env, or inherit_env of the cluster config",
-                )
+        if len(value) >= (SHORTEST if name in named else SHORTEST_OTHER):
+            yield f"the value of {name}", value
+    for value in values:
+        if len(value) >= SHORTEST_OTHER:
+            yield "a secret of the configuration", value
+
+
+def _found(said: str, where: str) -> ConfigError:
+    return ConfigError(
+        f"{said} would stand in {where}",
+        hint="secrets are passed by the names of their variables: --policy-api-key-env, or "
+        "inherit_env of the cluster config",
+    )

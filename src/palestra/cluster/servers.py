@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from palestra.cluster.options import RolloutOptions
+from palestra.cluster.supervisor.keyed import KEY_VARIABLE, KEYED
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
-
-KEY_VARIABLE: Final = "PALESTRA_SERVER_KEY"
-RENDEZVOUS_PORT: Final = "29500"
-"""Where the nodes of one sglang server meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ def _vllm(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCo
     if not _has(more, "--pipeline-parallel-size", "-pp"):
         argv += ["--pipeline-parallel-size", str(options.server_nodes)]
     argv += ["--nnodes", str(options.server_nodes), "--node-rank", "{node_rank}"]
-    argv += ["--master-addr", "{head_host}", *more]
+    argv += ["--master-addr", "{head_host}", "--master-port", "{head_port}", *more]
     return ServerCommand(tuple(argv), (*argv, "--headless"), env)
 
 
@@ -67,17 +64,24 @@ def _per_copy(gpus: int, copies: int) -> int:
 def _sglang(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:
     del python
     start = shlex.split(options.server_entrypoint or "python3 -m sglang.launch_server")
+    if "-m" not in start[1:-1]:
+        raise ConfigError(
+            "--server-entrypoint of sglang is PYTHON -m MODULE: it takes its key as an argument, "
+            "which is added inside the process",
+            hint="for example /opt/venv/bin/python -m sglang.launch_server",
+        )
+    at = start.index("-m")
+    start[at : at + 1] = ["{supervisor}", KEYED]
     argv = [*start, "--model-path", str(options.model), "--served-model-name", options.policy_name]
     argv += ["--host", "{host}", "--port", "{port}", "--random-seed", "{server_seed}"]
-    argv += ["--api-key", "{nonce}"]
     if options.server_gpus and not _has(more, "--tp-size", "--tensor-parallel-size", "--tp"):
         argv += ["--tp-size", str(options.server_gpus * options.server_nodes)]
     if options.trust_remote_code:
         argv += ["--trust-remote-code"]
     if options.server_nodes > 1:
         argv += ["--nnodes", str(options.server_nodes), "--node-rank", "{node_rank}"]
-        argv += ["--dist-init-addr", f"{{head_host}}:{RENDEZVOUS_PORT}"]
-    return ServerCommand((*argv, *more))
+        argv += ["--dist-init-addr", "{head_host}:{head_port}"]
+    return ServerCommand((*argv, *more), env={KEY_VARIABLE: "{nonce}"})
 
 
 def _llama_cpp(options: RolloutOptions, more: Sequence[str], python: str) -> ServerCommand:

@@ -136,9 +136,12 @@ class _Cut:
         return made
 
 
-def remember_stamped(stamped: Stamped, files: RunFiles) -> None:
-    """Leave what was found for the jobs that come after. Raises StaleRun when it was another."""
-    if files.stamped.exists():
+def remember_stamped(stamped: Stamped, files: RunFiles, *, anew: bool = False) -> None:
+    """Leave what was found for the jobs that come after.
+
+    Raises StaleRun when it was another, unless everything is collected `anew`.
+    """
+    if files.stamped.exists() and not anew:
         earlier = orjson.loads(files.stamped.read_bytes())
         if earlier["input_digest"] != stamped.input_digest:
             raise StaleRun(

@@ -4,15 +4,15 @@ Everything is checked first; then the rows are stamped, the folder is written, t
 to the executor, and each id goes into the ledger as soon as it exists.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import palestra
-from palestra.cluster.bundle import supervisor_zip
+from palestra.cluster.alone import submitting
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
@@ -20,23 +20,21 @@ from palestra.cluster.executors.slurm import SlurmExecutor
 from palestra.cluster.handing import hand_over
 from palestra.cluster.identity import check_same_run, identity_of
 from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
-from palestra.cluster.ledger import submitted
 from palestra.cluster.mounts import merged, parse_mounts
 from palestra.cluster.options import RolloutOptions, checked_options
 from palestra.cluster.overrides import collect_settings, served_config, split_extra
-from palestra.cluster.packaging import How, code_version, snapshot, uncommitted
+from palestra.cluster.packaging import How, code_version, uncommitted
 from palestra.cluster.places import Placed, Places, mounts_of
-from palestra.cluster.plan import After, Run, read_plan, to_json
+from palestra.cluster.plan import After, Run
 from palestra.cluster.planner import plan_run
-from palestra.cluster.render import script, submit_script
-from palestra.cluster.secrets import check_absent
 from palestra.cluster.seeds import shards_of
-from palestra.cluster.stamping import stamp
+from palestra.cluster.stamping import Stamped, stamp
 from palestra.cluster.supervisor.shard import is_done
-from palestra.cluster.waiting import waits_for
+from palestra.cluster.waiting import refuse_running, waits_for
+from palestra.cluster.writing import Writer
 from palestra.config import ResolvedConfig, ServerType
-from palestra.errors import ConfigError
-from palestra.rollouts import CollectSettings
+from palestra.errors import ConfigError, RunFailed
+from palestra.rollouts import CollectSettings, StaleRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +106,7 @@ class _Submitter:
         )
         for notice in waits.notices:
             self._say(notice)
+        self._check_ray()
         config = self._served()
         settings = collect_settings(
             options,
@@ -116,12 +115,44 @@ class _Submitter:
             seeded=options.seeds is not None,
         )
         facts = self._facts(waits.after)
+        writer = Writer(
+            options,
+            self._cluster,
+            self._files,
+            self._how,
+            self._cwd,
+            config.secrets if config is not None else (),
+        )
         # Whatever cannot be planned or written is said before the input is read.
-        self._rendered(plan_run(options, self._cluster, self._name, facts))
-        self._refuse_running()
-        facts = self._stamped(facts, settings, config)
+        writer.check(plan_run(options, self._cluster, self._name, facts))
+        with submitting(self._files):
+            if facts.submission != self._next_submission():
+                raise ConfigError(
+                    f"another command has just submitted into {self._files.output_dir}",
+                    hint="look at it with `palestra cluster status`",
+                )
+            facts = self._stamped_whole(facts, settings, config)
+            return self._submitted(facts, writer)
+
+    def _stamped_whole(
+        self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None
+    ) -> Facts:
+        if not self._options.dry_run:
+            refuse_running(self._files, timeout_s=self._cluster.command_timeout_s)
+        try:
+            return self._stamped(facts, settings, config)
+        except OSError as error:
+            raise self._not_written(error) from error
+
+    def _submitted(self, facts: Facts, writer: Writer) -> Submission:
+        options = self._options
+        if self._how == "git" and (changed := uncommitted(self._cwd)):
+            self._say(f"--package git leaves out what is not committed: {', '.join(changed[:5])}")
         run = plan_run(options, self._cluster, self._name, facts)
-        folder = self._write(run)
+        try:
+            folder = writer.write(run)
+        except OSError as error:
+            raise self._not_written(error) from error
         self._say_what_waits(run)
         if options.dry_run:
             self._say(f"dry run: nothing was submitted; {folder.submit_script} submits it")
@@ -129,16 +160,31 @@ class _Submitter:
         ids = hand_over(run, self._executor, timeout_s=self._cluster.command_timeout_s)
         return Submission(run, folder.folder, ids, tuple(self._notices))
 
+    def _not_written(self, error: OSError) -> RunFailed:
+        return RunFailed(f"the submission cannot be written into {self._files.output_dir}: {error}")
+
     def _say(self, text: str) -> None:
         self._notices.append(text)
         self._tell(text)
+
+    def _check_ray(self) -> None:
+        """Where jobs have what is installed here."""
+        if self._options.ray_nodes and not self._places.containers and find_spec("ray") is None:
+            raise ConfigError(
+                "--ray-nodes: Ray is not installed", hint="pip install 'palestra[ray]'"
+            )
 
     def _served(self) -> ResolvedConfig | None:
         """The servers' configuration; None when a part of it can only be read in the job."""
         if any(not config.here for config in self._configs):
             return None
         paths = [config.outside for config in self._configs]
-        return served_config(self._options, paths, self._options.serve_override)
+        own = self._places.packaged or self._places.containers
+        if own and (self._cwd / "env.yaml").exists():
+            self._say("env.yaml stays here: jobs in containers or of packaged code do not see it")
+        return served_config(
+            self._options, paths, self._options.serve_override, use_env_yaml=not own
+        )
 
     def _facts(self, after: tuple[After, ...]) -> Facts:
         options = self._options
@@ -209,25 +255,6 @@ class _Submitter:
         numbers = [int(p.name) for p in self._files.cluster.glob("[0-9]*") if p.name.isdecimal()]
         return f"{max(numbers, default=0) + 1:04d}"
 
-    def _refuse_running(self) -> None:
-        """Two submissions never write the same files at once."""
-        if self._options.dry_run:
-            return
-        events = submitted(self._files.ledger)
-        going: list[str] = []
-        for number in sorted({event.submission for event in events}):
-            kind = read_plan(self._files.submission(number).plan).executor
-            asked = executor_for(kind, timeout_s=self._cluster.command_timeout_s)
-            ids = [event.job_id for event in events if event.submission == number]
-            going += [u for u, told in asked.status(ids).items() if not told.state.over]
-        if going:
-            raise ConfigError(
-                f"{len(going)} jobs of an earlier submission into {self._files.output_dir} have not "
-                f"ended ({', '.join(going[:3])})",
-                hint="wait for them, or `palestra cluster cancel` them, or choose another "
-                "--output-dir",
-            )
-
     def _stamped(
         self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None
     ) -> Facts:
@@ -237,8 +264,9 @@ class _Submitter:
                 f"{', '.join(placed.inside for placed in self._far)} cannot be read here: the job "
                 "`prepare` checks everything and stamps the rows, before any model is loaded"
             )
-            check_same_run(self._files, identity_of(self._options, settings, None))
-            return replace(facts, identity=identity_of(self._options, settings, None))
+            identity = identity_of(self._options, settings, None, config)
+            self._check_same(identity)
+            return replace(facts, identity=identity)
         instances = config.instances.values() if config is not None else ()
         agents = [i.name for i in instances if i.type == ServerType.AGENT]
         found = stamp(
@@ -248,8 +276,8 @@ class _Submitter:
             agents=agents,
             seeded=self._options.seeds is not None,
             limit=self._options.limit,
-            check=lambda stamped: check_same_run(
-                self._files, identity_of(self._options, settings, stamped)
+            check=lambda stamped: self._check_same(
+                identity_of(self._options, settings, stamped, config), stamped
             ),
         )
         for notice in found.notices:
@@ -260,37 +288,17 @@ class _Submitter:
             input_digest=found.input_digest,
             tasks=found.tasks,
             rollouts=found.rollouts,
-            identity=identity_of(self._options, settings, found),
+            identity=identity_of(self._options, settings, found, config),
         )
 
-    def _rendered(self, run: Run) -> dict[Path, str]:
-        """Every text of the submission's folder, looked through for secrets."""
-        folder = self._files.submission(run.submission)
-        texts = {
-            folder.script(job.name): script(run, job, self._options, self._cluster)
-            for job in run.jobs
-        }
-        texts[folder.submit_script] = submit_script(run)
-        texts[folder.plan] = to_json(run).decode()
-        shown = {path.name: text for path, text in texts.items()}
-        check_absent(shown, run.secrets, os.environ)
-        return texts
-
-    def _write(self, run: Run) -> SubmissionFiles:
-        """Write the submission's folder; the plan last, since it is what others look for."""
-        folder = self._files.submission(run.submission)
-        texts = self._rendered(run)
-        folder.folder.mkdir(parents=True)  # of two that come at once, one fails here
-        if self._how == "git" and (changed := uncommitted(self._cwd)):
-            self._say(f"--package git leaves out what is not committed: {', '.join(changed[:5])}")
-        snapshot(self._how, self._cwd, folder.code, but=[self._files.output_dir])
-        folder.supervisor.write_bytes(supervisor_zip())
-        Path(run.log_dir).mkdir(parents=True, exist_ok=True)
-        for path, text in texts.items():
-            path.write_text(text)
-            if path.suffix == ".sh":
-                path.chmod(0o755)
-        return folder
+    def _check_same(self, identity: Mapping[str, str], stamped: Stamped | None = None) -> None:
+        """Raise StaleRun when the folder holds another run, unless all of it is to be redone."""
+        try:
+            check_same_run(self._files, identity, stamped)
+        except StaleRun as error:
+            if not self._options.rerun_done:
+                raise
+            self._say(f"--rerun-done: {error.message}")
 
     def _say_what_waits(self, run: Run) -> None:
         if not any(not job.shards for job in run.jobs):

@@ -1,7 +1,7 @@
 """The units of a run: its shards and the jobs that follow them, each as it was submitted last."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,13 @@ class Unit:
     job_id: str
     files: JobFiles
     is_shard: bool
+    earlier: tuple["Unit", ...] = ()
+    """The same of jobs of that submission that run it before this one does (`--dependent-jobs`)."""
+
+    @property
+    def attempts(self) -> tuple["Unit", ...]:
+        """All that this submission has for it, in their order."""
+        return (*self.earlier, replace(self, earlier=()))
 
 
 def folder_of(given: str) -> RunFiles:
@@ -64,15 +71,25 @@ def units_of(files: RunFiles, run: Run) -> list[Unit]:
         if told.submission not in plans:
             plans[told.submission] = read_plan(files.submission(told.submission).plan)
         for unit in _units(files, plans[told.submission], told):
-            found[unit.name] = unit
+            _add(found, unit)
     for event in _started(files):
         # Submitted by hand, or by a command that was killed before it could say so.
         unit = _unit_that_started(files, event)
-        if unit.name not in found or found[unit.name].submission < unit.submission:
-            found[unit.name] = unit
+        known = found.get(unit.name)
+        if known is None or known.submission <= unit.submission:
+            _add(found, unit)
     ordered = [shard.name for shard in run.shards]
     followers = [name for name in found if name not in ordered]
     return [found[name] for name in (*ordered, *followers) if name in found]
+
+
+def _add(found: dict[str, Unit], unit: Unit) -> None:
+    """A later submission takes the place of an earlier one; a later job of one is added to it."""
+    known = found.get(unit.name)
+    if known is None or known.submission != unit.submission:
+        found[unit.name] = unit
+    elif unit.job not in {one.job for one in known.attempts}:
+        found[unit.name] = replace(unit, earlier=known.attempts)
 
 
 def _units(files: RunFiles, run: Run, told: ledger.Submitted) -> list[Unit]:

@@ -60,6 +60,23 @@ def waits_for(
     return Waits(tuple(after), tuple(notices))
 
 
+def refuse_running(files: RunFiles, *, timeout_s: float) -> None:
+    """Two submissions never write the same files at once. Raises ConfigError."""
+    events = submitted(files.ledger)
+    going: list[str] = []
+    for number in sorted({event.submission for event in events}):
+        kind = read_plan(files.submission(number).plan).executor
+        asked = executor_for(kind, timeout_s=timeout_s)
+        ids = [event.job_id for event in events if event.submission == number]
+        going += [unit for unit, told in asked.status(ids).items() if not told.state.over]
+    if going:
+        raise ConfigError(
+            f"{len(going)} jobs of an earlier submission into {files.output_dir} have not ended "
+            f"({', '.join(going[:3])})",
+            hint="wait for them, or `palestra cluster cancel` them, or choose another --output-dir",
+        )
+
+
 def _jobs_of(name: str) -> tuple[tuple[str, ...], Known | None]:
     """The ids of the jobs that end a run; a job's id is itself one."""
     if name.isdecimal():

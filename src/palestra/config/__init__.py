@@ -22,7 +22,15 @@ from palestra.config.overrides import Action, Override, apply_overrides, parse_o
 from palestra.config.paths import PACKAGE_ROOT, resolve_path
 from palestra.config.ports import allocate_ports
 from palestra.config.problems import raise_problems
-from palestra.config.redact import MASK, Redactor, find_secrets, is_secret_name, redact, secrets_in
+from palestra.config.redact import (
+    MASK,
+    Redactor,
+    find_secrets,
+    is_secret_name,
+    mask_line,
+    redact,
+    secrets_in,
+)
 from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerRef, ServerType
 from palestra.config.settings import settings_from
 from palestra.config.spelling import did_you_mean, nearest
@@ -46,6 +54,7 @@ __all__ = [
     "find_secrets",
     "is_secret_name",
     "load_config",
+    "mask_line",
     "names_in_files",
     "nearest",
     "parse_overrides",

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar, final
 
 from palestra.doctor.faults import finding_of
-from palestra.doctor.findings import Finding, Severity, cause_id, quote
+from palestra.doctor.findings import Finding, cause_id, quote
+from palestra.doctor.tabled import tabled
 from palestra.errors import Layer, PalestraError
 
 T = TypeVar("T")
@@ -99,26 +100,16 @@ async def done(looked: Looked) -> Looked:
 
 
 def _too_late(layer: Layer, name: str, within_s: float) -> Finding:
-    return Finding(
-        layer=layer,
-        cause=cause_id(layer, "no-answer"),
-        symptom=f"{name}: there was no answer within {within_s:g} s",
-        likely_cause="what was asked hangs, or the machine is overloaded",
-        next_action=f"look at what {name} asks, with `palestra status` for a running fleet, and "
-        "run the doctor again",
-    )
+    said = f"{name}: there was no answer within {within_s:g} s"
+    return tabled(cause_id(layer, "no-answer"), said)
 
 
 def _broken(layer: Layer, name: str, error: Exception) -> Finding:
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
     where = quote(last.filename, last.line or "", line=last.lineno) if last else None
-    return Finding(
-        layer=layer,
-        cause=cause_id(layer, "check-failed"),
-        symptom=f"{name} could not be checked: {type(error).__name__}: {error}",
-        likely_cause="an error in the code that is quoted, which may be a server's own",
-        next_action="mend that line if it is yours; else report it, with this finding",
-        evidence=(where,) if where else (),
-        severity=Severity.WARNING,
+    return tabled(
+        cause_id(layer, "check-failed"),
+        f"{name} could not be checked: {type(error).__name__}: {error}",
+        *((where,) if where else ()),
     )

@@ -146,6 +146,7 @@ def _diagnosis(
         tuple(unknown[:MOST_UNKNOWN]),
         looked_at,
         sum(log.noise for log in logs),
+        whole,
     )
 
 
@@ -199,10 +200,13 @@ def _group_of(observation: Observation, table: SignatureTable) -> _Group | None:
 def _without_consequences(groups: list[_Group]) -> tuple[list[_Group], list[_Group]]:
     """Causes, and what follows from them."""
     explained: set[str] = set()
+    warnings = {group.cause for group in groups if group.severity is not Severity.ERROR}
     for group in groups:
-        if group.signature is not None and group.severity is Severity.ERROR:
-            explained |= group.signature.explains
-        if group.rank is Rank.ENDED:
+        if group.signature is not None:
+            follows = group.signature.explains
+            # What is only a warning is the reason of no error.
+            explained |= follows if group.severity is Severity.ERROR else follows & warnings
+        if group.rank is Rank.ENDED and group.severity is Severity.ERROR:
             explained.add("cache.unfinished")
     roots = [group for group in groups if group.cause not in explained]
     # Two that explain each other are both causes.
@@ -234,7 +238,8 @@ def _finding(
     why, do = _told(group, first, looked_at)
     # Whoever recorded the row knows more of it than the line of a log.
     told_of_a_row = next((o for o in group.observations if o.row is not None), first)
-    symptom = told_of_a_row.text if first.rank >= Rank.FAILURE else first.text
+    nearer = first.rank >= Rank.FAILURE or told_of_a_row.text.endswith(first.text)
+    symptom = told_of_a_row.text if nearer else first.text
     return Finding(
         layer=group.layer,
         cause=group.cause,
@@ -291,4 +296,6 @@ def _looked_at(subject: Located, logs: list[LogReading], runs: list[RunReading])
         told.insert(0, f"`{subject.job.asked}`: {subject.job.state}")
     for run in runs:
         told += [str(path) for path in run.looked_at]
+        sources = run.manifest.inputs if run.manifest else ()
+        told += [f"{path} (not there any more)" for path in sources if not Path(path).exists()]
     return tuple(told)

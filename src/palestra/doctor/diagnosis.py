@@ -23,6 +23,8 @@ class Diagnosis:
     looked_at: tuple[str, ...] = ()
     noise: int = 0
     """Lines of shutdown noise that were passed over."""
+    whole: bool = False
+    """Every rollout that was asked for has been scored, as far as files of a run are known."""
 
     def masked(self, mask: Callable[[str], str]) -> "Diagnosis":
         """The same with `mask` over all that it quotes."""

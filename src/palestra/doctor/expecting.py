@@ -25,7 +25,7 @@ async def expect(subject: Subject, round_: Round, known: Known) -> Forecast | No
     async def priced() -> Looked:
         nonlocal prices
         prices = prices_in(subject.own.tree)
-        return Looked(f"of {', '.join(prices) or 'nothing'}", skipped=not prices)
+        return Looked(f"of {', '.join(prices)}" if prices else "none", skipped=not prices)
 
     async def disk() -> Looked:
         nonlocal expected

@@ -23,11 +23,11 @@ def finding_of(
     known = entry_of(error)
     quotes = (*evidence, *(_hops(error) if isinstance(error, CallError) else _lines_below(error)))
     return Finding(
-        layer=known.layer if known else error.layer,
-        cause=known.cause if known else cause_id(error.layer, "failed"),
+        layer=known.layer,
+        cause=known.cause,
         symptom=_symptom(error.message),
-        likely_cause=known.why if known else "",
-        next_action=_action(error.hint, known.do_of(error.message) if known else ""),
+        likely_cause=known.why,
+        next_action=_action(error, known),
         evidence=quotes,
         row=error.evidence.row if isinstance(error, CallError) else None,
         severity=severity,
@@ -40,17 +40,27 @@ def hint_for(error: PalestraError) -> str:
     return matched[0].do_of(error.message) if matched else ""
 
 
-def entry_of(error: PalestraError) -> Signature | None:
-    """The entry of the table that `error` is, by the system's word, its class or what it says."""
+def entry_of(error: PalestraError) -> Signature:
+    """The entry of the table that `error` is: by the system's word, its class or what it says.
+
+    One that is none of those is a failure of its layer, and no more is known.
+    """
     table = SignatureTable.load()
     cause = _by_system(error) or _by_class(error, SURE)
     if not cause and (matched := table.match(one_line(error.message))):
         return matched[0]
-    return table.by_cause.get(cause or _by_class(error, OTHERWISE))
+    return table.by_cause[cause or _by_class(error, OTHERWISE) or cause_id(error.layer, "failed")]
 
 
 def _by_class(error: PalestraError, known: tuple[Known, ...]) -> str:
-    fits = (k for k in known if isinstance(error, k.error) and k.says.search(error.message))
+    fits = (
+        k
+        for k in known
+        # A subclass that has a layer of its own is another matter than its parent, unless it is
+        # known by its words.
+        if isinstance(error, k.error) and (k.says.pattern or k.error.layer is error.layer)
+        if k.says.search(error.message)
+    )
     return next((fit.cause for fit in fits), "")
 
 
@@ -79,11 +89,13 @@ def _symptom(message: str) -> str:
     return f"{first} {listed[0]}{more}"
 
 
-def _action(hint: str, known: str) -> str:
-    """The error's own hint; with what the table says where that has nothing to type."""
-    if not hint or not known:
-        return hint or known or "see what is said above"
-    return hint if _TO_TYPE.search(hint) else f"{hint}; {known}"
+def _action(error: PalestraError, known: Signature) -> str:
+    """The error's own hint; with what the table says of its words, where that has nothing to type."""
+    hint, advice = error.hint, known.do_of(error.message)
+    if not hint:
+        return advice
+    by_words = known.search(one_line(error.message)) is not None
+    return f"{hint}; {advice}" if by_words and not _TO_TYPE.search(hint) else hint
 
 
 _TO_TYPE: Final = re.compile(r"`|--\w|\+\+|\w+:\s|[\w/]+\.\w+")

@@ -151,7 +151,9 @@ def text_of(finding: Finding, *, visible: Callable[[str], str] = str) -> "Text":
     text.append(finding.severity.value, style=style[finding.severity])
     text.append(f" {finding.layer.value}", style="bold")
     text.append(f" ({finding.cause})", style="dim")
-    text.append(f": {visible(finding.symptom)}")
+    # The row stands in the line that says what became of it: one line to search for and to pass on.
+    row = "" if finding.row is None else f"{visible(row_text(finding.row))}: "
+    text.append(f": {row}{visible(_one_line(finding.symptom))}")
     for label, lines in _parts(finding):
         for line in lines:
             text.append(f"\n  {label:<6}", style="dim")
@@ -161,9 +163,7 @@ def text_of(finding: Finding, *, visible: Callable[[str], str] = str) -> "Text":
 
 def _parts(finding: Finding) -> Sequence[tuple[str, Sequence[str]]]:
     quotes = [_one_line(": ".join(filter(None, (q.where, q.text)))) for q in finding.evidence]
-    row = [] if finding.row is None else [row_text(finding.row)]
     return (
-        ("row", row),
         ("seen", quotes),
         ("why", [finding.likely_cause] if finding.likely_cause else []),
         ("do", [finding.next_action] if finding.next_action else []),

@@ -52,7 +52,16 @@ SURE: Final = (
         r"(?:is|are) not",
     ),
     _known(WrongSetting, "config.reasoning-parser", r"uses_reasoning_parser"),
+    _known(WrongSetting, "config.bad-value", r"is not a URL of HTTP"),
+    _known(WrongSetting, "config.no-token", r"asks for its fleet's token"),
     _known(WrongSetting, "config.endpoint-lacks-setting"),
+    # A page of HTML, or a path that there is not, says nothing of keys and models.
+    _known(Hopeless, "model.no-openai-endpoint", r"answered \d+[^<]{0,60}<(?:!doctype )?html"),
+    _known(
+        ModelNotServed,
+        "model.no-openai-endpoint",
+        r"answered 40[45] for model '[^']*': (?:not found\b|404 page|cannot post|no such route)",
+    ),
     _known(Hopeless, "model.no-credit", r"quota|billing|credit|answered 402"),
     _known(CredentialsRejected, "model.key-refused"),
     _known(ModelNotServed, "model.not-served"),

@@ -11,12 +11,17 @@ from palestra.doctor.reading import Observation
 from palestra.doctor.slurm import JOB_ID, SlurmJob, read_job
 from palestra.errors import BadInput
 from palestra.rollouts import RunPaths
+from palestra.schema import TASK_INDEX, read_jsonl
 
 LOG_SUFFIXES: Final = frozenset({".log", ".out", ".err"})
 LOG_NAMES: Final = frozenset({"log", "stdout", "stderr"})
 MOST_FILES: Final = 500
 _RAY_FAILED: Final = re.compile(r"timed out during startup|Failed to start the dashboard")
 _EVENT: Final = b'{"event":'
+NO_LOGS: Final = frozenset(
+    {*(".csv", ".tsv", ".html", ".json", ".yaml", ".yml", ".toml", ".py", ".md", ".parquet")}
+)
+"""What is certainly none, so that nothing being found in it means nothing."""
 _OF_A_RUN: Final = (
     "_materialized_inputs.jsonl",
     "_failures.jsonl",
@@ -24,6 +29,11 @@ _OF_A_RUN: Final = (
     "_reward_profiling.jsonl",
     "_aggregate_metrics.json",
     "_agent_metrics.json",
+)
+_GIVE: Final = (
+    "give an output (out/run.jsonl, or its stem), the folder of a run, a log file, or a job's "
+    "number; a command that ended before its first rollout leaves only what it printed: "
+    "`palestra … 2>&1 | tee run.log`, then `palestra diagnose run.log`"
 )
 
 
@@ -52,9 +62,7 @@ def locate(given: str, *, folder: Path) -> Located:
             return Located((output,), tuple(_logs_beside(output)))
     raise BadInput(
         f"{given} is no run: no output, no folder, no log and no job of Slurm",
-        hint="give an output (out/run.jsonl, or its stem), the folder of a run, a log file, or "
-        "a job's number; a command that ended before its first rollout leaves only what it "
-        "printed: `palestra … 2>&1 | tee run.log`, then `palestra diagnose run.log`",
+        hint=_GIVE,
     )
 
 
@@ -64,8 +72,25 @@ def _of_file(path: Path) -> Located:
             output = path.with_name(path.name.removesuffix(ending) + ".jsonl")
             return Located((output,), tuple(_logs_beside(output)))
     if path.suffix == ".jsonl" and not _is_events(path):
+        _check_results(path)
         return Located((path,), tuple(_logs_beside(path)))
+    if path.suffix in NO_LOGS:
+        raise BadInput(f"{path} is no run: neither results nor a log", hint=_GIVE)
     return Located(logs=(path,))
+
+
+def _check_results(path: Path) -> None:
+    """Raise BadInput for JSON lines of another kind, such as the tasks of a run."""
+    if any(file.exists() for file in RunPaths(path).all() if file != path):
+        return  # whatever became of it
+    first = next((line for line in read_jsonl(path)), None)
+    if first is None:
+        raise BadInput(f"{path} is empty, and nothing of a run stands beside it", hint=_GIVE)
+    if isinstance(first.row, dict) and TASK_INDEX not in first.row:
+        raise BadInput(
+            f"{path} holds no results of a run: its first row has no {TASK_INDEX}",
+            hint=f"task rows are looked at by `palestra doctor --input {path.name} …`; " + _GIVE,
+        )
 
 
 def _in_folder(folder: Path) -> Located:

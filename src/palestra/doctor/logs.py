@@ -5,6 +5,7 @@ A log may be that of a command, of a server, of a Slurm job with several tasks, 
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,18 +26,32 @@ from palestra.doctor.reading import (
 )
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import FailureKind, Layer, RowIdentity
+from palestra.schema import other_than_text
 
 MOST_OBSERVED: Final = 2_000
-"""Observations of one log; those that come first are nearest to the cause."""
+"""Observations of one log of each rank; those that come first are nearest to the cause."""
 
 _PREFIX: Final = re.compile(
     r"(?:\x1b\[[\d;]*m|\[[\w.@:-]+\] |\([^()]*\bpid=\d+[^()]*\) |\d{1,4}: )*"
+    r"(?:(?P<level>[A-Z]+) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./-]+:\d+\] ?)?"
 )
 """Who printed a line, before the line itself: a server of a fleet, a Ray worker, a Slurm task."""
 _STAMPED: Final = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?\S* +(?:[-|] *)?(?P<level>[A-Z]+)\b[ :|-]*"
     r"(?P<said>.*)"
 )
+_BARE: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\([\w.]+\))?: ")
+"""An exception without its traceback: the last line of one is all that many programs print."""
+_BROKEN: Final = re.compile(
+    r"(?:[\w./-]+: )?(?:error|fatal)\b(?: error)?: |FATAL\b|fatal python error"
+    r"|segmentation fault|.*\bcore dumped\b|.*\bline \d+: +\d+ Killed\b"
+    r"|[\w.-]+: cannot connect\b",
+    re.IGNORECASE,
+)
+"""How other programs say that they failed: Slurm's, containers', the shell."""
+_MARKS: Final = ("error", "exception", "fatal", "fault", "dumped", "killed", "cannot connect")
+"""One of these words, in lower case, is in every line that the two know."""
+_NESTED: Final = "calling an inner server:"
 _LEVELS: Final = frozenset({"ERROR", "CRITICAL", "FATAL"})
 _HEADS: Final = ("Traceback (most recent call last)", "Exception Group Traceback")
 _GROUP_BARS: Final = re.compile(r"^[ +|]*(?:\+[-+]* ?)?")
@@ -63,6 +78,11 @@ def read_log(path: Path, table: SignatureTable) -> LogReading:
     """What the log at `path` says. Raises OSError when it cannot be read."""
     reader = _LogReader(path, table)
     with path.open("rb") as file:
+        if kind := other_than_text(file.read(8)):
+            said = f"{path.name} is {kind}, and no text: nothing in it was read"
+            told = Observation(said, (quote(path, said),), Rank.EXCEPTION)
+            return LogReading(path, 0, (told,))
+        file.seek(0)
         for number, raw in enumerate(file, start=1):
             reader.take(number, raw[:LONGEST_LINE].decode("utf-8", "replace").rstrip("\r\n"))
     return reader.ended()
@@ -88,6 +108,8 @@ class _LogReader:
         self._lines = 0
         self._noise = 0
         self._found: list[Observation] = []
+        self._kept: Counter[Rank] = Counter()
+        self._last_is_kept = False
         self._outputs: list[str] = []
         self._error: _Block | None = None
         self._in_traceback = False
@@ -98,13 +120,14 @@ class _LogReader:
     def take(self, number: int, raw: str) -> None:
         """One line."""
         self._lines = number
-        line = raw[_PREFIX.match(raw).end() :]  # type: ignore[union-attr]  # it matches nothing too
+        prefix = _PREFIX.match(raw)
+        line = raw[prefix.end() :] if prefix else raw
         if self._error is not None and self._goes_on(self._error, line):
             return
         if self._in_traceback or any(head in line for head in _HEADS):
             self._traceback(number, line)
             return
-        self._plain(number, line)
+        self._plain(number, line, level=(prefix["level"] or "") if prefix else "")
 
     def ended(self) -> LogReading:
         """All that was found."""
@@ -113,7 +136,7 @@ class _LogReader:
             self._path, self._lines, tuple(self._found), self._noise, tuple(self._outputs)
         )
 
-    def _plain(self, number: int, line: str) -> None:
+    def _plain(self, number: int, line: str, *, level: str = "") -> None:
         if any(mark in line for mark in _CHAINED):
             self._chained = True
             return
@@ -131,12 +154,18 @@ class _LogReader:
             self._tell(number, found["said"], line, Rank.EXCEPTION)
         elif found := _OWN_FRAME.match(line):
             self._add_frame(_quoted_frame(found))
-        elif self._table.is_worth_a_look(line):
-            self._ordinary(number, line)
+        else:
+            self._ordinary(number, line, level in _LEVELS)
 
-    def _ordinary(self, number: int, line: str) -> None:
-        """A line that is neither an error nor an exception."""
-        if self._table.is_noise(line):
+    def _ordinary(self, number: int, line: str, is_error: bool) -> None:
+        """A line that nothing of ours has printed; `is_error` where its logger called it one."""
+        if _NESTED in line:
+            self._tell(number, line, line, Rank.FAILURE)
+        elif is_error or _is_bare_error(line):
+            self._tell(number, line, line, Rank.EXCEPTION)
+        elif not self._table.is_worth_a_look(line):
+            return
+        elif self._table.is_noise(line):
             self._noise += 1
         elif self._table.is_telling(line):
             self._tell(number, line, line, Rank.LINE)
@@ -204,7 +233,7 @@ class _LogReader:
 
     def _add_frame(self, frame: Quote) -> None:
         """The place in the code that the last observation is about."""
-        if self._found:
+        if self._found and self._last_is_kept:
             last = self._found[-1]
             self._found[-1] = replace(last, quotes=(*last.quotes, frame))
 
@@ -249,6 +278,9 @@ class _LogReader:
         layer: Layer | None = None,
         row: RowIdentity | None = None,
     ) -> None:
+        if self._kept[rank] >= MOST_OBSERVED:
+            self._last_is_kept = False
+            return
         inner = innermost(said)
         if self._table.is_noise(inner):
             self._noise += 1
@@ -259,8 +291,18 @@ class _LogReader:
         self._keep(Observation(inner, (where, *quoted_places(inner)), rank, layer, row=row))
 
     def _keep(self, observation: Observation) -> None:
-        if len(self._found) < MOST_OBSERVED:
+        # What ended the command comes last, however much was said before it.
+        self._last_is_kept = self._kept[observation.rank] < MOST_OBSERVED
+        if self._last_is_kept:
+            self._kept[observation.rank] += 1
             self._found.append(observation)
+
+
+def _is_bare_error(line: str) -> bool:
+    lower = line.lower()
+    if not any(mark in lower for mark in _MARKS):
+        return False
+    return bool(_BARE.match(line) or _BROKEN.match(line))
 
 
 def _quoted_frame(found: re.Match[str]) -> Quote:

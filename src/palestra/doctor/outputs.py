@@ -11,8 +11,9 @@ import orjson
 
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import Observation, Rank, chain, innermost, line_at, one_line
+from palestra.doctor.scores import ScoredRow, Scores
 from palestra.errors import FieldProblem, InputDataError, Layer, RowIdentity
-from palestra.rollouts import Manifest, RunPaths, read_manifest
+from palestra.rollouts import ENDED_RUN, Manifest, RunPaths, read_manifest
 from palestra.schema import (
     AGENT_REF,
     FAILURE_LAYER,
@@ -22,49 +23,14 @@ from palestra.schema import (
     RolloutKey,
 )
 
-TRUNCATED_SHARE: Final = 0.5
-"""From this share of answers cut at max_output_tokens on, that is worth telling."""
-_CUT: Final = "/response/incomplete_details"
 MOST_EXAMPLES: Final = 3
 MOST_QUOTED: Final = 2_000
 """Failed attempts of which the lines are kept; of the others only what was said."""
 
 
-class _Details(msgspec.Struct):
-    reason: str | None = None
-    provider_message: str | None = None
-    """What the endpoint said of a context that is full."""
-
-
-class _Response(msgspec.Struct):
-    incomplete_details: _Details | None = None
-
-
-class _Row(msgspec.Struct):
-    """What is read of a result row: who it is, what it got, whether it was cut."""
-
-    task: int = msgspec.field(name=TASK_INDEX)
-    rollout: int = msgspec.field(name=ROLLOUT_INDEX)
-    reward: float
-    response: _Response | None = None
-
-
 class _Key(msgspec.Struct):
     task: int = msgspec.field(name=TASK_INDEX)
     rollout: int = msgspec.field(name=ROLLOUT_INDEX)
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Lines of one kind: how many, and the first of them."""
-
-    count: int = 0
-    quotes: list[Quote] = field(default_factory=list)
-
-    def add(self, path: Path, text: str, line: int, pointer: str) -> None:
-        self.count += 1
-        if len(self.quotes) < MOST_EXAMPLES:
-            self.quotes.append(quote(path, text, line=line, pointer=pointer))
 
 
 @dataclass(slots=True)
@@ -145,10 +111,10 @@ def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]
     seen: set[RolloutKey] = set()
     if not path.exists():
         return seen
-    decoder = msgspec.json.Decoder(_Row)
+    decoder = msgspec.json.Decoder(ScoredRow)
+    scores = Scores(path)
     twice: list[Quote] = []
     strange: list[Quote] = []
-    overflowed, stopped = _Tally(), _Tally()
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -164,31 +130,14 @@ def _read_scored(run: RunReading, requested: set[RolloutKey]) -> set[RolloutKey]
                 twice.append(quote(path, f"rollout {key} again", line=number))
             if requested and key not in requested:
                 strange.append(quote(path, f"rollout {key} is none of the inputs'", line=number))
+            if key not in seen:
+                scores.add(row, number)
             seen.add(key)
-            if details := _cut(row):
-                run.counts.truncated += 1
-                cut = overflowed if details.provider_message else stopped
-                cut.add(path, details.provider_message or "max_output_tokens", number, _CUT)
     run.counts.scored = len(seen)
-    _tell_of_the_cut(run, overflowed, stopped)
+    run.counts.truncated = scores.truncated
+    run.observations += scores.observations()
     _tell_of_strangers(run, twice, strange)
     return seen
-
-
-def _cut(row: _Row) -> _Details | None:
-    """Why there is no whole answer; None for one that is whole."""
-    details = row.response.incomplete_details if row.response else None
-    return details if details is not None and details.reason == "max_output_tokens" else None
-
-
-def _tell_of_the_cut(run: RunReading, overflowed: _Tally, stopped: _Tally) -> None:
-    scored = run.counts.scored
-    if overflowed.count:
-        text = f"{overflowed.count} of {scored} scored rollouts do not fit into the model's context"
-        run.observations.append(_seen("model.context-too-long", text, overflowed.quotes))
-    if scored and stopped.count / scored >= TRUNCATED_SHARE:
-        text = f"{stopped.count} of {scored} answers end at max_output_tokens"
-        run.observations.append(_seen("model.answers-cut", text, stopped.quotes))
 
 
 def _tell_of_strangers(run: RunReading, twice: list[Quote], strange: list[Quote]) -> None:
@@ -259,7 +208,7 @@ def _failure(path: Path, number: int, row: Mapping[str, Any], *, recovered: bool
     return Observation(
         text=": ".join(filter(None, [chain(hops), message])),
         quotes=tuple(quotes),
-        rank=Rank.FAILURE,
+        rank=Rank.ENDED if row.get(ENDED_RUN) is True else Rank.FAILURE,
         layer=layer,
         row=RowIdentity(row[TASK_INDEX], row[ROLLOUT_INDEX], row.get("attempt") or 1, named),
         problems=tuple(
@@ -288,6 +237,14 @@ def _missing(run: RunReading) -> None:
     """Rollouts that neither scored nor failed."""
     counts = run.counts
     wanted = counts.requested if counts.requested is not None else counts.inputs
+    inputs = run.paths.materialized_inputs
+    if run.manifest is not None and not inputs.exists():
+        text = f"{inputs.name} is not beside its manifest"
+        beside = quote(run.paths.manifest, f"the manifest of {wanted} rollouts")
+        whole = counts.scored == wanted
+        run.observations.append(
+            Observation(text, (beside,), Rank.EXCEPTION, cause="cache.inputs-gone", recovered=whole)
+        )
     if counts.missing:
         text = (
             f"{counts.missing} of {wanted} requested rollouts are missing: {counts.scored} scored, "

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from palestra.config import mask_line
 from palestra.doctor.findings import Quote, quote
 from palestra.errors import FieldProblem, Layer, RowIdentity
 
@@ -139,10 +140,15 @@ def quoted_places(text: str) -> tuple[Quote, ...]:
         found += [(rows["path"], int(m["line"]), m["pointer"] or "") for m in listed]
     kept = dict.fromkeys((path, line, pointer) for path, line, pointer in found)
     quotes = (
-        quote(path, line_at(Path(path), line), line=line, pointer=pointer)
+        quote(path, shown_line(Path(path), line_at(Path(path), line)), line=line, pointer=pointer)
         for path, line, pointer in itertools.islice(kept, MOST_PLACES)
     )
     return tuple(quotes)
+
+
+def shown_line(path: Path, line: str) -> str:
+    """A line of a file as it may be shown: of a config, without what is secret by its name."""
+    return mask_line(line) if path.suffix in {".yaml", ".yml"} else line
 
 
 def line_at(path: Path, number: int) -> str:

@@ -4,7 +4,7 @@ The third part of an examination: the fleet runs, its endpoints were asked, and 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, final
 
@@ -12,6 +12,7 @@ from palestra.config import PACKAGE_ROOT, ServerType
 from palestra.conformance import LoopGuard
 from palestra.doctor.checking import LOCAL_S, Looked, Round, in_thread
 from palestra.doctor.checks import data, infra, model, verifier
+from palestra.doctor.findings import has_errors
 from palestra.doctor.subject import UNBOUNDED, Known, Subject, environments_of
 from palestra.doctor.survey import AgentRows
 from palestra.errors import Layer
@@ -47,8 +48,8 @@ class RowChecks:
             tasks.create_task(self._request_models(client))
             for rows in self._known.rows:
                 tasks.create_task(self._fits(client, rows))
-        for environment, rows in self._known.environments(self._config):
-            await self._verify(client, environment, rows)
+        for environment, brought in self._known.environments(self._config).items():
+            await self._verify(client, environment, brought)
 
     def _in_flight(self, client: ServerClient) -> int:
         remaining = self._known.remaining or UNBOUNDED
@@ -98,22 +99,34 @@ class RowChecks:
         tools = model.check_tool_calls(client, endpoint, rows)
         await look(Layer.MODEL, f"tools of {rows.agent}", tools, within_s=limit_s)
 
-    async def _verify(self, client: ServerClient, environment: str, rows: AgentRows) -> None:
+    async def _verify(
+        self, client: ServerClient, environment: str, brought: Sequence[AgentRows]
+    ) -> None:
         if environment not in client.targets:
             return
         server = self._known.servers.get(environment)
         wrong = server.reward_rules.wrong if isinstance(server, ResourcesServer) else None
+        instance = self._config.instance(environment)
+        judges = self._known.judges(instance)
+        # What a judge is asked costs money: then one row of each agent will do.
+        tried = [row for rows in brought for row in (rows.samples[:1] if judges else rows.samples)]
 
         async def verify() -> Looked:
             async with LoopGuard(self._frozen(environment), frozen_s=VERIFY_S) as guard:
-                return await verifier.check_empty_answer(
-                    client, environment, rows.first, guard, wrong=wrong
+                return await verifier.check_empty_answers(
+                    client,
+                    environment,
+                    tried,
+                    guard,
+                    wrong=wrong,
+                    broken=self._known.broken_models(instance),
                 )
 
         look = self._round.look
-        await look(Layer.VERIFIER, environment, verify(), within_s=verifier.ONE_ANSWER_S + 5)
-        if self._known.judges(self._config.instance(environment)):
-            judge = verifier.check_judge(client, environment, server, rows.first)
+        limit_s = verifier.SEVERAL_S + verifier.ONE_ANSWER_S + 5
+        looked = await look(Layer.VERIFIER, environment, verify(), within_s=limit_s)
+        if judges and not has_errors(looked.findings):
+            judge = verifier.check_judge(client, environment, server, brought[0].first)
             await look(
                 Layer.VERIFIER,
                 f"judge of {environment}",

@@ -10,7 +10,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from typing import Any, Final, Self, final
@@ -38,6 +38,8 @@ class Signature:
     severity: Severity = Severity.ERROR
     examples: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
+    of_any_layer: bool = False
+    """Told of every layer alike, and in one section of the document."""
 
     def search(self, text: str) -> re.Match[str] | None:
         """Where `text` says this."""
@@ -48,11 +50,14 @@ class Signature:
         whole = f"{self.do}; then {self.then}" if self.then else self.do
         return whole.format_map(_Named(named or {}))
 
+    def do_with(self, named: Mapping[str, Any]) -> str:
+        """What to do before a run, with `named` filled in."""
+        return self.do.format_map(_Named({k: str(v) for k, v in named.items()}))
+
     def do_of(self, text: str) -> str:
         """What to do before a run, with what the pattern named in `text` filled in."""
         found = self.search(text)
-        named = {k: v for k, v in found.groupdict().items() if v} if found else {}
-        return self.do.format_map(_Named(named))
+        return self.do_with({k: v for k, v in found.groupdict().items() if v} if found else {})
 
 
 class _Named(dict[str, str]):
@@ -78,8 +83,16 @@ class SignatureTable:
         """The table that comes with Palestra, read once. Raises ValueError for what is no entry."""
         text = resources.files("palestra.doctor").joinpath(TABLE).read_text(encoding="utf-8")
         held = tomllib.loads(text)
+        entries = [_signature(entry) for entry in held["signature"]]
+        known = {entry.cause for entry in entries}
+        entries += [
+            entry
+            for layer in LAYERS
+            for told in held["any_layer"]
+            if (entry := _of_any_layer(told, layer)).cause not in known
+        ]
         return cls(
-            tuple(_signature(entry) for entry in held["signature"]),
+            tuple(entries),
             tuple(_patterns(says for entry in held["noise"] for says in entry["says"])),
             tuple(_patterns(says for entry in held["relay"] for says in entry["says"])),
             tuple(held["words"]),
@@ -144,6 +157,12 @@ def _signature(entry: Mapping[str, Any]) -> Signature:
     )
 
 
+def _of_any_layer(entry: Mapping[str, Any], layer: Layer) -> Signature:
+    return replace(
+        _signature({**entry, "cause": f"{stem_of(layer)}.{entry['what']}"}), of_any_layer=True
+    )
+
+
 def _layer_of(cause: str) -> Layer:
     stem = cause.partition(".")[0]
     for layer in LAYERS:
@@ -166,7 +185,14 @@ def troubleshooting(table: SignatureTable) -> str:
     parts = [_PREFACE]
     for layer in LAYERS:
         parts.append(f"## {layer.value[0].upper()}{layer.value[1:]}\n")
-        parts += [_section(entry) for entry in table.signatures if entry.layer is layer]
+        parts += [
+            _section(entry)
+            for entry in table.signatures
+            if entry.layer is layer and not entry.of_any_layer
+        ]
+    parts.append("## Any layer\n")
+    anywhere = {entry.title: entry for entry in table.signatures if entry.of_any_layer}
+    parts += [_section(entry) for entry in anywhere.values()]
     return "\n".join(parts)
 
 
@@ -174,8 +200,9 @@ def _section(entry: Signature) -> str:
     shown = "".join(f"\n```text\n{line}\n```\n" for line in entry.examples[:1])
     why = f"{entry.why[0].upper()}{entry.why[1:]}."
     do = entry.action()
+    cause = f"…{entry.cause[entry.cause.index('.') :]}" if entry.of_any_layer else entry.cause
     do = f"{do[0].upper()}{do[1:]}."
-    return f"### {entry.title}\n{shown}\n{why}\n\n**Do:** {do} (`{entry.cause}`)\n"
+    return f"### {entry.title}\n{shown}\n{why}\n\n**Do:** {do} (`{cause}`)\n"
 
 
 _PREFACE: Final = """# Troubleshooting
@@ -203,10 +230,14 @@ no run.
 - A failing row is held, field by field, to what its environment asks for.
 - The materialized inputs are held to their source (the manifest names it, or `--input FILE`) and
   to the results: stale ones are told with both times.
+- Scored rollouts are looked at together: rewards that are all alike, answers that are empty or
+  cut, and tools that broke are warnings.
 - What fits no section below stays unknown: it is quoted, with all that was looked at.
+- Keys, and the secrets of env.yaml and of the environment, are masked in what is quoted.
 
-This is the table that both go by, and the hints below errors, in the order in which layers are looked at: a fault in
-one explains those after it. Each section is headed by what is on the screen, and ends with the
+This is the table that both go by, in the order in which layers are looked at: a fault in one
+explains those after it. What an error says below itself (`hint: …`) is about that one case; without
+a hint of its own it shows this table's. Each section is headed by what is on the screen, and ends with the
 cause's name in `palestra diagnose --json`. For coding agents, the order of work is in
 [the debugging skill](../skills/palestra-debugging/SKILL.md).
 """

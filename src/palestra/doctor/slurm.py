@@ -37,7 +37,8 @@ def read_job(job: str) -> SlurmJob:
     code, text = _ask(asked)
     if code == 0 and "JobId=" in text:
         return _from_scontrol(job, text, " ".join(asked))
-    told = text.strip()
+    # Of several complaints, the last one is what they came to.
+    told = next(iter(reversed(text.strip().splitlines())), "").strip()
     accounted = ["sacct", "-j", job, "-n", "-P", "-o", "State,ExitCode,WorkDir"]
     code, text = _ask(accounted)
     if code == 0 and text.strip():

@@ -63,13 +63,13 @@ class Known:
         found = self.planned.survey if self.planned is not None else None
         return list(found.agents.values()) if found is not None else []
 
-    def environments(self, config: ResolvedConfig) -> list[tuple[str, AgentRows]]:
-        """Each environment once, with the rows of an agent that brings them there."""
-        found: dict[str, AgentRows] = {}
+    def environments(self, config: ResolvedConfig) -> dict[str, list[AgentRows]]:
+        """Each environment with the rows of the agents that bring them there."""
+        found: dict[str, list[AgentRows]] = {}
         for rows in self.rows:
             for name in environments_of(config.instance(rows.agent)):
-                found.setdefault(name, rows)
-        return list(found.items())
+                found.setdefault(name, []).append(rows)
+        return found
 
     def endpoint_of(self, agent: InstanceConfig) -> Endpoint | None:
         """What was learned of the first model of an agent."""
@@ -78,9 +78,16 @@ class Known:
 
     def judges(self, environment: InstanceConfig) -> bool:
         """Whether it asks a model that can be asked: what is wrong with one is told already."""
+        return any(not has_errors(e.looked.findings) for e in self._models_of(environment))
+
+    def broken_models(self, environment: InstanceConfig) -> tuple[str, ...]:
+        """The models that it asks and that something is wrong with."""
+        models = self._models_of(environment)
+        return tuple(model.name for model in models if has_errors(model.looked.findings))
+
+    def _models_of(self, environment: InstanceConfig) -> list[Endpoint]:
         models = [ref.name for ref in environment.refs if ref.type == ServerType.MODEL]
-        known = [self.endpoints[name] for name in models if name in self.endpoints]
-        return any(not has_errors(endpoint.looked.findings) for endpoint in known)
+        return [self.endpoints[name] for name in models if name in self.endpoints]
 
 
 def environments_of(agent: InstanceConfig) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ import orjson
 from palestra.rollouts import PreparedRun
 from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
 
+MOST_SAMPLES: Final = 15
+"""Rows of an agent that are kept to be tried; there are at least half as many."""
 PROMPT_FIELDS: Final = ("instructions", "input", "tools")
 """What of a request an endpoint turns into the tokens of its prompt."""
 
@@ -36,6 +38,10 @@ class AgentRows:
     longest: Mapping[str, Any] = field(default_factory=dict)
     longest_prompt: int = 0
     """Bytes of its prompt."""
+    samples: list[Mapping[str, Any]] = field(default_factory=list)
+    """Some of the rows, the first among them, spread over all."""
+    stride: int = 1
+    """Of how many tasks `samples` has one."""
     with_tools: Mapping[str, Any] | None = None
     """The first row that has tools."""
     prompts: list[Prompt] = field(default_factory=list)
@@ -80,12 +86,23 @@ def survey(planned: PreparedRun) -> Survey:
     return Survey(agents)
 
 
+def _sample(rows: AgentRows, row: Mapping[str, Any]) -> None:
+    """Keep every n-th row; n doubles when there are too many of them."""
+    if len(rows.prompts) % rows.stride:
+        return
+    rows.samples.append(row)
+    if len(rows.samples) > MOST_SAMPLES:
+        rows.samples = rows.samples[::2]
+        rows.stride *= 2
+
+
 def _add_task(rows: AgentRows, row: Mapping[str, Any]) -> int:
     asked = row[CREATE_PARAMS]
     size = len(orjson.dumps([asked.get(name) for name in PROMPT_FIELDS]))
     limit = asked.get("max_output_tokens")
     if not rows.prompts:
         rows.first = row
+    _sample(rows, row)
     if size > rows.longest_prompt:
         rows.longest, rows.longest_prompt = row, size
     if rows.with_tools is None and asked.get("tools"):

@@ -2,13 +2,8 @@
 
 Rows of a dataset repeat the same few tools thousands of times, so everything is done once per
 distinct tool. A list of tools is known by its bytes, then a tool by its own.
-
-What counts as an error is what no server takes, or what says something else than its author
-meant. A schema that vLLM's default compiler refuses and another takes is a warning: vLLM may go
-on with that one, or answer 400 when its backend is pinned.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,36 +13,14 @@ from typing import Any, Final, final
 import orjson
 
 from palestra.doctor.findings import Finding, Severity, in_order, quote
-from palestra.doctor.grammars import OUTLINES, Compile, installed_compilers
-from palestra.doctor.schema_rules import NOT_A_SCHEMA, REF, Broken, broken_rules, nodes_of
-from palestra.errors import Layer
+from palestra.doctor.grammars import Compile, installed_compilers
+from palestra.doctor.tabled import tabled
+from palestra.doctor.tool_rules import SHAPE, broken_tool, digest_of, name_of
 from palestra.schema import CREATE_PARAMS, Line
 
-NAME: Final = "data.tool-name"
 TWICE: Final = "data.tool-twice"
-SHAPE: Final = "data.tool-shape"
-GRAMMAR: Final = "data.tool-grammar"
-FALLBACK: Final = "data.tool-grammar-fallback"
-
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SHOWN: Final = 5
 """Places of one finding that are quoted; the others are counted."""
-
-_NEXT: Final[Mapping[str, str]] = {
-    NAME: "rename the tool, in the rows and in the environment that answers it",
-    TWICE: "keep one of the two",
-    SHAPE: 'write it as {"type": "function", "name": …, "parameters": {"type": "object", …}}',
-    GRAMMAR: "mend the schema where the compilers say",
-    FALLBACK: "leave out what the compiler refuses, or choose the other one in vLLM "
-    "(--structured-outputs-config.backend)",
-    "data.tool-top-type": 'add "type": "object" at the top of the parameters',
-    NOT_A_SCHEMA: "write a schema there, as JSON Schema says",
-    "data.tool-boolean-schema": "write a schema with a type instead, or leave the entry out",
-    "data.tool-format": "leave `format` out and say it in the description",
-    "data.tool-keyword": "leave the keyword out and say it in the description",
-    REF: "put what it refers to under `$defs` of the same parameters, or write it in place",
-    "data.tool-ref-cycle": "write the schema out to the depth that is needed",
-}
 
 
 @dataclass(slots=True)
@@ -105,17 +78,14 @@ class ToolCheck:
         named = ", ".join(tools[:_SHOWN]) + (", …" if len(tools) > _SHOWN else "")
         first, more = problems[0], len(problems) - 1
         others = f" (and {more} more of this kind)" if more else f"; rows with it: {first.rows}"
-        return Finding(
-            layer=Layer.DATA,
-            cause=cause,
-            severity=severity,
-            symptom=f"tool {named}: {first.message}{others}",
-            likely_cause="",
-            next_action=_NEXT[cause],
-            evidence=tuple(
+        return tabled(
+            cause,
+            f"tool {named}: {first.message}{others}",
+            *(
                 quote(self.source, f"{p.tool}: {p.message}", line=p.line, pointer=p.pointer)
                 for p in problems[:_SHOWN]
             ),
+            severity=severity,
         )
 
 
@@ -177,11 +147,11 @@ class _Check:
             return
         names: set[str] = set()
         for index, tool in enumerate(tools):
-            digest = _digest(tool)
+            digest = digest_of(tool)
             if digest not in self._known:
                 self._known[digest] = list(self._of_tool(number, f"{at}/{index}", tool))
             yield from self._known[digest]
-            name = _name_of(tool)
+            name = name_of(tool)
             if name in names:
                 message = "a second tool of this name: only one of them can be called"
                 yield ToolProblem(
@@ -190,8 +160,8 @@ class _Check:
             names |= {name} - {"?"}
 
     def _of_tool(self, number: int, at: str, tool: Any) -> Iterator[ToolProblem]:
-        for broken in _broken_tool(tool, self._compilers):
-            name = _name_of(tool)
+        for broken in broken_tool(tool, self._compilers):
+            name = name_of(tool)
             yield ToolProblem(
                 broken.cause, broken.severity, name, broken.message, number, at + broken.pointer
             )
@@ -242,85 +212,3 @@ def _value(row: Any, key: Sequence[str]) -> str:
     for name in key:
         row = row.get(name) if isinstance(row, dict) else None
     return row if isinstance(row, str) else orjson.dumps(row).decode()
-
-
-def _digest(tool: Any) -> bytes:
-    """What tools that differ in their description alone have in common."""
-    if isinstance(tool, dict):
-        tool = {name: value for name, value in tool.items() if name != "description"}
-    return orjson.dumps(tool)
-
-
-def _name_of(tool: Any) -> str:
-    inner = tool.get("function") if isinstance(tool, dict) else None
-    held = inner if isinstance(inner, dict) else tool
-    name = held.get("name") if isinstance(held, dict) else None
-    return name if isinstance(name, str) and name else "?"
-
-
-def _broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[Broken]:
-    if not isinstance(tool, dict):
-        yield Broken(SHAPE, "", f"a tool should be an object, and is {type(tool).__name__}")
-        return
-    if tool.get("type", "function") != "function":
-        return  # a tool of the provider's own: it has no schema
-    inner = tool.get("function")
-    held, at = (inner, "/function") if isinstance(inner, dict) else (tool, "")
-    name = held.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield Broken(
-            NAME,
-            f"{at}/name",
-            f"the name is {name!r}: it must be 1 to 64 letters, digits, '_' or '-'",
-        )
-    parameters = held.get("parameters")
-    at += "/parameters"
-    if parameters is None:
-        return  # it takes none
-    if not isinstance(parameters, dict):
-        kind = type(parameters).__name__
-        yield Broken(SHAPE, at, f"parameters should be an object, and is {kind}: {parameters!r}")
-        return
-    rules = list(broken_rules(parameters))
-    for broken in (*rules, *_compiled(rules, parameters, compilers)):
-        yield Broken(broken.cause, at + broken.pointer, broken.message, broken.severity)
-
-
-def _compiled(
-    rules: Sequence[Broken], parameters: Mapping[str, Any], compilers: Mapping[str, Compile]
-) -> Iterator[Broken]:
-    """What the compilers say, unless a rule has said it with the place where it is."""
-    if any(b.cause in {NOT_A_SCHEMA, REF} and b.severity is Severity.ERROR for b in rules):
-        return
-    refused: dict[str, str] = {}
-    taken = ""
-    for name, compile_ in compilers.items():
-        if name == OUTLINES and taken:
-            break  # vLLM's last resort, and a slow one
-        if why := compile_(_text(parameters)):
-            refused[name] = why
-        else:
-            taken = taken or name
-    said = "; ".join(f"{name} says: {why}" for name, why in refused.items())
-    first = next(iter(refused), "")
-    if refused and not taken:
-        at = _blamed(parameters, compilers[first])
-        yield Broken(GRAMMAR, at, f"no grammar compiler takes it. {said}")
-    elif refused and first == next(iter(compilers)):
-        at = _blamed(parameters, compilers[first])
-        yield Broken(FALLBACK, at, f"{said}; {taken} takes it", Severity.WARNING)
-
-
-def _blamed(parameters: Mapping[str, Any], compile_: Compile) -> str:
-    """The innermost node that is refused by itself, too; the root where that is none."""
-    nodes = [(at, node) for at, node in nodes_of(parameters) if isinstance(node, dict | bool)]
-    for at, node in sorted(nodes, key=lambda item: -item[0].count("/")):
-        text = _text(node)
-        # By itself, a reference leads nowhere.
-        if '"$ref"' not in text and compile_(text):
-            return at
-    return ""
-
-
-def _text(schema: Any) -> str:
-    return orjson.dumps(schema).decode()

@@ -26,7 +26,7 @@ from palestra.rollouts.merging import (
 )
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.results import Failed, Scored, checked, went_on
+from palestra.rollouts.results import ENDED_RUN, Failed, Scored, checked, went_on
 from palestra.rollouts.row_checks import check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
@@ -42,6 +42,7 @@ from palestra.rollouts.tasks import BoundedTasks
 
 __all__ = [
     "AUTO",
+    "ENDED_RUN",
     "OPERATIONAL",
     "Accounting",
     "AccountingError",

@@ -84,6 +84,8 @@ class Collector:
         self._deadlines = Deadlines(within_s)
         self._stuck_after_s = within_s + limits.stuck_after_s
         self._admission = admission
+        self._left_files = bool(accounting.ended)
+        """Whether there is something on disk that outlives a run which ends early."""
         # What is not there costs nothing: the tuple is empty then.
         self._observers = (*observers, admission) if admission is not None else tuple(observers)
         self.progress = Progress(
@@ -107,6 +109,7 @@ class Collector:
         `failed_before`: attempts that earlier sessions spent on a rollout.
         """
         spent = failed_before or {}
+        self._left_files |= bool(spent)
         pending = iter(rows)
         workers = min(count, self._limits.in_flight or count)
         done = asyncio.Event()
@@ -253,6 +256,7 @@ class Collector:
     def _settle(self, result: Scored | Failed, flight: InFlight) -> bool:
         """Write down how an attempt ended, count it and tell it; whether it was the last."""
         self._journal.append(result)
+        self._left_files = True
         over = self._count(result)
         for observer in self._observers:
             observer.attempt_ended(result, flight)
@@ -306,13 +310,9 @@ class Collector:
                 deadlines=self._deadlines,
             )
             return scored(row, result)
-        except Hopeless as hopeless:
-            # Every other rollout would fail the same way: say it once and stop.
-            self._tell(hopeless, row, key)
-            raise
         except CallError as error:
             self._tell(add_verify_request(error, flight), row, key)
-            return failed(
+            ended = failed(
                 row,
                 error,
                 attempt=attempt,
@@ -320,4 +320,14 @@ class Collector:
                 started_at=started_at,
                 elapsed_s=time.monotonic() - started,
                 again=self._verified_again,
+                ended_run=isinstance(error, Hopeless),
             )
+            if not isinstance(error, Hopeless):
+                return ended
+            # Every other rollout would fail the same way: say it once and stop.
+            if self._left_files or error.verify_request:
+                # A run of which nothing else is there leaves no files that were in the way later.
+                self._journal.append(ended)
+                for observer in self._observers:
+                    observer.attempt_ended(ended, flight)
+            raise

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.errors import InputDataError
-from palestra.rollouts.results import RETRIABLE, WORTH_ANOTHER_ATTEMPT
+from palestra.rollouts.results import ENDED_RUN, RETRIABLE, WORTH_ANOTHER_ATTEMPT
 from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
@@ -41,7 +41,8 @@ class LastAttempt:
             return before
         outcome = Outcome(row[FAILURE_CLASS])
         return cls(
-            number,
+            # What ended the run was no fault of the rollout that met it.
+            number - (row.get(ENDED_RUN) is True),
             outcome,
             terminal=row.get(FAILURE_TERMINAL) is True,
             # Rows of older runs do not say.

@@ -74,6 +74,9 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
 
 RETRIABLE = "retriable"
 """Field of a failures-file row: whether, attempts aside, another one could have helped."""
+ENDED_RUN = "ended_run"
+"""Field of a failures-file row: what failed ended the whole collection (a rejected key). Such an
+attempt is not held against its rollout, which runs again once that is mended."""
 
 
 def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Scored:
@@ -196,14 +199,16 @@ def failed(
     started_at: float,
     elapsed_s: float,
     again: str = "",
+    ended_run: bool = False,
 ) -> Failed:
     """The failures-file row of one attempt. `started_at`: seconds since the epoch.
 
-    `again`: the command that verifies what the model has answered another time.
+    `again`: the command that verifies what the model has answered another time. `ended_run`: the
+    collection ends with it, and the rollout has not ended.
     """
     outcome = outcome_of(error)
-    retriable = error.retriable and outcome in WORTH_ANOTHER_ATTEMPT
-    terminal = not retriable or attempt >= max_attempts
+    retriable = ended_run or (error.retriable and outcome in WORTH_ANOTHER_ATTEMPT)
+    terminal = not ended_run and (not retriable or attempt >= max_attempts)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     told = described(error)
     if again and error.verify_request:
@@ -216,6 +221,7 @@ def failed(
             "attempt": attempt,
             FAILURE_TERMINAL: terminal,
             RETRIABLE: retriable,
+            **({ENDED_RUN: True} if ended_run else {}),
             **told,
             "started_at": started_at,
             "elapsed_s": round(elapsed_s, 3),

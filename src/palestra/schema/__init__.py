@@ -86,6 +86,7 @@ from palestra.schema.rows import (
     Line,
     RolloutKey,
     key_of,
+    other_than_text,
     read_jsonl,
 )
 from palestra.schema.thoughts import (
@@ -195,6 +196,7 @@ __all__ = [
     "maker",
     "never_made",
     "no_reward",
+    "other_than_text",
     "part_of_block",
     "plain_input",
     "read_jsonl",

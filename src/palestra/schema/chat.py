@@ -5,6 +5,8 @@ endpoint; unknown fields are kept. The msgspec structs decode what an upstream a
 name only the fields the conversion reads, and are several times cheaper.
 """
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
@@ -137,12 +139,15 @@ class UpstreamCompletion(msgspec.Struct):
 
 C = TypeVar("C")
 
+_NOT_FINITE = re.compile(rb"NaN|Infinity")
+
 
 def completion_decoder(kind: type[C]) -> Callable[[bytes], C]:
     """What decodes an upstream's chat completion into a struct of `kind`.
 
     A null is taken as absent, as some endpoints write one for whatever they do not know. The
-    decoder raises `msgspec.DecodeError` for what is no chat completion.
+    decoder raises `msgspec.DecodeError` for what is no chat completion. The NaN and Infinity that
+    some servers write, and JSON has not, are read as such: they stand among log probs.
     """
     decoder = msgspec.json.Decoder(kind)
 
@@ -151,8 +156,19 @@ def completion_decoder(kind: type[C]) -> Callable[[bytes], C]:
             return decoder.decode(body)
         except msgspec.ValidationError:
             return msgspec.convert(_without_nulls(msgspec.json.decode(body)), kind)
+        except msgspec.DecodeError:
+            if _NOT_FINITE.search(body) is None:
+                raise
+            return msgspec.convert(_without_nulls(_decoded_by_python(body)), kind)
 
     return decode
+
+
+def _decoded_by_python(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from error
 
 
 decode_completion = completion_decoder(UpstreamCompletion)

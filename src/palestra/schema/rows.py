@@ -75,7 +75,7 @@ def read_jsonl(path: Path, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]
             try:
                 yield Line(number, orjson.loads(raw), ended=ended)
             except orjson.JSONDecodeError as error:
-                if number == 1 and (kind := _other_than_text(raw)):
+                if number == 1 and (kind := other_than_text(raw)):
                     yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
                     return
                 yield Line(number, None, f"not JSON ({error})", torn=not ended, ended=ended)
@@ -91,7 +91,8 @@ def _too_long(number: int, file: IO[bytes], read: bytes, most_bytes: int) -> Lin
     return Line(number, None, told, torn=not ended, ended=ended)
 
 
-def _other_than_text(beginning: bytes) -> str:
+def other_than_text(beginning: bytes) -> str:
+    """What a file that begins so is, when that is no text; empty otherwise."""
     found = [kind for magic, kind in _NO_TEXT.items() if beginning.startswith(magic)]
     return found[0] if found else ""
 

@@ -18,7 +18,7 @@ TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
     "generation_log_probs",
 )
 
-_OWN: tuple[type, ...] = (FunctionCall, Reasoning)
+_OWN = (FunctionCall, Reasoning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,22 @@ class TurnTokens:
 
     def problem(self) -> str:
         """What is wrong with these lists in themselves; empty when nothing is."""
+        return self.problem_of_ids() or self.problem_of_log_probs()
+
+    def problem_of_ids(self) -> str:
+        """What is wrong with the ids alone."""
         if not self.prompt or not self.generation:
             return f"{len(self.prompt)} prompt ids and {len(self.generation)} generation ids"
-        if len(self.generation) != len(self.log_probs):
-            return f"{len(self.generation)} generation ids and {len(self.log_probs)} log probs"
         for ids in (self.prompt, self.generation):
             for position, token in enumerate(ids):
                 if type(token) is not int or token < 0:
                     return f"{token!r} at {position} is no token id"
+        return ""
+
+    def problem_of_log_probs(self) -> str:
+        """What is wrong with the log probs, or with how many they are."""
+        if len(self.generation) != len(self.log_probs):
+            return f"{len(self.generation)} generation ids and {len(self.log_probs)} log probs"
         for position, value in enumerate(self.log_probs):
             if not isinstance(value, int | float) or not math.isfinite(value) or value > 1e-3:
                 return f"{value!r} at {position} is no log probability"

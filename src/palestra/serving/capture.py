@@ -101,6 +101,11 @@ class TurnCapture:
         """Whether any run is open."""
         return bool(self._open)
 
+    @property
+    def wanted_now(self) -> bool:
+        """Whether the call that is served is one of a trainer's rollouts."""
+        return self._rollout() is not None
+
     def told(self, order: TrainingRun) -> None:
         """A trainer begins a run, ends it, or has new weights."""
         if order.weights is not None:

@@ -66,6 +66,12 @@ class Fleet:
         default_placement: str = EMBEDDED,
         on_line: Callable[[str, str], None] | None = None,
     ) -> None:
+        if not isinstance(config, ResolvedConfig):
+            raise ConfigError(
+                f"a fleet is made of a configuration that was loaded, and not of a "
+                f"{type(config).__name__}",
+                hint="palestra.config.load_config(config_paths=[…]) loads one",
+            )
         self.config = config
         self._default = default_placement
         self._redact = Redactor(config.secrets)

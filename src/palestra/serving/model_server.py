@@ -186,6 +186,11 @@ class ModelServer(Server):
         told: dict[str, Any] = msgspec.to_builtins(self.captured_turns(row))
         return told
 
+    @property
+    def asked_by_a_trainer(self) -> bool:
+        """Whether the call that is served is made for a trainer's rollout, which checks it."""
+        return self._palestra_capture.wanted_now
+
     def captured_turns(self, row: RowIdentity) -> TurnsTaken:
         """The turns of a trainer's rollout, for a trainer in this process; they are forgotten."""
         return self._palestra_capture.take(row)

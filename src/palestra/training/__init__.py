@@ -11,6 +11,7 @@ from palestra.training.errors import (
     Cause,
     IncompleteRollouts,
     InvalidLogprobs,
+    NoTokenIds,
     TokenDiscontinuity,
 )
 from palestra.training.handle import Handle
@@ -60,6 +61,7 @@ __all__ = [
     "IncompleteRollouts",
     "InvalidLogprobs",
     "Key",
+    "NoTokenIds",
     "OnIncomplete",
     "OnStale",
     "OnViolation",

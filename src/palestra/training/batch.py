@@ -8,14 +8,16 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from typing import Final, final
 
-from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts
+from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts, NoTokenIds
 from palestra.training.failing import failed
 from palestra.training.flights import Arrived, State, Ticket
 from palestra.training.outcomes import Completed, Failed, FailureClass, Group, Outcome, Summary
 from palestra.training.requests import Key
 from palestra.training.settings import ClientSettings, OnIncomplete, OnStale
+from palestra.training.tokens import INCOMPLETE_CAPTURE
 
 COMPLETED: Final = "completed"
+_SEVERAL: Final = 2
 INTENDED: Final = frozenset({FailureClass.CANCELLED, FailureClass.STALE})
 """Failures that the trainer asked for: by cancelling, or by its limit on staleness."""
 
@@ -33,6 +35,10 @@ class Batch:
         self._ended: dict[Key, str] = {}
         """Key -> `completed`, or the class of its failure."""
         self._masked: set[Key] = set()
+        self._without_ids = ""
+        """Why token ids are not all there, of the first rollout of which that is so."""
+        self.has_ids = False
+        """Whether any rollout brought token ids."""
         self._truncated = 0
         self.retried = 0
         self.arrived: deque[Arrived] = deque()
@@ -63,6 +69,7 @@ class Batch:
         if isinstance(outcome, Completed):
             self._ended[key] = COMPLETED
             self._truncated += outcome.truncated
+            self._note_ids(outcome)
             if outcome.masked:
                 self._masked.add(key)
             return
@@ -70,6 +77,11 @@ class Batch:
         if outcome.failure not in INTENDED:
             self._first_failure = self._first_failure or outcome
             self._lost[outcome.group_id] += 1
+
+    def _note_ids(self, outcome: Completed) -> None:
+        self.has_ids = self.has_ids or bool(outcome.chains)
+        if outcome.mask_reason.startswith(INCOMPLETE_CAPTURE):
+            self._without_ids = self._without_ids or outcome.mask_reason
 
     @property
     def pending(self) -> int:
@@ -208,6 +220,15 @@ class Batch:
             failures=dict(kinds),
             log_tails=tails,
         )
+
+    def blind(self, *, seen_before: bool) -> NoTokenIds | None:
+        """The error of a batch that has ended with no token ids in it, though they were asked for.
+
+        `seen_before`: other batches had some, so that one lost rollout alone is only that.
+        """
+        if not self._without_ids or self.has_ids or (seen_before and self.completed < _SEVERAL):
+            return None
+        return NoTokenIds(self.completed, self._without_ids)
 
     def cancelled(self, count: int) -> None:
         """The trainer did not want so many."""

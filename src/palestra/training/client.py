@@ -20,6 +20,7 @@ from typing import Self, final
 
 from palestra.errors import CallError, ConfigError, PalestraError, mask_error
 from palestra.training.capture import ModelServers
+from palestra.training.checks import SECONDS, require, shown, whole
 from palestra.training.errors import Cause
 from palestra.training.flights import Flight, Ticket
 from palestra.training.handle import Handle
@@ -34,10 +35,11 @@ from palestra.training.servers import (
     DeathWatch,
     Servers,
     agents_of,
+    ending_behind,
     only_agent,
     repeatable_environments,
 )
-from palestra.training.settings import ClientSettings
+from palestra.training.settings import ClientSettings, settings_of
 from palestra.transport import new_id
 
 logger = logging.getLogger("palestra.training")
@@ -61,11 +63,16 @@ class Health:
     """Outcomes that nobody has taken yet."""
     paused: bool
     held_back: str
-    """Why no other rollout is started now: `in_flight`, `paused`, `bytes`, or `memory: …`; empty
-    when none waits, or when only untaken outcomes (`waiting`) keep one."""
+    """Why no other rollout is started now: `in_flight`, `max_waiting` (outcomes wait to be taken),
+    `paused`, `bytes`, or `memory: …`; empty when none waits."""
     weight_version: int | None
     servers: dict[str, str] = field(default_factory=dict)
     """Instance -> state."""
+    retrying: str = ""
+    """What rollouts in flight ask for again and again, and why: an endpoint that refuses
+    connections, say. Servers in processes of their own do not tell."""
+    last_failure: str = ""
+    """The last attempt that failed, tried again or not."""
 
 
 @final
@@ -79,7 +86,12 @@ class RolloutClient:
         *,
         memory: Memory | None = None,
     ) -> None:
-        self.settings = (settings or ClientSettings()).checked()
+        if not isinstance(servers, AbstractAsyncContextManager):
+            raise ConfigError(
+                f"servers is {shown(servers)}; it must be a fleet",
+                hint="RolloutClient(Fleet(config)), or RolloutClient(attached()) for one that runs",
+            )
+        self.settings = settings_of(settings)
         self._entering = servers
         self._memory = memory or Memory()
         self._stack = AsyncExitStack()
@@ -165,7 +177,7 @@ class RolloutClient:
         mask_error(error, inside.servers.client.mask)
         tails: dict[str, tuple[str, ...]] = {}
         try:
-            ending = inside.servers.ending
+            ending = inside.servers.ending or ending_behind(error)
             cause = inside.post_mortem.cause(error, ending)
             tails = {} if ending is None else {ending.name: tuple(ending.last_lines)}
         except Exception:  # whatever is wrong with the explanation, the servers are gone
@@ -185,6 +197,7 @@ class RolloutClient:
         inside = self._running
         if self._left:
             raise RuntimeError("the client has been left: nothing it started would be waited for")
+        require("deadline_s", deadline_s, SECONDS.or_none())
         run = f"{self._run}.{next(self._batches)}"
         tickets = tickets_of(
             requests,
@@ -217,6 +230,8 @@ class RolloutClient:
             paused=pool.paused,
             held_back=pool.held_back,
             weight_version=pool.weights,
+            retrying=pool.retrying,
+            last_failure=pool.last_failure,
             servers={name: item.state.value for name, item in inside.servers.instances.items()},
         )
 
@@ -233,9 +248,10 @@ class RolloutClient:
     async def set_weight_version(self, version: int) -> None:
         """The model's weights are of this version from now on.
 
-        Raises ConfigError going back, and CallError when a model server cannot be told.
+        Raises ConfigError for what is no version and for going back, and CallError when a model server cannot be told.
         """
         inside = self._running
+        require("the weight version", version, whole(0))
         before = inside.pool.weights
         if before is not None and version < before:
             raise ConfigError(f"the weight version goes back from {before} to {version}")

@@ -4,6 +4,7 @@ RunFailed
 └── BatchFailed               what was asked for will not all come back
     ├── IncompleteRollouts    fewer rollouts than were asked for
     ├── InvalidLogprobs       log probs that are none: NaN, above 0, too few
+    ├── NoTokenIds            token ids were asked for, and no rollout has any
     └── TokenDiscontinuity    a turn whose prompt does not start with the ids so far
 """
 
@@ -79,6 +80,19 @@ class IncompleteRollouts(BatchFailed):
         super().__init__(_message(self), hint=cause.setting)
 
 
+class NoTokenIds(BatchFailed):
+    """Token ids were asked for, and no rollout of the batch has any: there is nothing to train on."""
+
+    layer = Layer.MODEL
+
+    def __init__(self, completed: int, reason: str) -> None:
+        super().__init__(
+            f"none of the {completed} completed rollouts has token ids ({reason})",
+            hint="return_token_id_information: true in the settings of a vllm_model has its "
+            "endpoint return them; token_ids=False in ClientSettings does without them",
+        )
+
+
 class InvalidLogprobs(BatchFailed):
     """Log probs that are none: a NaN or an infinity, above 0, more or fewer than the ids."""
 
@@ -148,6 +162,9 @@ def _message(error: IncompleteRollouts) -> str:
         f"missing: {named}{more}",
     ]
     for process, tail in error.log_tails.items():
+        if not tail:
+            lines.append(f"{process} printed nothing")
+            continue
         lines.append(f"the last lines of {process}:")
         lines += [f"  | {line}" for line in tail[-SHOWN_LINES:]]
     return "\n".join(lines)

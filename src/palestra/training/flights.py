@@ -3,27 +3,41 @@
 import time
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from palestra.rollouts import InFlight
-from palestra.training.outcomes import Outcome
+from palestra.training.outcomes import Failed, Outcome
 from palestra.training.requests import Key, RolloutRequest
+from palestra.transport import current_call
 
 MODEL, TOOL, VERIFY = "/v1/responses", "tool", "/verify"
 """What a rollout does, in the words of the calls that are made for it."""
 
 
+RETRYING: Final = "retrying"
+WITHIN: Final = frozenset({"upstream", RETRYING})
+"""Phases that are a part of the call that they are in: the endpoint's time is the model's."""
+
+
 @dataclass(slots=True)
 class Flight(InFlight):
-    """An attempt, and where its time goes: seconds by phase."""
+    """An attempt, and where its time goes."""
 
     spent: dict[str, float] = field(default_factory=dict)
+    """Seconds by the call of the agent that they went into."""
+    charged: str = ""
+    """The call that what happens now belongs to."""
+    last_failure: Failed | None = None
+    """How the attempt before this one failed."""
 
     def now(self, phase: str, awaiting: str) -> None:
-        """As `Activity.now`, and count what the phase before took."""
+        """As `Activity.now`, and count what went before."""
         moment = time.monotonic()
-        self.spent[self.phase] = self.spent.get(self.phase, 0.0) + moment - self.since
+        self.spent[self.charged] = self.spent.get(self.charged, 0.0) + moment - self.since
         self.phase, self.awaiting, self.since = phase, awaiting, moment
+        # What an environment asks (a judge, say) is its own time: a tool's, or the verifier's.
+        if phase not in WITHIN and not current_call().in_environment:
+            self.charged = phase
 
 
 class State(Enum):
@@ -66,6 +80,11 @@ class Ticket:
     def key(self) -> Key:
         """Which rollout it is."""
         return self.request.key
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether its deadline has passed."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property
     def over(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self, final
 
 from palestra.errors import InputDataError
+from palestra.training.checks import require, shown, whole
 from palestra.training.errors import Cause
 from palestra.training.lanes import Lane
 from palestra.training.outcomes import Group, Outcome, Summary
@@ -66,8 +67,8 @@ class Handle:
             if not batch.pending:
                 await self._quiet()
                 self._over()
-                if batch.came_to_nothing:
-                    raise batch.incomplete()
+                if (failure := self._pool.at_its_end(lane)) is not None:
+                    raise failure
                 return None
             lane.changed.clear()
             await lane.changed.wait()
@@ -93,6 +94,7 @@ class Handle:
             raise batch.incomplete(Cause(sentence="no group came back with enough members"))
 
     def _check_sizes(self, size: int) -> None:
+        require("the size of groups", size, whole(1))
         other = {
             group: len(keys)
             for group, keys in self._lane.batch.members.items()
@@ -107,7 +109,12 @@ class Handle:
     async def gather(self) -> list[Outcome]:
         """All outcomes, in the order of the requests."""
         batch = self._lane.batch
-        found = {outcome.key: outcome async for outcome in self}
+        try:
+            found = {outcome.key: outcome async for outcome in self}
+        except asyncio.CancelledError:
+            # What was taken is lost with it, so nobody can want the rest.
+            self.cancel()
+            raise
         if len(found) < len(batch.tickets):
             raise RuntimeError(
                 f"{len(batch.tickets) - len(found)} outcomes of this submission were taken before: "
@@ -125,7 +132,7 @@ class Handle:
         asked for.
         """
         batch = self._lane.batch
-        wanted = None if keys is None else {Key(*key) for key in keys}
+        wanted = None if keys is None else _keys(keys)
         strange = [str(key) for key in wanted or () if key not in batch.tickets]
         if strange:
             raise InputDataError(f"not in this submission: {', '.join(sorted(strange)[:SHOWN])}")
@@ -159,3 +166,15 @@ class Handle:
                     await lane.changed.wait()
             except TimeoutError:
                 self._pool.sweep()
+
+
+def _keys(given: object) -> set[Key]:
+    """Keys, also where they are plain pairs. Raises InputDataError for anything else."""
+    if isinstance(given, Iterable) and not isinstance(given, str | Key):
+        keys = list(given)
+        if all(isinstance(key, tuple) and len(key) == len(Key._fields) for key in keys):
+            return {Key(*key) for key in keys}
+    raise InputDataError(
+        f"keys is {shown(given)}; it must be a list of keys",
+        hint="cancel([outcome.key]), or cancel([Key(task_id, rollout_index)])",
+    )

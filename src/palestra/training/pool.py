@@ -17,7 +17,7 @@ from palestra.rollouts import BoundedTasks
 from palestra.training.batch import INTENDED, Batch, stale, too_old
 from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
-from palestra.training.flights import Flight, State, Ticket
+from palestra.training.flights import RETRYING, Flight, State, Ticket
 from palestra.training.lanes import Death, Lane
 from palestra.training.memory import MemoryGuard
 from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Group, Outcome
@@ -63,6 +63,8 @@ class Pool:
         self.weights: int | None = None
         self.death: Death | None = None
         self.held_back = ""
+        self.last_failure = ""
+        self._seen_ids = False
         self._again: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -70,13 +72,14 @@ class Pool:
 
     def add(self, run: str, tickets: list[Ticket]) -> Lane:
         """Take in a submission."""
+        queue = sorted(tickets)  # which is a heap
         lane = self.lanes[run] = Lane(Batch(tickets, self._settings))
         if self.death is not None:
             self._bury(lane, self.death)
             return lane
         loop = asyncio.get_running_loop()
+        lane.queue = queue
         for ticket in tickets:
-            heapq.heappush(lane.queue, ticket)
             if ticket.deadline is not None:
                 wait_s = ticket.deadline - self._clock()
                 lane.timers.append(loop.call_later(wait_s, self._expire, lane, ticket))
@@ -92,6 +95,8 @@ class Pool:
             if not self.held_back:
                 heapq.heappop(lane.queue)
                 self._start(lane, ticket)
+        if not self.held_back and any(lane.head() for lane in self.lanes.values()):
+            self.held_back = "max_waiting"
         if self.held_back.startswith("memory") and self._again is None:
             self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
 
@@ -177,8 +182,10 @@ class Pool:
             return
         lane.changed.set()
         if isinstance(outcome, Completed):
+            self._seen_ids = self._seen_ids or bool(outcome.chains)
             self._largest = max(size, self._largest * 15 // 16)
         elif outcome.failure not in INTENDED:
+            self.failing(outcome)
             self._failed(lane, outcome)
 
     def _failed(self, lane: Lane, outcome: Failed) -> None:
@@ -209,6 +216,12 @@ class Pool:
             self.pump()
         return outcome
 
+    def at_its_end(self, lane: Lane) -> BatchFailed | None:
+        """What is wrong with a batch of which every outcome has been taken."""
+        if lane.batch.came_to_nothing:
+            return lane.batch.incomplete()
+        return lane.batch.blind(seen_before=self._seen_ids)
+
     def all_of(self, lane: Lane, found: dict[Key, Outcome]) -> list[Outcome]:
         """What was taken of a batch, as it is to be handed out now."""
         return lane.batch.all_of(found, self.weights)
@@ -216,6 +229,18 @@ class Pool:
     def group(self, lane: Lane, group: int | str, found: dict[Key, Outcome]) -> Group | None:
         """What was taken of a group, as it is to be handed out now."""
         return lane.batch.group_of(group, found, self.weights)
+
+    def failing(self, failure: Failed) -> None:
+        """An attempt has failed, whatever becomes of its rollout."""
+        self.last_failure = f"rollout {failure.key}, attempt {failure.attempts}: {failure.message}"
+
+    @property
+    def retrying(self) -> str:
+        """What rollouts in flight ask for again and again; empty when none does."""
+        again = [flight for flight in self.flights.values() if flight.phase == RETRYING]
+        if not again:
+            return ""
+        return f"{len(again)} of {len(self.flights)} in flight: {again[-1].awaiting}"
 
     # Not wanted any more
 
@@ -278,6 +303,7 @@ class Pool:
                 FailureClass.INFRA,
                 death.cause.sentence,
                 layer=death.error.layer,
+                retriable=False,
                 attempts=ticket.attempts,
                 evidence=evidence,
             )

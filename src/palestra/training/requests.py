@@ -1,9 +1,13 @@
 """What a trainer asks for: one `RolloutRequest` for each rollout it wants back."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from palestra.errors import InputDataError
+from palestra.training.checks import MAPPING, NAME, SECONDS, Rule, problems_in, shown, whole
 
 
 class Key(NamedTuple):
@@ -46,3 +50,38 @@ class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
     def group(self) -> int | str:
         """The group it belongs to."""
         return self.task_id if self.group_id is None else self.group_id
+
+
+_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        "row": MAPPING,
+        "task_id": NAME,
+        "rollout_index": whole(0),
+        "group_id": NAME.or_none(),
+        "sampling": MAPPING,
+        "seed": whole().or_none(),
+        "priority": whole(),
+        "deadline_s": SECONDS.or_none(),
+    }
+)
+
+
+def requests_in(requests: Iterable[RolloutRequest]) -> list[RolloutRequest]:
+    """The requests as a list. Raises InputDataError for what is none of requests."""
+    if isinstance(requests, Iterable) and not isinstance(requests, Mapping | str | bytes):
+        asked = list(requests)
+        strange = [place for place, one in enumerate(asked) if not isinstance(one, RolloutRequest)]
+        if not strange:
+            return asked
+        told = f"requests[{strange[0]}] is {shown(asked[strange[0]])}"
+    else:
+        told = f"requests is {shown(requests)}"
+    raise InputDataError(
+        f"{told}; rollouts are asked for by a list of RolloutRequest",
+        hint="RolloutRequest(row=row, task_id=task, rollout_index=index)",
+    )
+
+
+def problem_of(request: RolloutRequest) -> str:
+    """What is wrong with its fields, whatever fleet it is for; empty when nothing is."""
+    return "; ".join(problems_in(request, _RULES))

@@ -8,7 +8,7 @@ from palestra.errors import InputDataError
 from palestra.rollouts import with_seed
 from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, encode_json
 from palestra.training.flights import Ticket
-from palestra.training.requests import Key, RolloutRequest
+from palestra.training.requests import Key, RolloutRequest, problem_of, requests_in
 from palestra.training.servers import agent_for
 
 FIRST_NAMED_TASK: Final = 1 << 40
@@ -28,11 +28,18 @@ def tickets_of(
 ) -> list[Ticket]:
     """A ticket for each request. Raises InputDataError that names every one that is no good."""
     known = frozenset(agents)
-    asked = list(requests)
+    problems: list[str] = []
+    asked: list[RolloutRequest] = []
+    for place, request in enumerate(requests_in(requests)):
+        # Before anything is made of it: a key of any other kind could not even be compared.
+        wrong = problem_of(request)
+        if wrong:
+            problems.append(f"requests[{place}]: {wrong}")
+        else:
+            asked.append(request)
     task_numbers = _numbered(asked)
     seen: set[Key] = set()
     tickets: list[Ticket] = []
-    problems: list[str] = []
     for request in asked:
         if request.key in seen:
             problems.append(f"{request.key} is asked for twice")
@@ -79,11 +86,7 @@ def _numbered(requests: Iterable[RolloutRequest]) -> dict[int | str, int | str]:
 
 
 def _problem(request: RolloutRequest, agent: str, known: frozenset[str]) -> str:
-    if not isinstance(request.task_id, int | str) or isinstance(request.task_id, bool):
-        return f"its task_id is a {type(request.task_id).__name__}, and must be an int or a str"
-    if not isinstance(request.row, Mapping) or not isinstance(
-        request.row.get(CREATE_PARAMS), Mapping
-    ):
+    if not isinstance(request.row.get(CREATE_PARAMS), Mapping):
         return f"its row has no {CREATE_PARAMS}"
     if not agent:
         return "its row names no agent (`agent_ref`), and the client has none for it"

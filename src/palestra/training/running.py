@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
+from msgspec.structs import replace
+
 from palestra.errors import CallError, Hopeless, Layer, RowIdentity, mask_error
 from palestra.rollouts import Deadlines, attempt, with_grace
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
@@ -17,7 +19,7 @@ from palestra.training.lanes import Lane
 from palestra.training.outcomes import Completed, Failed, FailureClass
 from palestra.training.pool import Pool
 from palestra.training.reading import Answer, completed, size_of
-from palestra.training.servers import DeathWatch, environments_of
+from palestra.training.servers import DeathWatch, ending_behind, environments_of
 from palestra.training.settings import ClientSettings, OnViolation
 from palestra.transport import ConnectionFailed, ServerClient
 
@@ -39,7 +41,7 @@ class Runner:
         models: ModelServers,
         watch: DeathWatch,
         repeatable: dict[str, bool],
-        on_hopeless: Callable[[Hopeless], None],
+        on_hopeless: Callable[[CallError], None],
     ) -> None:
         self._client = client
         self._settings = settings
@@ -75,7 +77,7 @@ class Runner:
                     return
                 nan_retries -= 1
             except CallError as error:
-                outcome = await self._failure(ticket, error)
+                outcome = await self._failure(pool, ticket, flight, error)
             if outcome is not None:
                 size = size_of(outcome, ticket.size) if isinstance(outcome, Completed) else 0
                 pool.settle(lane, outcome, size)
@@ -83,30 +85,33 @@ class Runner:
                 lane.batch.retried += 1
                 await self._pause(ticket, flight)
 
-    async def _failure(self, ticket: Ticket, error: CallError) -> Failed | None:
+    async def _failure(
+        self, pool: Pool, ticket: Ticket, flight: Flight, error: CallError
+    ) -> Failed | None:
         """The outcome of a rollout whose attempt failed so; None when it gets another one."""
         mask_error(error, self._client.mask)
+        if ending_behind(error) is not None:
+            self._on_hopeless(error)
+            return None
         outcome = failed_by(ticket.request, error, attempts=ticket.attempts)
         if outcome.failure is FailureClass.INFRA:
             # The process may be dead, and how it died is worth more than "connection reset".
             await self._watch.settled()
-        if not self._budgeted(ticket, outcome):
+        flight.last_failure = outcome
+        pool.failing(outcome)
+        # What an attempt says that ran into the request's deadline is what was awaited then.
+        if ticket.time_is_up or not self._budgeted(ticket, outcome):
             return outcome
         return None if self._safe_again(ticket, error) else not_repeatable(outcome)
 
     async def _attempt(
         self, pool: Pool, ticket: Ticket, flight: Flight, *, nan_retries: int
     ) -> Completed | Failed:
+        if ticket.time_is_up:
+            return _too_late(ticket, flight)
         now = time.monotonic()
         limit_s = self._settings.rollout_timeout_s
         left_s = None if ticket.deadline is None else ticket.deadline - now
-        if left_s is not None and left_s <= 0:
-            return failed(
-                ticket.request,
-                FailureClass.TIMEOUT,
-                "its deadline passed before another attempt could begin",
-                attempts=ticket.attempts,
-            )
         shortened = left_s is not None and left_s < limit_s
         if left_s is not None and shortened:
             limit_s = left_s
@@ -194,6 +199,24 @@ class Runner:
             )
         )
         pool.fail(lane, violation)
+
+
+def _too_late(ticket: Ticket, flight: Flight) -> Failed:
+    """Its deadline has passed between two attempts, or before the first one."""
+    last = flight.last_failure
+    if last is None:
+        return failed(
+            ticket.request,
+            FailureClass.TIMEOUT,
+            "its deadline passed before it could begin",
+            attempts=ticket.attempts,
+        )
+    return replace(
+        last,
+        failure=FailureClass.TIMEOUT,
+        message="its deadline passed before another attempt could begin; attempt "
+        f"{last.attempts} failed ({last.failure.value}): {last.message}",
+    )
 
 
 def _never_arrived(error: CallError) -> bool:

@@ -88,6 +88,12 @@ class DeathWatch:
         return [instance.pid for instance in instances if instance.pid is not None]
 
 
+def ending_behind(error: PalestraError) -> Ending | None:
+    """How the process ended that a server keeps for itself, when that is why a call failed."""
+    ending = getattr(error, "ending", None)
+    return ending if isinstance(ending, Ending) else None
+
+
 def agents_of(servers: Servers) -> list[str]:
     """The agent instances, in the order of the fleet."""
     targets = servers.client.targets.values()

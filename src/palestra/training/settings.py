@@ -1,11 +1,25 @@
 """How a `RolloutClient` behaves: policies, limits, budgets."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
 from palestra.errors import ConfigError
+from palestra.training.checks import (
+    MAPPING,
+    SECONDS,
+    Rule,
+    instance_of,
+    number,
+    problems_in,
+    require,
+    share,
+    shown,
+    whole,
+)
 from palestra.training.outcomes import FailureClass
 
 MIB = 1024 * 1024
@@ -72,11 +86,11 @@ class Attempts:
 
     def checked(self) -> Self:
         """Itself, its classes as such. Raises ConfigError for what cannot be meant."""
+        require("attempts.most", self.most, MAPPING)
         most = {_chosen("attempts.most", kind, FailureClass): n for kind, n in self.most.items()}
         for kind, count in most.items():
-            _at_least(1, f"attempts.most[{kind}]", count)
-        for name in ("nan_retries", "first_pause_s", "longest_pause_s"):
-            _at_least(0, f"attempts.{name}", getattr(self, name))
+            require(f"attempts.most[{kind}]", count, whole(1))
+        _require_all(self, _RULES_OF_ATTEMPTS, "attempts.")
         return dataclasses.replace(self, most=most)
 
     def pause_s(self, attempts: int) -> float:
@@ -114,7 +128,8 @@ class ClientSettings:
     in_flight: int = 256
     """Most rollouts that run at once."""
     max_waiting: int = 1024
-    """Most outcomes that wait to be taken; then no rollout is started until some are."""
+    """So many outcomes that wait to be taken, and no other rollout is started until some are;
+    those that run then still come."""
     max_bytes: int = 1024 * MIB
     """Most bytes that rows in flight and outcomes that wait may have together. A rollout in flight
     counts as large as its row, or as the largest outcome of late when that is more."""
@@ -127,24 +142,44 @@ class ClientSettings:
 
     def checked(self) -> Self:
         """Itself, its policies as such. Raises ConfigError for what cannot be meant."""
-        share = self.min_group_fraction
-        if share is not None and not 0 < share <= 1:
-            raise ConfigError(f"min_group_fraction is {share:g}; it must be above 0 and at most 1")
-        for name in ("in_flight", "max_waiting", "max_bytes"):
-            _at_least(1, name, getattr(self, name))
-        for name in ("max_staleness", "batch_timeout_s"):
-            _at_least(0, name, getattr(self, name))
-        for name in ("call_timeout_s", "rollout_timeout_s", "stuck_after_s"):
-            seconds = getattr(self, name)
-            if seconds is not None and not seconds > 0:
-                raise ConfigError(f"{name} is {seconds}; it must be more than 0 seconds")
-        if not 0 <= self.memory_reserve < 1:
-            raise ConfigError(f"memory_reserve is {self.memory_reserve:g}; it is a share, below 1")
+        _require_all(self, _RULES)
         # A policy that is only spelt like one would be compared with none of them, and do nothing.
         policies = {name: _chosen(name, getattr(self, name), kind) for name, kind in _POLICIES}
         return dataclasses.replace(self, attempts=self.attempts.checked(), **policies)
 
 
+def settings_of(given: ClientSettings | None) -> ClientSettings:
+    """What a client goes by. Raises ConfigError for what cannot be meant."""
+    if given is None:
+        return ClientSettings().checked()
+    require("settings", given, instance_of(ClientSettings, "a ClientSettings(in_flight=64, …)"))
+    return given.checked()
+
+
+_RULES_OF_ATTEMPTS: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        "nan_retries": whole(0),
+        "first_pause_s": number(least=0, unit="of seconds"),
+        "longest_pause_s": number(least=0, unit="of seconds"),
+    }
+)
+_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        "agent": instance_of(str, "the name of an agent instance"),
+        "min_group_fraction": share(zero=False).or_none(),
+        "token_ids": instance_of(bool, "True or False"),
+        "max_staleness": whole(0).or_none(),
+        "attempts": instance_of(Attempts, "an Attempts: Attempts(most={FailureClass.INFRA: 3})"),
+        "call_timeout_s": SECONDS.or_none(),
+        "rollout_timeout_s": SECONDS,
+        "batch_timeout_s": SECONDS.or_none(),
+        "in_flight": whole(1),
+        "max_waiting": whole(1),
+        "max_bytes": whole(1),
+        "memory_reserve": share(zero=True),
+        "stuck_after_s": SECONDS,
+    }
+)
 _POLICIES: Final[tuple[tuple[str, Any], ...]] = (
     ("on_incomplete", OnIncomplete),
     ("on_invalid_logprobs", OnViolation),
@@ -159,9 +194,12 @@ def _chosen(name: str, given: object, kind: type[Choice]) -> Choice:
     try:
         return kind(str(given))
     except ValueError:
-        raise ConfigError(f"{name} is {given!r}; it must be one of {', '.join(kind)}") from None
+        raise ConfigError(
+            f"{name} is {shown(given)}; it must be one of {', '.join(kind)}"
+        ) from None
 
 
-def _at_least(least: int, name: str, given: float | None) -> None:
-    if given is not None and not given >= least:
-        raise ConfigError(f"{name} is {given}; it must be at least {least}")
+def _require_all(given: object, rules: Mapping[str, Rule], prefix: str = "") -> None:
+    problems = list(problems_in(given, rules, prefix))
+    if problems:
+        raise ConfigError("; ".join(problems))

@@ -16,12 +16,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Self, TypeVar, final
 
+from palestra.errors import ConfigError
+from palestra.training.checks import shown
 from palestra.training.client import Health, RolloutClient
 from palestra.training.handle import Handle
 from palestra.training.outcomes import Group, Outcome, Summary
-from palestra.training.requests import Key, RolloutRequest
+from palestra.training.requests import Key, RolloutRequest, requests_in
 from palestra.training.servers import Servers
-from palestra.training.settings import ClientSettings
+from palestra.training.settings import ClientSettings, settings_of
 
 Result = TypeVar("Result")
 
@@ -123,8 +125,13 @@ class SyncRolloutClient:
         servers: Callable[[], AbstractAsyncContextManager[Servers]],
         settings: ClientSettings | None = None,
     ) -> None:
+        if not callable(servers):
+            raise ConfigError(
+                f"servers is {shown(servers)}; it must be a function that makes a fleet",
+                hint="SyncRolloutClient(lambda: Fleet(config)): it is made on the client's thread",
+            )
         self._servers = servers
-        self._settings = settings
+        self._settings = settings_of(settings)
         self._loop = LoopThread()
         self._stack = contextlib.ExitStack()
         self._client: RolloutClient | None = None
@@ -150,7 +157,7 @@ class SyncRolloutClient:
         self, requests: Iterable[RolloutRequest], *, deadline_s: float | None = None
     ) -> SyncHandle:
         """Ask for rollouts. Raises InputDataError for rows that cannot be run, and duplicates."""
-        asked = list(requests)
+        asked = requests_in(requests)
         client = self._entered
         return SyncHandle(
             self._loop,

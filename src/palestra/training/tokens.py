@@ -8,10 +8,14 @@ call that it is: `palestra.training.chains` looks whether they agree.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from palestra.schema import Response, TurnTokens, never_made, tokens_on, turn_ends
 from palestra.serving import CapturedTurn, TurnsTaken
 from palestra.training.chains import RawTurn, first_difference, ids_of
+
+INCOMPLETE_CAPTURE: Final = "incomplete capture"
+"""How the reason of a rollout begins whose token ids are not all there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,6 @@ def _filled_in(without: int, count: int, calls: Sequence[CapturedTurn]) -> Read:
         return Read(turns)
     return Read(
         [],
-        f"incomplete capture: turn {without} of {count} came without token ids, and the model "
+        f"{INCOMPLETE_CAPTURE}: turn {without} of {count} came without token ids, and the model "
         f"server captured {len(turns)}",
     )

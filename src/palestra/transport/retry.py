@@ -42,6 +42,10 @@ WITHIN_FLEET = RetryPolicy(busy=frozenset(), server_errors=1, give_up_after_s=20
 outside has already retried what was worth retrying."""
 
 
+SLIVER_S = 1.0
+"""A later try that the deadline ends within this says less of an endpoint than the one before."""
+
+
 @dataclass(slots=True)
 class RetryCount:
     """How many requests were sent again, for the accounting at the end."""
@@ -63,23 +67,23 @@ async def with_retries(
     """Send until an answer comes that is worth having, and return it.
 
     `send` gets the seconds left. `words` is what the body of a busy answer says, to be shown:
-    a quota that is used up is a 429 as well, and waiting does not fill it. Raises what the last try raised, or `DeadlineExceeded` naming
-    the reason of the retries.
+    a quota that is used up is a 429 as well, and waiting does not fill it. Raises what the last try
+    raised that had time for more, or `DeadlineExceeded` naming the reason of the retries.
     """
     context = current_call()
     started = time.monotonic()
     wait_s = policy.first_wait_s
     server_errors = 0
+    failure: CallError | None = None
     while True:
-        remaining = context.remaining_s()
+        reply: HttpReply | None = None
         asked_wait: float | None = None
         try:
-            reply = await send(remaining)
+            reply = await _tried(send, context.remaining_s(), failure)
         except ConnectionFailed as error:
             if error.sent and not stateless:
                 raise
-            failure: CallError | None = error
-            reason = error.message
+            failure, reason = error, error.message
         else:
             server_errors += reply.status == 500
             again = stateless and (
@@ -88,26 +92,39 @@ async def with_retries(
             )
             if not again:
                 return reply
-            failure = None
             said = words(reply.body)
             reason = f"{what} answered {reply.status}" + (f" ({said})" if said else "")
+            failure = DeadlineExceeded(f"{reason}; the deadline leaves no time for another try")
             asked_wait = retry_after_s(reply)
         # Never sooner than asked, and never at once: "Retry-After: 0" is no leave to hammer.
         pause = max(asked_wait or 0.0, random.uniform(0.5, 1.0) * wait_s)
         left = context.remaining_s()
-        spent = time.monotonic() - started
-        if (left is not None and left <= pause) or spent + pause > policy.give_up_after_s:
-            if failure is not None:
-                raise failure
+        late = left is not None and left <= pause
+        if late or time.monotonic() - started + pause > policy.give_up_after_s:
             # An endpoint that asks for more patience than anybody has is busy, which is no timeout.
-            if left is not None and left <= pause:
-                raise DeadlineExceeded(f"{reason}; the deadline leaves no time for another try")
+            if reply is None or late:
+                raise failure
             return reply
         _notice(count, reason, pause)
         if context.activity is not None:
             context.activity.now("retrying", f"another try, as {reason}")
         await asyncio.sleep(pause)
         wait_s = min(policy.longest_wait_s, wait_s * 2)
+
+
+async def _tried(
+    send: Callable[[float | None], Awaitable[HttpReply]],
+    left_s: float | None,
+    before: CallError | None,
+) -> HttpReply:
+    """One try; what failed `before` is raised when the deadline leaves it nothing but a sliver."""
+    began = time.monotonic()
+    try:
+        return await send(left_s)
+    except DeadlineExceeded as error:
+        if before is None or time.monotonic() - began > SLIVER_S:
+            raise
+        raise before from error
 
 
 def _notice(count: RetryCount, reason: str, pause: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from palestra.cli.clustering.ray_node import address_of_cluster
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, notice, warn_all
 from palestra.cli.loop import STOP_S
@@ -47,6 +48,7 @@ def drive(plan: Path, shard: str) -> int:
     job = JobFiles(Path(environment[JOB_DIR])) if JOB_DIR in environment else None
     _tell_of_sandbox(run, job, environment)
     _stop_without_lease(environment)
+    ray = _ray_settings(run, job, environment)
     given = files.given_inputs(shard)
     if not given.exists():
         raise InputDataError(f"{given} is missing", hint="submit the run again: it writes its rows")
@@ -55,6 +57,7 @@ def drive(plan: Path, shard: str) -> int:
         ng=False,
         extra={
             **policy_settings(run, job, environment),
+            **ray,
             "input_jsonl_fpath": str(given),
             "output_jsonl_fpath": str(files.shard(shard).output),
             "agent_name": run.collect.agent_name,
@@ -189,12 +192,30 @@ def endpoint(job: JobFiles, component: str, environment: Mapping[str, str]) -> t
 
 def _tell_of_sandbox(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> None:
     """Where the job has a sandbox, the environments of this process find it as they always do."""
+    found = _service(run, job, environment, Role.SANDBOX)
+    if found is not None:
+        host, port, nonce = found
+        os.environ.update({HOST_VARIABLE: host, PORT_VARIABLE: str(port), TOKEN_VARIABLE: nonce})
+
+
+def _ray_settings(run: Run, job: JobFiles | None, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Where the job has a Ray cluster, its address; its token goes into the environment."""
+    found = _service(run, job, environment, Role.RAY)
+    if found is None:
+        return {}
+    host, port, nonce = found
+    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=nonce)
+    return {"ray_head_node_address": address_of_cluster(host, port, nonce)}
+
+
+def _service(
+    run: Run, job: JobFiles | None, environment: Mapping[str, str], role: Role
+) -> tuple[str, int, str] | None:
+    """The endpoint of this job's service of that role; None without one."""
     name = environment.get(JOB_NAME)
     if job is None or name is None:
-        return
+        return None
     for component in run.job(name).components:
-        if component.role is Role.SANDBOX:
-            host, port, nonce = endpoint(job, component.name, environment)
-            os.environ.update(
-                {HOST_VARIABLE: host, PORT_VARIABLE: str(port), TOKEN_VARIABLE: nonce}
-            )
+        if component.role is role:
+            return endpoint(job, component.name, environment)
+    return None

@@ -8,7 +8,7 @@ import orjson
 from palestra.cli.console import notice, say, shown
 from palestra.cli.tables import print_table
 from palestra.cluster import ledger
-from palestra.cluster.executors import executor_for
+from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.following import (
     RunStatus,
     Standing,
@@ -16,6 +16,7 @@ from palestra.cluster.following import (
     status_of,
 )
 from palestra.cluster.layout import RunFiles
+from palestra.cluster.plan import Run
 from palestra.cluster.resubmit import resubmit
 from palestra.cluster.supervisor.processes import tail
 from palestra.cluster.units import folder_of, read_run
@@ -40,7 +41,11 @@ def status(given: str, *, as_json: bool) -> int:
 def _looked_at(given: str) -> tuple[RunFiles, RunStatus]:
     files = folder_of(given)
     run = read_run(files)
-    return files, status_of(files, run, executor_for(run.executor))
+    return files, status_of(files, run, _executor(run))
+
+
+def _executor(run: Run) -> Executor:
+    return executor_for(run.executor, timeout_s=run.command_timeout_s)
 
 
 def _told(found: RunStatus) -> dict[str, Any]:
@@ -68,6 +73,7 @@ def _unit(one: UnitStatus) -> dict[str, Any]:
         "restarts": one.restarts,
         "rollouts": dict(one.rollouts),
         "servers": dict(one.servers),
+        "components": [dict(component) for component in one.components],
     }
 
 
@@ -102,7 +108,7 @@ def logs(given: str, unit: str | None, *, lines: int, as_json: bool) -> int:
     """Show the ends of logs, of what has failed unless a unit is named."""
     files = folder_of(given)
     run = read_run(files)
-    executor = executor_for(run.executor)
+    executor = _executor(run)
     if unit is not None:
         names = [unit]
     else:
@@ -130,11 +136,11 @@ def _end(text: str, lines: int) -> str:
 def cancel(given: str, *, as_json: bool) -> int:
     """Cancel what has not ended."""
     files, found = _looked_at(given)
-    ids = sorted({one.unit.job_id for one in found.units if one.standing.active})
-    executor_for(found.run.executor).cancel(ids)
+    ids = sorted({job_id for one in found.units for job_id in one.open_ids})
+    _executor(found.run).cancel(ids)
     for one in found.units:
-        if one.standing.active:
-            _record_cancelled(files, one)
+        for job_id in one.open_ids:
+            _record_cancelled(files, one, job_id)
     if as_json:
         say(orjson.dumps({"cancelled": ids}).decode())
     else:
@@ -142,14 +148,14 @@ def cancel(given: str, *, as_json: bool) -> int:
     return 0
 
 
-def _record_cancelled(files: RunFiles, one: UnitStatus) -> None:
+def _record_cancelled(files: RunFiles, one: UnitStatus, job_id: str) -> None:
     event = {
         "event": "cancelled",
         "time": time.time(),
         "submission": one.unit.submission,
         "job": one.unit.job,
         "unit": one.unit.name,
-        "job_id": one.unit.job_id,
+        "job_id": job_id,
     }
     ledger.append(files.ledger, event)
 
@@ -173,11 +179,12 @@ def retry_failed(given: str, *, as_json: bool) -> int:
         say(orjson.dumps({"submitted": []}).decode() if as_json else "nothing to submit again")
         return 0
     if ids:
-        executor_for(found.run.executor).cancel(ids)
+        _executor(found.run).cancel(ids)
+    # The last of a shard's jobs: before it has ended, another may still finish the shard.
     active = [
-        (one.unit.name, one.unit.job_id)
+        (one.unit.name, one.open_ids[-1])
         for one in found.units
-        if one.unit.is_shard and one.standing.active
+        if one.unit.is_shard and one.open_ids
     ]
     run = resubmit(found.run, shards, active=active)
     if as_json:

@@ -33,7 +33,7 @@ def prepare_run(plan: Path) -> int:
         agents=[i.name for i in config.instances.values() if i.type == ServerType.AGENT],
         seeded=run.collect.seeded,
         limit=run.collect.limit,
-        check=lambda found: remember_stamped(found, files),
+        check=lambda found: remember_stamped(found, files, anew=run.rerun_done),
     )
     for text in stamped.notices:
         notice(text)

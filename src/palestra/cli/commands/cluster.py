@@ -108,6 +108,9 @@ def rollouts(
     keep_mounts_for_sandbox: Annotated[
         bool, typer.Option("--keep-mounts-for-sandbox", help="It sees the mounts; default none.")
     ] = False,
+    ray_nodes: Annotated[
+        int, typer.Option(help="Nodes of a Ray cluster in each job, for heavy verifiers.")
+    ] = 0,
     installation_command: Annotated[
         str, typer.Option(help="Bash, once per node, before the main step.")
     ] = "",

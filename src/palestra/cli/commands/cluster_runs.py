@@ -21,6 +21,7 @@ def add_to(group: typer.Typer) -> None:
     group.command("retry-failed")(retry_failed)
     group.command()(cancel)
     group.command(hidden=True)(drive)
+    group.command("ray-node", hidden=True)(ray_node)
     group.command("prepare-inputs", hidden=True)(prepare_inputs)
     group.command("merge-shards", hidden=True)(merge_shards)
     group.command("profile-merged", hidden=True)(profile_merged)
@@ -75,6 +76,22 @@ def prepare_inputs(plan: Plan) -> None:
     from palestra.cli.clustering.stamping import prepare_run
 
     guarded(lambda: prepare_run(plan))
+
+
+def ray_node(
+    cpus: Annotated[int, typer.Option(min=1)],
+    join: Annotated[str, typer.Option(help="HOST:PORT of the first node.")] = "",
+    ray_port: Annotated[int, typer.Option()] = 0,
+    nodes: Annotated[int, typer.Option(min=1)] = 1,
+    host: Annotated[str, typer.Option()] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Tells whether all nodes are there.")] = 0,
+) -> None:
+    """Run one node of a job's Ray cluster, inside the job."""
+    from palestra.cli.clustering.ray_node import first_node, further_node
+
+    if join:
+        guarded(lambda: further_node(join, cpus=cpus))
+    guarded(lambda: first_node(ray_port, cpus=cpus, nodes=nodes, status=(host, port)))
 
 
 def merge_shards(

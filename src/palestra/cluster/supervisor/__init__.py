@@ -10,11 +10,12 @@ Standard library only, and of any Python from 3.8 on: the batch node may have no
     spec.py        what it needs of `plan.json`
     supervise.py   one job from start to finish
     requeue.py     a drained job goes back into the queue
-services.py    a service: port, endpoint, probe, restarts
+    services.py    a service: port, endpoint, probe, restarts
     main_step.py   the main step: what it runs, when it has to end
     probe.py       whether a server is ready; alone as a command too
     steps.py       a component -> the command that runs it: `srun`, a container, a plain process
     processes.py   starting, minding and ending processes; the end of a log
+    keyed.py       a server that takes its key as an argument
     ports.py       free ports, and who answers on one
     lease.py       one writer for each shard
     shard.py       counting the rows of a shard; the done file

@@ -1,19 +1,21 @@
 """`python supervisor.pyz PLAN JOB [--task N]`: run one job; exit 0 only if it went well.
 
-It also runs as `--mind`, `--mind-step` and `--port` for itself: see `processes` and `context`.
+It also runs as `--mind`, `--mind-step`, `--port` and `--keyed` for itself: see `processes`,
+`context` and `keyed`.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from palestra.cluster.supervisor import processes, slurm
+from palestra.cluster.supervisor import keyed, processes, slurm
 from palestra.cluster.supervisor.context import PORT, Context, nodes_of
 from palestra.cluster.supervisor.ports import PortLocks, address_here
 from palestra.cluster.supervisor.requeue import left_in, requeue_if_worthwhile
@@ -23,18 +25,28 @@ from palestra.cluster.supervisor.supervise import Signals, Supervision
 BAD_PLAN = 2
 
 
+def _choose_port(arguments: Sequence[str]) -> int:
+    low, high = int(arguments[0]), int(arguments[1])
+    port = PortLocks().choose((low, high) if high else None)
+    print(port, address_here())  # noqa: T201  # its answer
+    return 0
+
+
+SMALL_TASKS: dict[str, Callable[[Sequence[str]], int]] = {
+    processes.MIND: processes.mind,
+    processes.MIND_STEP: functools.partial(processes.mind, step=True),
+    keyed.KEYED: keyed.run_keyed,
+    keyed.MODULE: keyed.run_module,
+    PORT: _choose_port,
+}
+
+
 def main(given: Sequence[str] | None = None) -> int:
     """The exit code of the job, or of one of the small tasks. `given`: else the command line."""
     arguments = sys.argv[1:] if given is None else list(given)
-    if arguments[:1] == [processes.MIND]:
-        return processes.mind(arguments[1:])
-    if arguments[:1] == [processes.MIND_STEP]:
-        return processes.mind(arguments[1:], step=True)
-    if arguments[:1] == [PORT]:
-        low, high = int(arguments[1]), int(arguments[2])
-        port = PortLocks().choose((low, high) if high else None)
-        print(port, address_here())  # noqa: T201  # its answer
-        return 0
+    small = SMALL_TASKS.get(arguments[0]) if arguments else None
+    if small is not None:
+        return small(arguments[1:])
     asked = _parsed(arguments)
     try:
         job = read_spec(asked.plan, asked.job, asked.task)

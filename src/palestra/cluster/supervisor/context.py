@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import subprocess
@@ -105,12 +106,22 @@ class Context:
         }
         if component.is_main:
             ours["PALESTRA_DRAIN_FILE"] = str(self.drain_file)
+            ours["PALESTRA_INSTALL"] = self._installation(component)
             if self.lease is not None:
                 path, number = self.lease
                 ours.update(PALESTRA_LEASE=str(path), PALESTRA_LEASE_NUMBER=str(number))
         # Logs are files: wide, and without colours.
         shown = {"COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
         return {**shown, **steps.env_of(self.job, component, place, self.env), **ours}
+
+    def _installation(self, component: ComponentSpec) -> str:
+        """What has the same value wherever the same things are installed once: this node, for all
+        jobs of a submission; a container, for this start of this job.
+        """
+        if component.container and self.job.runtime != "none":
+            return f"{self.job_id}-{self.restart}"
+        folder = str(self.run.submission(self.job.submission).folder)
+        return hashlib.sha256(folder.encode()).hexdigest()[:16]
 
     def start(
         self, component: ComponentSpec, place: steps.Place, started: int
@@ -166,7 +177,7 @@ class Context:
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             raise NoFreePort(f"cannot find a free port on {node}: {error}") from error
 
-    def tokens(self, rank: int, head: str, port: int) -> dict[str, str]:
+    def tokens(self, rank: int, head: str, port: int, head_port: int = 0) -> dict[str, str]:
         """What tokens stand for in a component's texts, on the node of that rank."""
         shard = self.job.shard
         return {
@@ -176,6 +187,8 @@ class Context:
             "{server_seed}": str(shard.server_seed if shard else 0),
             "{node_rank}": str(rank),
             "{head_host}": head,
+            "{head_port}": str(head_port),
+            "{supervisor}": str(self.run.submission(self.job.submission).supervisor),
             "{plan}": str(self.job.plan),
             "{job}": self.job.name,
             "{shard}": shard.name if shard else "",

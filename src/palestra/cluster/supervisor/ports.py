@@ -12,8 +12,10 @@ import fcntl
 import os
 import random
 import socket
+import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -29,7 +31,7 @@ class PortLocks:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or Path(tempfile.gettempdir()) / f"palestra-ports-{os.getuid()}"
-        self._held: dict[int, IO[bytes]] = {}
+        self._held: dict[int, IO[bytes] | None] = {}
 
     def choose(self, within: tuple[int, int] | None) -> int:
         """A free port, of `within` (both ends included) if given. Raises NoFreePort."""
@@ -38,19 +40,28 @@ class PortLocks:
                 found = _bindable(port)
                 if found:
                     return found
-                self._held.pop(port).close()
+                self._release(port)
         where = f"{within[0]} to {within[1]}" if within else "any"
         raise NoFreePort(f"no free port ({where}) on {socket.gethostname()}")
 
     def close(self) -> None:
         """Let others have them."""
-        for file in self._held.values():
+        for port in list(self._held):
+            self._release(port)
+
+    def _release(self, port: int) -> None:
+        file = self._held.pop(port)
+        if file is not None:
             file.close()
-        self._held.clear()
 
     def _lock(self, port: int) -> bool:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        file = (self._folder / str(port)).open("ab")
+        try:
+            file = self._lock_file(port)
+        except OSError:  # full, or read-only: the port is bound for a look, and the nonce tells
+            file = None
+        if file is None:
+            self._held[port] = None
+            return True
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -58,6 +69,15 @@ class PortLocks:
             return False
         self._held[port] = file
         return True
+
+    def _lock_file(self, port: int) -> IO[bytes] | None:
+        """None where somebody else has a folder of that name: it is not for us to write into."""
+        with contextlib.suppress(FileExistsError):
+            self._folder.mkdir(mode=0o700)
+        found = self._folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            return None
+        return (self._folder / str(port)).open("ab")
 
 
 def _candidates(within: tuple[int, int] | None) -> Iterable[int]:
@@ -91,25 +111,44 @@ def address_here() -> str:
     return socket.gethostname()
 
 
-def strangers_on(port: int, mark: str) -> list[int]:
-    """Processes of this node that listen on `port` and were not started with `mark`.
+def answered(address: str, port: int) -> bool:
+    """Whether anybody listens there, on whatever node and as whatever user."""
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=2.0):
+        return True
+    return False
 
-    `mark`: a text of the environment that ours have (NAME=value). What cannot be looked into is
-    left out: an empty list means that nobody strange is known.
+
+@dataclass
+class Listeners:
+    """Processes of this node that listen on a port: whether one is ours, and which are not."""
+
+    ours: bool = False
+    strangers: list[int] = field(default_factory=list)
+
+
+def listeners_on(port: int, mark: str) -> Listeners:
+    """Who of this node listens on `port`.
+
+    `mark`: a text of the environment that ours have (NAME=value). What cannot be looked into, such
+    as another user's, is left out.
     """
     links = {f"socket:[{inode}]" for inode in _inodes(port)}
+    found = Listeners()
     if not links:
-        return []
-    strange = []
+        return found
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            held = {os.readlink(link) for link in (process / "fd").iterdir()}  # noqa: PTH115  # Python 3.8
-            if held & links:
+            if not links.isdisjoint(_open_files(process)):
                 own = mark.encode() in (process / "environ").read_bytes().split(b"\0")
-                if own:
-                    return []
-                strange.append(int(process.name))
-    return strange
+                found.ours = found.ours or own
+                found.strangers += [] if own else [int(process.name)]
+    return found
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    for link in (process / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed in the meantime
+            yield os.readlink(link)  # noqa: PTH115  # Python 3.8
 
 
 def _inodes(port: int) -> set[str]:

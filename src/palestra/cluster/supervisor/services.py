@@ -17,7 +17,7 @@ from pathlib import Path
 from palestra.cluster.supervisor import probe, processes, steps
 from palestra.cluster.supervisor.context import Context
 from palestra.cluster.supervisor.files import write_whole
-from palestra.cluster.supervisor.ports import NoFreePort, strangers_on
+from palestra.cluster.supervisor.ports import NoFreePort, answered, listeners_on
 from palestra.cluster.supervisor.probe import Answer, Verdict, Waited
 from palestra.cluster.supervisor.spec import ComponentSpec
 
@@ -79,14 +79,20 @@ class Service:
         nodes = context.nodes_for(component)
         if component.has_port:
             self._port, self._address = context.port_on(nodes[0] if nodes else "", component)
+        head_port = 0
+        if component.has_head_port:
+            head_port, _ = context.port_on(nodes[0] if nodes else "", component)
         head = self._address or (nodes[0] if nodes else "127.0.0.1")
         many = steps.by_node(component) and bool(nodes)
         places = [
             steps.Place(
-                context.tokens(rank, head, self._port), (node,), one_of_many=True, rank=rank
+                context.tokens(rank, head, self._port, head_port),
+                (node,),
+                one_of_many=True,
+                rank=rank,
             )
             for rank, node in enumerate(nodes if many else ())
-        ] or [steps.Place(context.tokens(0, head, self._port), nodes)]
+        ] or [steps.Place(context.tokens(0, head, self._port, head_port), nodes)]
         self._processes, self._logs = [], []
         for place in places:
             process, log = context.start(component, place, self.restarts + self._new_ports)
@@ -141,8 +147,7 @@ class Service:
         self._end_all()
         was, self.state, self.reason = self.state, State.FAILED, failure.reason
         context.say(f"{component.name}: {failure.reason}")
-        taken = was is State.STARTING and self._port and strangers_on(self._port, self._mark())
-        if taken and self._new_ports < NEW_PORTS:
+        if was is State.STARTING and self._port_taken() and self._new_ports < NEW_PORTS:
             self._new_ports += 1
             context.say(f"{component.name}: its port was taken by another process, so a new one")
             return self._again(failure)
@@ -159,6 +164,12 @@ class Service:
             reason = f"{failure.reason} (after {self.restarts} restarts)"
             return Failure(component.name, reason, failure.code, failure.log)
         return failure
+
+    def _port_taken(self) -> bool:
+        """Whether somebody else listens where we, who have ended, should have."""
+        if not self._port or not answered(self._address, self._port):
+            return False
+        return not listeners_on(self._port, self._mark()).ours
 
     def _again(self, failure: Failure) -> Failure | None:
         try:
@@ -196,11 +207,11 @@ class Service:
             return Answer(Verdict.READY, "it runs; nothing else is asked of it")
         answer = probe.ask(f"http://{self._address}:{self._port}", spec, self._context.nonce)
         if answer.verdict is Verdict.READY and self._context.single_node:
-            strangers = strangers_on(self._port, self._mark())
-            if strangers:
+            found = listeners_on(self._port, self._mark())
+            if found.strangers and not found.ours:
                 return Answer(
                     Verdict.AUTH_REFUSED,
-                    f"port {self._port} is answered by process {strangers[0]}, which is not ours",
+                    f"port {self._port} is answered by process {found.strangers[0]}, which is not ours",
                 )
         return answer
 

@@ -97,7 +97,8 @@ def set_aside(run: RunFiles, name: str, suffix: str) -> list[str]:
     """
     files = run.shard(name)
     moved = []
-    for path in (files.done, files.manifest, files.failures, files.output):
+    own = (files.done, files.manifest, files.failures, files.output, files.materialized_inputs)
+    for path in own:
         if path.exists():
             path.replace(path.with_name(path.name + suffix))
             moved.append(path.name)

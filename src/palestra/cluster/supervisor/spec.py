@@ -83,6 +83,11 @@ class ComponentSpec:
         texts = (*self.argv, *self.worker_argv, *self.env.values())
         return self.probe is not None or any("{port}" in text for text in texts)
 
+    @property
+    def has_head_port(self) -> bool:
+        """Whether its nodes meet at another port of the first."""
+        return any("{head_port}" in text for text in (*self.argv, *self.worker_argv))
+
 
 @dataclass(frozen=True)
 class ShardSpec:

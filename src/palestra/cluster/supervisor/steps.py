@@ -8,12 +8,17 @@ runtime            pyxis: flags of srun; apptainer, podman: a command around the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from palestra.cluster.supervisor.spec import ComponentSpec, JobSpec, MountSpec
 
 SLURM = "slurm"
+SANDBOX = "sandbox"
+SECRET_WORDS = frozenset(
+    {"apikey", "authorization", "credentials", "key", "password", "passwd", "secret", "token"}
+)
 PYXIS, APPTAINER, PODMAN = "pyxis", "apptainer", "podman"
 
 
@@ -57,6 +62,9 @@ def env_of(
     """The environment: the job's own without secrets it does not inherit, and its own values."""
     hidden = set(job.secrets) - set(component.inherit)
     env = {name: value for name, value in base.items() if name not in hidden}
+    if component.role == SANDBOX:
+        # It runs what a model wrote: what looks like a secret is none of its business.
+        env = {name: value for name, value in env.items() if not _is_secret_name(name)}
     env.update({name: replaced(text, place.tokens) for name, text in component.env.items()})
     return env
 
@@ -69,24 +77,28 @@ def by_node(component: ComponentSpec) -> bool:
 
 
 def replaced(text: str, tokens: Mapping[str, str]) -> str:
-    """`text` with its tokens replaced; other braces stay."""
-    for token, value in tokens.items():
-        text = text.replace(token, value)
-    return text
+    """`text` with its tokens replaced; other braces stay, also those in what stands for a token."""
+    pattern = "|".join(map(re.escape, tokens))
+    return re.sub(pattern, lambda found: tokens[found[0]], text) if tokens else text
+
+
+def _is_secret_name(name: str) -> bool:
+    return not SECRET_WORDS.isdisjoint(re.split(r"[^a-z]+", name.lower()))
 
 
 INSTALL = """\
 set -e
-mark=${TMPDIR:-/tmp}/palestra-install-$UID-$PALESTRA_JOB_ID-$PALESTRA_RESTART
+mark=${TMPDIR:-/tmp}/palestra-install-$UID
 (
   flock 9
-  if [ ! -e "$mark.done" ]; then
+  if [ ! -e "$mark-$PALESTRA_INSTALL.done" ]; then
     bash -c "$1"
-    : > "$mark.done"
+    : > "$mark-$PALESTRA_INSTALL.done"
   fi
 ) 9> "$mark.lock"
 """
-"""Once on each node: other main steps of the job there wait for it, and find it done."""
+"""Once on each node: other jobs of this user there wait for it, and those of the same submission
+find it done. PALESTRA_INSTALL says what is the same: see `Context`."""
 
 
 def with_setup(component: ComponentSpec, argv: Sequence[str]) -> list[str]:

@@ -27,6 +27,7 @@ LOOK_EVERY_S = 0.2
 TOLD_EVERY_S = 5.0
 LEASE_HELD = 16
 NOT_DONE = 17
+UNWRITABLE = 18
 
 
 @dataclass
@@ -79,19 +80,26 @@ class Supervision:
     def run(self) -> Ended:
         """Run the job; every process has ended afterwards."""
         context = self._context
-        context.files.folder.mkdir(parents=True, exist_ok=True)
-        context.record("started", host=socket.gethostname())
         try:
+            context.files.folder.mkdir(parents=True, exist_ok=True)
+            context.record("started", host=socket.gethostname())
             self._lease.take()
         except (LeaseHeld, slurm.SlurmUnreachable) as error:
             return self._finish(Ended("refused", LEASE_HELD, str(error)))
+        except OSError as error:
+            return self._finish(Ended("failed", UNWRITABLE, f"cannot write the run: {error}"))
         context.lease = (self._lease_path, self._lease.number)
         try:
             ended = self._already_done() or self._work()
+        except OSError as error:
+            ended = Ended("failed", UNWRITABLE, f"cannot write the run: {error}")
         finally:
             self._stop_all()
         ended = self._settled(ended)
-        self._lease.release(stopped=self._stopped_by_itself)
+        try:
+            self._lease.release(stopped=self._stopped_by_itself)
+        except OSError as error:
+            context.say(f"cannot give the lease back: {error}")
         return self._finish(ended)
 
     def _already_done(self) -> Ended | None:

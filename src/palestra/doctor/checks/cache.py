@@ -44,12 +44,10 @@ def _exists(planned: Plan, settings: CollectSettings, finding: Finding) -> Findi
             found,
             symptom=f"{finding.symptom.partition(' exists')[0]} exists, and was made from "
             "something else",
-            next_action="--overwrite moves that run to .bak and starts afresh; or give back what "
-            "was changed and --resume it",
             evidence=(*found.evidence, *_times(settings)),
         )
     except PalestraError:
-        return replace(finding, next_action="--overwrite moves it to .bak, or choose another one")
+        return finding
     continued = run.notices[-1]
     discard(run)
     return replace(finding, evidence=(*finding.evidence, quote("manifest", continued)))

@@ -12,6 +12,7 @@ from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding
 from palestra.doctor.quoting import quote_named, quote_places
+from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError, PalestraError
 from palestra.sandbox import SandboxSettings
 from palestra.serving import (
@@ -29,6 +30,9 @@ def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Fin
     """A configuration that cannot be loaded: a finding for each of its problems, with its line."""
     first, *listed = error.message.split("\n")
     problems = [line.removeprefix("  - ") for line in listed if line.startswith("  - ")]
+    if first.endswith(" no value:"):
+        # Each of them needs a value of its own.
+        problems = [f"{first} {line.strip()}" for line in listed if line.strip()]
     return tuple(
         finding_of(
             ConfigError(problem, hint=error.hint),
@@ -99,10 +103,5 @@ def check_agents(config: ResolvedConfig) -> Looked:
     """Whether there is anybody to run rows, and somebody to verify them."""
     agents = config.instances_of(ServerType.AGENT)
     if agents:
-        return Looked(f"agents: {', '.join(agent.name for agent in agents)}")
-    error = ConfigError(
-        "the configuration has no agent",
-        hint="add a config file that has one: --config "
-        "resources_servers/NAME/configs/NAME.yaml, or start a fleet that has one",
-    )
-    return Looked("no agent", (replace(finding_of(error), cause="config.no-agent"),))
+        return Looked(", ".join(agent.name for agent in agents))
+    return Looked("no agent", (tabled("config.no-agent", "the configuration has no agent"),))

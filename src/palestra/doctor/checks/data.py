@@ -10,8 +10,9 @@ from palestra.doctor.checking import Looked
 from palestra.doctor.checks.cache import over_earlier
 from palestra.doctor.checks.rows import bad_rows
 from palestra.doctor.faults import finding_of
-from palestra.doctor.findings import Finding, Severity
+from palestra.doctor.findings import Finding
 from palestra.doctor.survey import Survey, survey
+from palestra.doctor.tabled import tabled
 from palestra.doctor.tool_schemas import check_tool_schemas
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts import CollectSettings, PreparedRun, check_rows, doors_behind, plan
@@ -66,14 +67,7 @@ def plan_run(
 
 def _notice(text: str) -> Finding:
     """What may be a mistake and runs all the same."""
-    return Finding(
-        layer=Layer.DATA,
-        cause="data.suspicious",
-        symptom=text.removeprefix("warning: "),
-        likely_cause="a misspelt parameter, which endpoints ignore or refuse",
-        next_action="correct its name, if it is one of ours",
-        severity=Severity.WARNING,
-    )
+    return tabled("data.suspicious", text.removeprefix("warning: "))
 
 
 def _rows_looked(error: BadRows, settings: CollectSettings) -> Looked:

@@ -13,7 +13,8 @@ from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Quote, Severity, quote
 from palestra.doctor.forecast import MEMORY_AT_REST, MEMORY_PER_ROLLOUT
-from palestra.errors import ConfigError, Layer
+from palestra.doctor.tabled import tabled
+from palestra.errors import ConfigError
 from palestra.serving import requirements_of, unsatisfied
 
 MIB: Final = 1024**2
@@ -42,15 +43,11 @@ def check_interpreter(instances: Iterable[InstanceConfig]) -> Looked:
 
 
 def _own_environment(instance: InstanceConfig, lacking: tuple[str, ...]) -> Finding:
-    return Finding(
-        layer=Layer.INFRA,
-        cause="infra.own-environment",
-        symptom=f"{instance.name} requires {', '.join(lacking)}, which this interpreter lacks",
-        likely_cause="it is not installed here; the server then starts in an environment of its "
-        "own, which uv makes once and which needs the network the first time",
-        next_action=f"nothing; or `pip install {' '.join(lacking)}` to have it in this process",
-        evidence=(quote(instance.folder or "", ", ".join(lacking)),),
-        severity=Severity.NOTE,
+    return tabled(
+        "infra.own-environment",
+        f"{instance.name} requires {', '.join(lacking)}, which this interpreter lacks",
+        quote(instance.folder or "", ", ".join(lacking)),
+        packages=" ".join(lacking),
     )
 
 
@@ -81,15 +78,12 @@ def check_processes(machine: Machine, servers: int) -> Looked:
     said = f"{machine.processes} processes and threads of {machine.process_limit}"
     if machine.processes + needed <= machine.process_limit:
         return Looked(said)
-    most = machine.processes + needed
-    finding = Finding(
-        layer=Layer.INFRA,
-        cause="infra.too-few-processes",
-        symptom=f"about {needed} more processes and threads are needed, and "
-        f"{max(0, machine.process_limit - machine.processes)} are left",
-        likely_cause="the user's limit on processes is low, or others of this user's run already",
-        next_action=f"raise it (ulimit -u {most}, or nproc in limits.conf), or end what runs idle",
-        evidence=(quote("ulimit -u", str(machine.process_limit)),),
+    finding = tabled(
+        "infra.too-few-processes",
+        f"about {needed} more processes and threads are needed, and "
+        f"{max(0, machine.process_limit - machine.processes)} are left "
+        f"(`ulimit -u {machine.processes + needed}` would do)",
+        quote("ulimit -u", str(machine.process_limit)),
     )
     return Looked(said, (finding,))
 
@@ -101,15 +95,12 @@ def check_memory(machine: Machine, in_flight: int) -> Looked:
     if needed <= machine.free_memory:
         return Looked(said)
     fits = max(1, (machine.free_memory - MEMORY_AT_REST) // MEMORY_PER_ROLLOUT)
-    finding = Finding(
-        layer=Layer.INFRA,
-        cause="infra.little-memory",
-        symptom=f"{in_flight:,} rollouts at once want about {needed // MIB:,} MiB, and "
+    finding = tabled(
+        "infra.little-memory",
+        f"{in_flight:,} rollouts at once want about {needed // MIB:,} MiB, and "
         f"{machine.free_memory // MIB:,} are free",
-        likely_cause="the machine, its container or a limit has less memory than the run wants",
-        next_action=f"--concurrency {fits}, or a machine with more memory",
-        evidence=(quote(machine.memory_source, f"{machine.free_memory} bytes free"),),
-        severity=Severity.WARNING,
+        quote(machine.memory_source, f"{machine.free_memory} bytes free"),
+        fits=fits,
     )
     return Looked(said, (finding,))
 
@@ -132,38 +123,27 @@ def check_disk(output: Path, needed: int, *, temporary: Path) -> Looked:
 
 
 def _disk_full(folder: Path, free: int, needed: int) -> Finding:
-    return Finding(
-        layer=Layer.INFRA,
-        cause=DISK_FULL,
-        symptom=f"{folder} has {free / MIB:,.1f} MiB free, and the run writes about "
-        f"{needed / MIB:,.1f}",
-        likely_cause="the disk is nearly full, or too small for this run",
-        next_action=f"free {(needed + SPARE_DISK - free) / MIB:,.0f} MiB there, or choose an "
-        "--output on another disk (`df -h` shows them)",
-        evidence=(_mount(folder),),
+    return tabled(
+        DISK_FULL,
+        f"{folder} has {free / MIB:,.1f} MiB free, and the run writes about {needed / MIB:,.1f}: "
+        f"{(needed + SPARE_DISK - free) / MIB:,.0f} too few",
+        _mount(folder),
     )
 
 
 def _no_inodes(folder: Path, free: int) -> Finding:
-    return Finding(
-        layer=Layer.INFRA,
-        cause="infra.no-inodes",
-        symptom=f"the file system of {folder} has room for {free} more files",
-        likely_cause="it holds very many small files",
-        next_action="remove some (`df -i` shows them), or choose an --output elsewhere",
-        evidence=(_mount(folder),),
+    return tabled(
+        "infra.no-inodes",
+        f"the file system of {folder} has room for {free} more files",
+        _mount(folder),
     )
 
 
 def _no_temporary(folder: Path, free: int) -> Finding:
-    return Finding(
-        layer=Layer.INFRA,
-        cause="infra.temporary-full",
-        symptom=f"the temporary folder {folder} has {free / MIB:,.1f} MiB free",
-        likely_cause="what others left there fills it",
-        next_action="free some, or set TMPDIR to another folder",
-        evidence=(_mount(folder),),
-        severity=Severity.WARNING,
+    return tabled(
+        "infra.temporary-full",
+        f"the temporary folder {folder} has {free / MIB:,.1f} MiB free",
+        _mount(folder),
     )
 
 

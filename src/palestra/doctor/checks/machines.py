@@ -4,12 +4,14 @@ import asyncio
 import importlib.util
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, quote
-from palestra.errors import Layer, PalestraError
+from palestra.doctor.tabled import tabled
+from palestra.errors import PalestraError
 from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
 
 RAY: Final = "ray_head_node_address"
@@ -38,24 +40,19 @@ async def check_ray(tree: Mapping[str, Any]) -> Looked:
 
 
 def _no_ray(address: str) -> Finding:
-    return Finding(
-        layer=Layer.INFRA,
-        cause="infra.ray-missing",
-        symptom=f"{RAY} is {address!r}, and Ray is not installed",
-        likely_cause="the extra was not installed here",
-        next_action="pip install 'palestra[ray]', or leave the setting out to use this machine",
-        evidence=(quote("configuration", address, pointer=RAY),),
+    return tabled(
+        "infra.ray-missing",
+        f"{RAY} is {address!r}, and Ray is not installed",
+        quote("configuration", address, pointer=RAY),
     )
 
 
 def _ray_gone(address: str, error: Exception) -> Finding:
-    return Finding(
-        layer=Layer.INFRA,
-        cause="infra.ray-unreachable",
-        symptom=f"the Ray cluster at {address} cannot be reached: {error or type(error).__name__}",
-        likely_cause="its head node has ended, or its address is another one",
-        next_action=f"start it (`ray start --head`), correct {RAY}, or leave it out",
-        evidence=(quote("configuration", address, pointer=RAY),),
+    why = str(error) or type(error).__name__
+    return tabled(
+        "infra.ray-unreachable",
+        f"the Ray cluster at {address} cannot be reached: {why}",
+        quote("configuration", address, pointer=RAY),
     )
 
 
@@ -87,13 +84,10 @@ async def check_slurm(environ: Mapping[str, str]) -> Looked:
 
 
 def _slurm(said: str) -> Finding:
-    return Finding(
-        layer=Layer.INFRA,
-        cause="infra.slurm-unreachable",
-        symptom="Slurm's controller does not answer",
-        likely_cause="slurmctld is down, or this node cannot reach it",
-        next_action="ask the cluster's operators; `scontrol ping` answers when it is back",
-        evidence=(quote("scontrol ping", said),),
+    return tabled(
+        "infra.slurm-unreachable",
+        "Slurm's controller does not answer",
+        quote("scontrol ping", said),
     )
 
 
@@ -122,22 +116,13 @@ async def _try(names: list[str], settings: SandboxSettings) -> Finding | str:
             result = await sandbox.run(_PROBE, limits=Limits(cpu_s=10, wall_s=20))
     except PalestraError as error:
         found = finding_of(error, evidence=shown)
-        return Finding(
-            layer=Layer.INFRA,
-            cause="infra.no-sandbox",
-            symptom=f"{', '.join(names)}: {found.symptom}",
-            likely_cause="untrusted code needs bubblewrap, a sandbox service, or your word that it "
-            "may be trusted",
-            next_action=error.hint or "install bubblewrap (apt-get install bubblewrap)",
-            evidence=found.evidence,
-        )
+        told = tabled("infra.no-sandbox", f"{', '.join(names)}: {found.symptom}", *found.evidence)
+        return replace(told, next_action=error.hint or told.next_action)
     if result.ok and result.stdout.strip() == "probed":
         return f"{backend.name} runs programs"
-    return Finding(
-        layer=Layer.INFRA,
-        cause="infra.no-sandbox",
-        symptom=f"{', '.join(names)}: a program in the sandbox does not run",
-        likely_cause="the interpreter in it is missing or may not start there",
-        next_action="set sandbox.python to one that runs, or use another sandbox.backend",
-        evidence=(*shown, quote("its standard error", result.stderr)),
+    return tabled(
+        "infra.sandbox-broken",
+        f"{', '.join(names)}: a program in the sandbox does not run",
+        *shown,
+        quote("its standard error", result.stderr),
     )

@@ -13,22 +13,24 @@ from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Severity, quote
 from palestra.doctor.forecast import BYTES_PER_TOKEN, Pace
-from palestra.doctor.signatures import SignatureTable
+from palestra.doctor.patience import asked_once
 from palestra.doctor.survey import AgentRows
+from palestra.doctor.tabled import tabled
 from palestra.errors import (
     CallError,
-    Layer,
     ModelNotServed,
     RowIdentity,
 )
 from palestra.schema import CREATE_PARAMS, TASK_INDEX, Response, ResponseCreateParams
 from palestra.serving import EndpointFacts, EndpointSaid, ask_endpoint
-from palestra.transport import CallContext, ServerClient, calling
+from palestra.transport import ServerClient
 
 ENDPOINT_S: Final = 20.0
 """For what an endpoint says of itself."""
-REQUEST_S: Final = 45.0
-"""For one answer of `PROBE_TOKENS`."""
+WORD_S: Final = 12.0
+"""For a word, of an endpoint that has nothing else to do."""
+REQUEST_S: Final = 30.0
+"""For an answer of `PROBE_TOKENS` to a row's own prompt, which may be long."""
 PROBE_TOKENS: Final = 16
 """The least that OpenAI's endpoint takes as a limit."""
 TEMPLATE_TOKENS: Final = 512
@@ -72,24 +74,9 @@ def _unusable(name: str, error: CallError) -> Finding:
     """Of an endpoint that does not answer in time, the deadline is not the cause."""
     finding = finding_of(error)
     if finding.cause in _SLOW:
-        return replace(
-            finding,
-            layer=Layer.MODEL,
-            cause="model.no-answer",
-            symptom=f"{name}: {finding.symptom}",
-            likely_cause="the endpoint takes connections and does not answer, or is overloaded",
-            next_action="look at the endpoint's own log; for a slow one, wait and run the doctor "
-            "again",
-        )
+        return tabled("model.no-answer", f"{name}: {finding.symptom}", *finding.evidence)
     if finding.cause == "infra.unreachable":
-        known = SignatureTable.load().by_cause["model.unreachable"]
-        finding = replace(
-            finding,
-            layer=known.layer,
-            cause=known.cause,
-            likely_cause=known.why,
-            next_action=known.do_of(error.message),
-        )
+        finding = tabled("model.unreachable", finding.symptom, *finding.evidence, row=finding.row)
     if name in finding.symptom:
         return finding
     return replace(finding, symptom=f"{name}: {finding.symptom}")
@@ -102,26 +89,28 @@ _SLOW: Final = frozenset({"throughput.no-answer", "throughput.model-slow"})
 def _with_listed(finding: Finding, said: EndpointSaid) -> Finding:
     """With what the endpoint lists, among which the right name is."""
     listed = (quote("GET /models", said.text),)
-    if finding.cause != "model.not-served" or not said.facts.served:
-        return replace(finding, evidence=(*finding.evidence, *listed))
-    return replace(
-        finding,
-        evidence=(*finding.evidence, *listed),
-        next_action=f"set policy_model_name to one that it lists: {', '.join(said.facts.served)}",
-    )
+    evidence = (*finding.evidence, *listed)
+    served = said.facts.served
+    if finding.cause != "model.not-served" or not served or said.facts.model in served:
+        return replace(finding, evidence=evidence)
+    told = tabled("model.not-listed", finding.symptom, listed=", ".join(served))
+    return replace(finding, evidence=evidence, next_action=told.next_action)
 
 
 async def _ask_for_a_word(client: ServerClient, name: str) -> Pace:
     params = {"input": PROBE, "max_output_tokens": PROBE_TOKENS}
     began = time.monotonic()
-    response = await _ask(client, name, params)
+    response = await _ask(client, name, params, within_s=WORD_S)
     return Pace(time.monotonic() - began, max(_used(response)[1], 1))
 
 
-async def _ask(client: ServerClient, name: str, params: Mapping[str, Any]) -> Response:
+async def _ask(
+    client: ServerClient, name: str, params: Mapping[str, Any], *, within_s: float = REQUEST_S
+) -> Response:
     asked = ResponseCreateParams.model_validate(params)
-    with calling(CallContext(deadline=time.monotonic() + REQUEST_S)):
-        return await client.peer(name).call("/v1/responses", asked, Response)
+    return await asked_once(
+        lambda: client.peer(name).call("/v1/responses", asked, Response), within_s=within_s
+    )
 
 
 def _used(response: Response) -> tuple[int, int]:
@@ -176,33 +165,23 @@ def _said(response: Response) -> str:
 
 
 def _too_long(endpoint: Endpoint, rows: AgentRows, response: Response) -> Finding:
-    return Finding(
-        layer=Layer.MODEL,
-        cause="model.context-too-long",
-        symptom=f"the longest prompt of {rows.agent} does not fit into the context of "
-        f"{endpoint.name}",
-        likely_cause="the prompt, with its tools, has more tokens than the endpoint was started "
-        "for",
-        next_action="serve the model with a longer context (vLLM: --max-model-len), or leave such "
-        "rows out",
-        evidence=(quote(endpoint.name, _said(response)),),
+    return tabled(
+        "model.context-too-long",
+        f"the longest prompt of {rows.agent} does not fit into the context of {endpoint.name}",
+        quote(endpoint.name, _said(response)),
         row=_identity(rows.longest),
+        severity=Severity.ERROR,
     )
 
 
 def _answer_too_long(endpoint: Endpoint, rows: AgentRows, tasks: Sequence[int]) -> Finding:
     limit = endpoint.facts.max_model_len or 0
     shown = ", ".join(str(task) for task in tasks[:10]) + (", …" if len(tasks) > 10 else "")
-    return Finding(
-        layer=Layer.MODEL,
-        cause="model.context-too-long",
-        symptom=f"{len(tasks)} prompts of {rows.agent} do not fit into {limit:,} tokens of context "
+    return tabled(
+        "model.answer-too-long",
+        f"{len(tasks)} prompts of {rows.agent} do not fit into {limit:,} tokens of context "
         "together with their max_output_tokens",
-        likely_cause="max_output_tokens leaves too little room: some endpoints refuse such a "
-        "request, others cut the answer",
-        next_action=f"lower max_output_tokens (++responses_create_params.max_output_tokens=…), or "
-        f"serve the model with a longer context than {limit:,}",
-        evidence=(quote("tasks", shown),),
+        quote("tasks", shown),
         row=RowIdentity(task=tasks[0], agent=rows.agent),
     )
 
@@ -237,13 +216,10 @@ def check_served(endpoint: Endpoint) -> tuple[Finding, ...]:
     if not facts.served or facts.model in facts.served or not endpoint.answers:
         return ()
     return (
-        Finding(
-            layer=Layer.MODEL,
-            cause="model.not-listed",
-            symptom=f"{endpoint.name} asks for {facts.model!r}, which the endpoint does not list",
-            likely_cause="the endpoint answers to any name, or to an alias",
-            next_action=f"set policy_model_name to one that it lists: {', '.join(facts.served)}",
-            evidence=(quote("GET /models", ", ".join(facts.served)),),
-            severity=Severity.WARNING,
+        tabled(
+            "model.not-listed",
+            f"{endpoint.name} asks for {facts.model!r}, which the endpoint does not list",
+            quote("GET /models", ", ".join(facts.served)),
+            listed=", ".join(facts.served),
         ),
     )

@@ -1,50 +1,66 @@
 """Data: rows that cannot be used, as findings with the lines and pointers of their problems."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from palestra.datasets import RowProblems
 from palestra.doctor.findings import Finding, Quote, quote
 from palestra.doctor.quoting import line_of, quote_line
 from palestra.doctor.signatures import Signature, SignatureTable
+from palestra.doctor.tabled import tabled
 from palestra.errors import Layer
 
 MOST_KINDS: Final = 20
 """Kinds of problems that are told one by one."""
 QUOTED: Final = 3
 """Rows that are quoted of each kind."""
+MOST_NUMBERS: Final = 10
+"""Lines that are named of those that are no JSON."""
 DESCRIBED: Final = 120
 """Characters of a row that are quoted."""
 
 
 def bad_rows(rows: RowProblems, *, hint: str = "") -> tuple[Finding, ...]:
     """A finding for each kind of problem, with the first rows that have it."""
-    found = list(rows.found())
-    findings = []
-    for path, what, lines in found[:MOST_KINDS]:
-        numbers = [number for first, last in lines.ranges() for number in range(first, last + 1)]
-        pointer = _pointer_of(what)
-        known = _kind_of(what)
-        findings.append(
-            Finding(
-                layer=known.layer,
-                cause=known.cause,
-                symptom=f"{path}: {_lines(str(lines), len(numbers))}: {what}",
-                likely_cause=known.why,
-                next_action=hint or known.do_of(what),
-                evidence=tuple(
-                    quote_row(path, number, pointer=pointer) for number in numbers[:QUOTED]
-                ),
-            )
-        )
+    found = list(_kinds(rows))
+    findings = [_finding(*kind, hint) for kind in found[:MOST_KINDS]]
     if len(found) > MOST_KINDS:
         findings.append(_rest(found[MOST_KINDS:]))
     return tuple(findings)
 
 
-def _lines(text: str, count: int) -> str:
-    return f"line {text}" if count == 1 else f"lines {text}"
+def _kinds(rows: RowProblems) -> Iterator[tuple[Path, str, str, list[int]]]:
+    """File, problem, its lines as text, and their numbers. Lines that are no JSON are one kind.
+
+    Of a file that is no JSONL at all (one document, a table), each line is wrong in its own way.
+    """
+    torn: dict[Path, tuple[str, list[int]]] = {}
+    for path, what, lines in rows.found():
+        numbers = [number for first, last in lines.ranges() for number in range(first, last + 1)]
+        if not what.startswith("not JSON"):
+            yield path, what, str(lines), numbers
+        elif path in torn:
+            torn[path][1].extend(numbers)
+        else:
+            torn[path] = what, numbers
+    for path, (what, numbers) in torn.items():
+        numbers.sort()
+        # What is said is of the first line; the others are wrong in their own ways.
+        shown = ", ".join(map(str, numbers[:MOST_NUMBERS]))
+        yield path, what, shown + ", …" * (len(numbers) > MOST_NUMBERS), numbers
+
+
+def _finding(path: Path, what: str, lines: str, numbers: list[int], hint: str) -> Finding:
+    known = _kind_of(what)
+    pointer = _pointer_of(what)
+    told = tabled(
+        known.cause,
+        f"{path}: {'line' if len(numbers) == 1 else 'lines'} {lines}: {what}",
+        *(quote_row(path, number, pointer=pointer) for number in numbers[:QUOTED]),
+    )
+    return replace(told, next_action=hint or known.do_of(what))
 
 
 def quote_row(path: Path, number: int, *, pointer: str = "") -> Quote:
@@ -72,12 +88,9 @@ def _kind_of(what: str) -> Signature:
     return table.by_cause["data.row-refused" if "(asked by " in what else "data.bad-request"]
 
 
-def _rest(kinds: Collection[tuple[Path, str, Any]]) -> Finding:
-    return Finding(
-        layer=Layer.DATA,
-        cause="data.bad-rows",
-        symptom=f"{len(kinds)} more kinds of problems of rows",
-        likely_cause="the file is of another format",
-        next_action="mend those above first",
-        evidence=tuple(quote(path, what) for path, what, _ in list(kinds)[:QUOTED]),
+def _rest(kinds: Collection[tuple[Path, str, str, list[int]]]) -> Finding:
+    return tabled(
+        "data.bad-rows",
+        f"{len(kinds)} more kinds of problems of rows",
+        *(quote(path, what) for path, what, _, _ in list(kinds)[:QUOTED]),
     )

@@ -1,9 +1,9 @@
 """Throughput: what would make the run slow, or have its rollouts end before they are done."""
 
 from palestra.doctor.checking import Looked
-from palestra.doctor.findings import Finding, Severity, quote
+from palestra.doctor.findings import quote
 from palestra.doctor.forecast import Share
-from palestra.errors import Layer
+from palestra.doctor.tabled import tabled
 from palestra.rollouts import CollectSettings
 
 
@@ -15,17 +15,12 @@ def check_answers_in_time(shares: list[Share], settings: CollectSettings) -> Loo
         if most is None or (took := pace.seconds_for(most)) <= settings.rollout_timeout:
             continue
         findings.append(
-            Finding(
-                layer=Layer.THROUGHPUT,
-                cause="throughput.rollout-timeout",
-                symptom=f"an answer of {most:,} tokens takes {share.model} about {took:,.0f} s, "
+            tabled(
+                "throughput.rollout-timeout",
+                f"an answer of {most:,} tokens takes {share.model} about {took:,.0f} s, "
                 f"and a rollout has {settings.rollout_timeout:,.0f}",
-                likely_cause="the model is slow for answers of that length",
-                next_action=f"--rollout-timeout {2 * took:.0f}, or lower max_output_tokens",
-                evidence=(
-                    quote(share.model, f"{pace.output_tokens} tokens in {pace.seconds:.2f} s"),
-                ),
-                severity=Severity.WARNING,
+                quote(share.model, f"{pace.output_tokens} tokens in {pace.seconds:.2f} s"),
+                seconds=f"{2 * took:.0f}",
             )
         )
     if not known:

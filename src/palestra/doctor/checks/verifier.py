@@ -1,9 +1,9 @@
-"""Verifier: one answer that is empty, for every environment; and its judge, asked once."""
+"""Verifier: answers that are empty, for every environment; and its judge, asked once."""
 
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,58 +11,87 @@ from palestra.conformance import LoopGuard, Player, Verdict, door_of
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Severity, quote
+from palestra.doctor.patience import PATIENCE_S, asked_once
+from palestra.doctor.tabled import tabled
 from palestra.errors import CallError, JudgeFailure, Layer, RowIdentity
 from palestra.schema import TASK_INDEX, JudgeReplay, response_of
 from palestra.serving import Hearing, Judge, JudgeConfig, Server
-from palestra.transport import CallContext, ServerClient, calling
+from palestra.transport import ServerClient
 
 ONE_ANSWER_S: Final = 30.0
+SEVERAL_S: Final = 3.0
+"""After this long no further row is tried."""
+_NUMBER: Final = re.compile(r"\d+")
 BLOCKED_S: Final = 0.5
 """For how long one verification may hold the event loop."""
 NO_ANSWER: Final = response_of("")
 WRONG_ANSWER: Final = response_of("I do not know.")
 
 
-async def check_empty_answer(
+async def check_empty_answers(
     client: ServerClient,
     environment: str,
-    row: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
     guard: LoopGuard,
     *,
     wrong: float | None,
+    broken: Collection[str] = (),
 ) -> Looked:
-    """Bring an empty answer to one row before the verifier, as a rollout would.
+    """Bring an empty answer to rows before the verifier, as a rollout would, while there is time.
 
     `wrong`: the most that a wrong answer may get; None where the server's rules are not known.
+    `broken`: models that it asks and that do not answer, which is told already.
     """
     door = await door_of(client, environment)
-    player = Player(client, door, guard, timeout_s=ONE_ANSWER_S)
-    verdict = await player.verify(row, NO_ANSWER)
-    findings = [
-        finding
-        for finding in (
-            _failed(environment, verdict),
-            _rewarded(environment, verdict, wrong),
-            _blocked(environment, verdict),
-        )
-        if finding is not None
-    ]
-    told = "no reward" if verdict.reward is None else f"reward {verdict.reward:g}"
-    at = RowIdentity(task=row.get(TASK_INDEX))
-    return Looked(
-        f"an empty answer gets {told} in {verdict.seconds * 1000:.0f} ms",
-        tuple(replace(finding, row=finding.row or at) for finding in findings),
+    player = Player(client, door, guard, timeout_s=PATIENCE_S if broken else ONE_ANSWER_S)
+    began = time.monotonic()
+    told = ""
+    tried = 0
+    found: dict[tuple[str, str], list[Finding]] = {}
+    for row in rows:
+        verdict = await player.verify(row, NO_ANSWER)
+        if broken and (verdict.timed_out or _is_of_a_model(verdict.failure)):
+            return Looked(f"not tried: it asks {', '.join(broken)}", skipped=True)
+        tried += 1
+        reward = "no reward" if verdict.reward is None else f"reward {verdict.reward:g}"
+        told = told or f"an empty answer gets {reward} in {verdict.seconds * 1000:.0f} ms"
+        at = RowIdentity(task=row.get(TASK_INDEX))
+        for finding in _findings(environment, verdict, wrong):
+            alike = (finding.cause, _NUMBER.sub("0", finding.symptom))
+            found.setdefault(alike, []).append(replace(finding, row=finding.row or at))
+        if verdict.timed_out or time.monotonic() - began > SEVERAL_S:
+            break
+    more = f"; tried on {tried} rows" if tried > 1 else ""
+    return Looked(told + more, tuple(_as_one(alike, tried) for alike in found.values()))
+
+
+def _as_one(alike: Sequence[Finding], tried: int) -> Finding:
+    """What several rows have shown: the first of them is named."""
+    if tried == 1:
+        return alike[0]
+    first = alike[0]
+    return replace(first, symptom=f"{first.symptom} (in {len(alike)} of {tried} rows tried)")
+
+
+def _findings(environment: str, verdict: Verdict, wrong: float | None) -> list[Finding]:
+    seen = (
+        _failed(environment, verdict),
+        _rewarded(environment, verdict, wrong),
+        _blocked(environment, verdict),
     )
+    return [finding for finding in seen if finding is not None]
+
+
+def _is_of_a_model(failure: CallError | None) -> bool:
+    return failure is not None and failure.layer is not Layer.VERIFIER
 
 
 def _failed(environment: str, verdict: Verdict) -> Finding | None:
     if verdict.timed_out:
-        return Finding(
-            layer=Layer.VERIFIER,
-            cause="verifier.hangs",
-            symptom=f"{environment} did not verify an empty answer within {ONE_ANSWER_S:g} s",
-            likely_cause="the verifier waits for something that never comes, or loops",
-            next_action=f"`palestra verify-env {environment}` shows which answers it hangs on",
+        return tabled(
+            "verifier.hangs",
+            f"{environment} did not verify an empty answer within {ONE_ANSWER_S:g} s",
+            environment=environment,
         )
     if verdict.failure is None:
         return None
@@ -76,42 +105,30 @@ def _rewarded(environment: str, verdict: Verdict, wrong: float | None) -> Findin
     most = 0.0 if wrong is None else wrong
     if verdict.reward is None or math.isnan(verdict.reward) or verdict.reward <= most:
         return None
-    return Finding(
-        layer=Layer.VERIFIER,
-        cause="verifier.rewards-nothing",
-        symptom=f"{environment} gives an empty answer {verdict.reward:g}",
-        likely_cause="the verifier takes no answer for a right one, or rewards everything",
-        next_action=f"`palestra verify-env {environment}` shows what else it rewards",
-        severity=Severity.WARNING,
+    return tabled(
+        "verifier.rewards-nothing",
+        f"{environment} gives an empty answer {verdict.reward:g}",
+        environment=environment,
     )
 
 
 def _blocked(environment: str, verdict: Verdict) -> Finding | None:
     if verdict.blocked_s <= BLOCKED_S:
         return None
-    return Finding(
-        layer=Layer.THROUGHPUT,
-        cause="throughput.blocks-event-loop",
-        symptom=f"{environment} held the event loop for {verdict.blocked_s:.1f} s to verify an "
-        "empty answer",
-        likely_cause="`verify` computes, sleeps or reads without `await`, so that every other "
-        "rollout waits",
-        next_action="write that method as `def` (it then runs in a thread), use a worker of "
-        "palestra.sandbox, or placement: process with num_workers",
+    return tabled(
+        "throughput.blocks-event-loop",
+        f"{environment} held the event loop for {verdict.blocked_s:.1f} s to verify an empty "
+        "answer",
         severity=Severity.WARNING,
     )
 
 
 def frozen(environment: str, still_s: float) -> Looked:
     """Of a verifier that has held the event loop for so long, and may do so for ever."""
-    finding = Finding(
-        layer=Layer.VERIFIER,
-        cause="verifier.holds-event-loop",
-        symptom=f"{environment} has been holding the event loop for {still_s:.0f} s to verify an "
-        "empty answer",
-        likely_cause="`verify` loops or waits without `await`: in a run, every rollout stands still",
-        next_action="write that method as `def` (it then runs in a thread), or use a worker of "
-        "palestra.sandbox, which is stopped at its limit",
+    finding = tabled(
+        "verifier.holds-event-loop",
+        f"{environment} has been holding the event loop for {still_s:.0f} s to verify an empty "
+        "answer",
     )
     return Looked("it never came back", (finding,))
 
@@ -140,8 +157,7 @@ async def _ask(client: ServerClient, config: JudgeConfig) -> str:
     compared = tuple(config.places)[-2:]
     question = config.question(passages, (compared[0], compared[-1]))
     hearing = Hearing(judge, JudgeReplay(), swaps=False)
-    with calling(CallContext(deadline=_deadline())):
-        return await hearing.ask(question)
+    return await asked_once(lambda: hearing.ask(question), within_s=ONE_ANSWER_S)
 
 
 async def _by_a_wrong_answer(
@@ -151,8 +167,17 @@ async def _by_a_wrong_answer(
     async with LoopGuard(_ignore, frozen_s=ONE_ANSWER_S) as guard:
         player = Player(client, door, guard, timeout_s=ONE_ANSWER_S)
         verdict = await player.verify(row, WRONG_ANSWER)
-    if isinstance(verdict.failure, CallError):
-        return Looked("no verdict", (_unjudged(environment, verdict.failure),))
+    failure = verdict.failure
+    if (
+        failure is not None
+        and not isinstance(failure, JudgeFailure)
+        and not _is_of_a_model(failure)
+    ):
+        # The verifier's own, whatever its judge would have said.
+        told = replace(finding_of(failure), row=RowIdentity(task=row.get(TASK_INDEX)))
+        return Looked("a wrong answer cannot be verified", (told,))
+    if failure is not None:
+        return Looked("no verdict", (_unjudged(environment, failure),))
     return Looked("a wrong answer was verified, with the judge or without")
 
 
@@ -171,7 +196,3 @@ _SAID: Final = re.compile(r"gives neither .*?: (.*)", re.DOTALL)
 
 def _ignore(_still_s: float) -> None:
     return None
-
-
-def _deadline() -> float:
-    return time.monotonic() + ONE_ANSWER_S

@@ -101,7 +101,8 @@ def provider_sentence(body: bytes) -> str:
     try:
         decoded = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return excerpt(body)[:_LONGEST_SENTENCE].strip()
+        # A page of HTML, most often: in one line.
+        return " ".join(excerpt(body).split())[:_LONGEST_SENTENCE]
     return _sentence(_unwrapped(decoded)) or excerpt(body)[:_LONGEST_SENTENCE]
 
 

@@ -24,6 +24,8 @@ class EngineDied(InfraError):
     """The engine's process is gone and is not started again: no retry can help."""
 
     retriable = False
+    ending: Ending | None = None
+    """How the process ended: for a client in this process, which tells it as a server's end."""
 
 
 def require_engine(module: str = "xllamacpp") -> None:
@@ -114,12 +116,14 @@ class RunningEngine:
             return EngineDied(f"{self._child.name}: the model was stopped")
         ending = self.ending.result()
         last = "".join(f"\n  | {line}" for line in ending.last_lines) or " (it printed nothing)"
-        return EngineDied(
+        died = EngineDied(
             f"{self._child.name}: the model's process {self.pid} ended with {ending.how}; "
             f"its last lines:{last}",
             hint="it is not started again: start the run anew. After SIGKILL, look for the "
             "kernel's out-of-memory message (dmesg)",
         )
+        died.ending = ending
+        return died
 
     async def stop(self) -> None:
         """End the process; twice does no harm."""

@@ -204,7 +204,14 @@ class VLLMModel(ChatCompletionsServer):
             self._known.forget(self.base_url_for(session.id), Question.IDS_IN)
 
         can = await self._capabilities(session, later=later)
-        return Turns(post, self._upstream, can, server=self.name, on_lacking=lacking)
+        return Turns(
+            post,
+            self._upstream,
+            can,
+            server=self.name,
+            on_lacking=lacking,
+            log_probs_as_they_are=self.asked_by_a_trainer,
+        )
 
     async def _capabilities(self, session: Session, *, later: bool) -> Capabilities:
         """What the session's endpoint can do; asked for when it is not known.

@@ -55,7 +55,8 @@ def _message(made: UpstreamMessage) -> ChatMessage:
 
 
 def _log_probs(tokens: TurnTokens) -> dict[str, Any]:
-    pairs = zip(tokens.generation, tokens.log_probs, strict=True)
+    # There may be too few: a trainer wants to hear of that itself.
+    pairs = zip(tokens.generation, tokens.log_probs, strict=False)
     content: list[dict[str, Any]] = [
         {"token": f"token_id:{token}", "logprob": value, "bytes": None, "top_logprobs": []}
         for token, value in pairs

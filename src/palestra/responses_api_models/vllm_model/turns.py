@@ -81,16 +81,19 @@ class Turns:
         *,
         server: str,
         on_lacking: Callable[[], None] = lambda: None,
+        log_probs_as_they_are: bool = False,
     ) -> None:
         """`upstream` says what answers mean.
 
         `on_lacking` is called when the endpoint takes no token ids after all.
+        `log_probs_as_they_are`: who asks checks them, and has a policy for those that are none.
         """
         self._post = post
         self._upstream = upstream
         self._can = capabilities
         self._server = server
         self._on_lacking = on_lacking
+        self._log_probs_as_they_are = log_probs_as_they_are
 
     async def ask(
         self, request: Mapping[str, Any], previous: Previous | None, why_not: Reason | None = None
@@ -212,11 +215,10 @@ class Turns:
         if made.prompt_token_ids != prompt:
             raise self._lacking(answered, "another prompt than it was given")
         entries = choice.logprobs.content if choice.logprobs is not None else []
-        if [entry.token_id for entry in entries] != choice.token_ids:
+        if [entry.token_id for entry in entries] != choice.token_ids[: len(entries)]:
             raise self._lacking(answered, "`token_ids` and the ids in its log probs that differ")
-        tokens = TurnTokens(prompt, choice.token_ids, [entry.logprob for entry in entries])
-        if problem := tokens.problem():
-            raise self._lacking(answered, problem)
+        log_probs: list[Any] = [entry.logprob for entry in entries]
+        tokens = self._checked(answered, TurnTokens(prompt, choice.token_ids, log_probs))
         message = await self._parse(request, made, prompt)
         completion = TokenCompletion(
             choices=[TokenChoice(message, finish_reason=choice.finish_reason)],
@@ -250,8 +252,11 @@ class Turns:
             ids, log_probs = generated(choice)
         except MissingTokens as error:
             raise self._lacking(answered, str(error)) from error
-        tokens = TurnTokens(prompt, ids, log_probs)
-        if problem := tokens.problem():
+        return self._checked(answered, TurnTokens(prompt, ids, log_probs))
+
+    def _checked(self, answered: Answered, tokens: TurnTokens) -> TurnTokens:
+        problem = tokens.problem_of_ids() if self._log_probs_as_they_are else tokens.problem()
+        if problem:
             raise self._lacking(answered, problem)
         return tokens
 

@@ -31,7 +31,8 @@ class LogProb(msgspec.Struct):
     """Of one token that was sampled."""
 
     token_id: int
-    logprob: float
+    logprob: float | None = None
+    """None where the endpoint has none that is a number."""
 
 
 class LogProbs(msgspec.Struct):

@@ -1,0 +1,197 @@
+"""One node of a job's Ray cluster, and whether all of them are there.
+
+The first node tells over HTTP: 503 while nodes are missing, then 200 with the cluster's address.
+Only who has the job's key gets an answer, and Ray itself asks for the same.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from palestra.cli.console import notice
+from palestra.cluster.supervisor.ports import PortLocks, address_here, answered
+from palestra.errors import ConfigError, RunFailed
+
+TOKEN: Final = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
+OBJECTS_BYTES: Final = 256 * 2**20
+"""For what calls and their outcomes hold: texts, not arrays."""
+START_S: Final = 90.0
+"""A node that ends within this time is started again: its first node was not up yet, or Ray's
+agents did not get their turn on a busy machine."""
+TRIES: Final = 5
+LOOK_EVERY_S: Final = 1.0
+ASK_S: Final = 20.0
+COUNTING: Final = """
+import sys, time, ray
+ray.init(address=sys.argv[1], log_to_driver=False)
+while True:
+    print(sum(bool(node["Alive"]) for node in ray.nodes()), flush=True)
+    time.sleep(1)
+"""
+"""Tells once a second how many nodes the cluster has."""
+
+
+def first_node(ray_port: int, *, cpus: int, nodes: int, status: tuple[str, int]) -> int:
+    """Run the first node, and tell at `status` (host and port) once all `nodes` are there.
+
+    Raises ConfigError without Ray, RunFailed when it does not start.
+    """
+    address = f"{address_here()}:{ray_port}"
+    roll = _Roll(address, nodes)
+    server = _Status(status, roll)
+    threading.Thread(target=server.serve_forever, daemon=True, name="status").start()
+    threading.Thread(target=roll.call, daemon=True, name="roll").start()
+    port = ["--head", "--port", str(ray_port), "--include-dashboard", "false"]
+    return _run([*port, *_client_port()], cpus)
+
+
+def further_node(first: str, *, cpus: int) -> int:
+    """Run a node that joins the first one, at `HOST:PORT`. Raises as `first_node`."""
+    return _run(["--address", first], cpus)
+
+
+def address_of_cluster(host: str, port: int, key: str) -> str:
+    """What the first node tells. Raises RunFailed when it tells nothing."""
+    request = urllib.request.Request(
+        f"http://{host}:{port}/", headers={"Authorization": f"Bearer {key}"}
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=ASK_S) as reply:
+            return str(json.load(reply)["address"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFailed(f"the job's Ray cluster does not tell its address: {error}") from error
+
+
+def _client_port() -> list[str]:
+    """Ray's own default would be the same for every job on a node."""
+    if find_spec("grpc") is None:
+        return []
+    return ["--ray-client-server-port", str(PortLocks().choose(None))]
+
+
+def _run(flags: Sequence[str], cpus: int) -> int:
+    """Run `ray start` until it ends by itself, or we are told to end."""
+    if find_spec("ray") is None:
+        raise ConfigError(
+            "Ray is not installed where the job runs", hint="pip install 'palestra[ray]'"
+        )
+    folder = _folder()
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *flags]
+    command += ["--node-ip-address", address_here(), "--temp-dir", str(folder)]
+    command += ["--num-cpus", str(cpus), "--num-gpus", "0", "--disable-usage-stats"]
+    command += ["--object-store-memory", str(OBJECTS_BYTES), "--dashboard-agent-listen-port", "0"]
+    try:
+        return _kept_up(command)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder() -> Path:
+    """Of this job alone, whoever else has a Ray on this node; short, for the sockets in it."""
+    mark = hashlib.sha256(os.environ.get(TOKEN, "").encode()).hexdigest()[:8]
+    return Path("/tmp") / f"ray-{os.getuid()}-{mark}"  # noqa: S108 - named after a secret
+
+
+def _kept_up(command: Sequence[str]) -> int:
+    ending = threading.Event()
+    for attempt in range(1, TRIES + 1):
+        began = time.monotonic()
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:  # noqa: S603 - Ray
+
+            def end(
+                _number: int,
+                _frame: FrameType | None,
+                process: subprocess.Popen[bytes] = process,
+            ) -> None:
+                ending.set()
+                process.terminate()
+
+            signal.signal(signal.SIGTERM, end)
+            signal.signal(signal.SIGINT, end)
+            code = process.wait()
+        if ending.is_set() or time.monotonic() - began > START_S:
+            return code if code >= 0 else 128 - code
+        notice(f"Ray ended with {code} while it was starting ({attempt} of {TRIES})")
+        ending.wait(LOOK_EVERY_S)
+    raise RunFailed(
+        f"Ray did not start in {TRIES} attempts",
+        hint="its own words stand above; `Check failed` in raylet.err names the cause",
+    )
+
+
+class _Roll:
+    """How many nodes of the cluster are there, as Ray itself tells."""
+
+    def __init__(self, address: str, wanted: int) -> None:
+        self.address = address
+        self.wanted = wanted
+        self.alive = 0
+
+    def call(self) -> None:
+        """Count again and again, from when the first node is up."""
+        while True:
+            if _listens(self.address):
+                self._count()
+            self.alive = 0
+            time.sleep(LOOK_EVERY_S)
+
+    def _count(self) -> None:
+        """In a process of its own: Ray's client takes the signals of the one that it is in."""
+        command = [sys.executable, "-c", COUNTING, self.address]
+        with subprocess.Popen(  # noqa: S603 - ours
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        ) as counts:
+            for line in counts.stdout or ():
+                self.alive = int(line)
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    return answered(host, int(port))
+
+
+class _Status(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], roll: _Roll) -> None:
+        self.roll = roll
+        super().__init__(address, _Answer)
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: _Status
+
+    def do_GET(self) -> None:
+        roll = self.server.roll
+        expected = f"Bearer {os.environ.get(TOKEN, '')}"
+        given = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(given.encode(), expected.encode()):
+            return self._say(401, {"error": "this Ray cluster is another job's"})
+        told = {"address": roll.address, "nodes": roll.alive, "wanted": roll.wanted}
+        return self._say(200 if roll.alive >= roll.wanted else 503, told)
+
+    def _say(self, status: int, told: object) -> None:
+        body = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing of each question."""

@@ -1,0 +1,171 @@
+"""What scored rollouts show when they are seen together: answers cut or empty, rewards all alike.
+
+Each of them is scored, so none is a failure; together they say that the rewards mean little.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from palestra.doctor.findings import Quote, quote
+from palestra.doctor.reading import Observation, Rank
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, TOOL_FAILURES
+
+MOST_EXAMPLES: Final = 3
+MOST_SHARE: Final = 0.5
+"""From this share of answers that are cut, or empty, on, that is worth telling."""
+FEWEST_SCORED: Final = 10
+FEWEST_TASKS: Final = 5
+"""Of fewer, that all rewards are alike says nothing."""
+ANSWERS_READ: Final = 1_000
+"""Rows of which the answer is looked at."""
+_CUT: Final = "/response/incomplete_details"
+
+
+class _Details(msgspec.Struct):
+    reason: str | None = None
+    provider_message: str | None = None
+    """What the endpoint said of a context that is full."""
+
+
+class _Response(msgspec.Struct):
+    incomplete_details: _Details | None = None
+    output: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class ScoredRow(msgspec.Struct):
+    """What is read of a result row: who it is, what it got, and what was answered."""
+
+    task: int = msgspec.field(name=TASK_INDEX)
+    rollout: int = msgspec.field(name=ROLLOUT_INDEX)
+    reward: float
+    response: _Response | None = None
+    tool_failures: msgspec.Raw = msgspec.field(name=TOOL_FAILURES, default=msgspec.Raw(b"null"))
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Lines of one kind: how many, and the first of them."""
+
+    count: int = 0
+    quotes: list[Quote] = field(default_factory=list)
+
+    def add(self, path: Path, text: str, line: int, pointer: str) -> None:
+        self.count += 1
+        if len(self.quotes) < MOST_EXAMPLES:
+            self.quotes.append(quote(path, text, line=line, pointer=pointer))
+
+
+@dataclass(slots=True)
+class Scores:
+    """The scored rows of one file, added one by one."""
+
+    path: Path
+    scored: int = 0
+    answers: int = 0
+    """Those that were looked at."""
+    tasks: set[int] = field(default_factory=set)
+    rewards: set[float] = field(default_factory=set)
+    """No more than two."""
+    overflowed: _Tally = field(default_factory=_Tally)
+    stopped: _Tally = field(default_factory=_Tally)
+    empty: _Tally = field(default_factory=_Tally)
+    broken_tools: _Tally = field(default_factory=_Tally)
+    rewarded: _Tally = field(default_factory=_Tally)
+
+    @property
+    def truncated(self) -> int:
+        """Rows whose answer, or conversation, was cut."""
+        return self.overflowed.count + self.stopped.count
+
+    def add(self, row: ScoredRow, number: int) -> None:
+        """One row, in line `number`."""
+        self.scored += 1
+        if len(self.rewards) < 2:
+            self.rewards.add(row.reward)
+        if len(self.tasks) < FEWEST_TASKS:
+            self.tasks.add(row.task)
+        self.rewarded.add(self.path, f"reward {row.reward:g}", number, "/reward")
+        if details := _cut(row):
+            cut = self.overflowed if details.provider_message else self.stopped
+            cut.add(self.path, details.provider_message or "max_output_tokens", number, _CUT)
+        elif self.answers < ANSWERS_READ and row.response is not None:
+            self.answers += 1
+            if _is_empty(row.response.output):
+                self.empty.add(self.path, "no text in any message", number, "/response/output")
+        if broken := _broken_tools(row.tool_failures):
+            self.broken_tools.add(self.path, broken, number, f"/{TOOL_FAILURES}")
+
+    def observations(self) -> Iterator[Observation]:
+        """What is worth telling."""
+        of = f"of {self.scored} scored rollouts"
+        if self.overflowed.count:
+            text = f"{self.overflowed.count} {of} do not fit into the model's context"
+            yield _seen("model.context-too-long", text, self.overflowed)
+        if self.scored and self.stopped.count / self.scored >= MOST_SHARE:
+            text = f"{self.stopped.count} of {self.scored} answers end at max_output_tokens"
+            yield _seen("model.answers-cut", text, self.stopped)
+        if self.answers and self.empty.count / self.answers >= MOST_SHARE:
+            text = f"{self.empty.count} of {self.answers} answers are empty"
+            yield _seen("model.empty-answers", text, self.empty)
+        if self.broken_tools.count:
+            text = f"in {self.broken_tools.count} {of} a tool broke"
+            yield _seen("verifier.tools-break", text, self.broken_tools)
+        enough = self.scored >= FEWEST_SCORED and len(self.tasks) >= FEWEST_TASKS
+        if enough and len(self.rewards) == 1:
+            (reward,) = self.rewards
+            text = f"all {self.scored} rewards are {reward:g}"
+            yield _seen("verifier.one-reward", text, self.rewarded)
+
+
+def _seen(cause: str, text: str, shown: _Tally) -> Observation:
+    return Observation(text, tuple(shown.quotes), Rank.EXCEPTION, cause=cause)
+
+
+def _cut(row: ScoredRow) -> _Details | None:
+    """Why there is no whole answer; None for one that is whole."""
+    details = row.response.incomplete_details if row.response else None
+    return details if details is not None and details.reason == "max_output_tokens" else None
+
+
+def _is_empty(output: msgspec.Raw) -> bool:
+    """Whether a model has said nothing at all; what has another form than ours says something."""
+    items = _decoded(output)
+    if not isinstance(items, list):
+        return False
+    messages = [item for item in items if isinstance(item, Mapping)]
+    if any(item.get("type") not in {"message", "reasoning"} for item in messages):
+        return False
+    return not any(
+        _texts(item.get("content")) for item in messages if item.get("type") == "message"
+    )
+
+
+def _texts(content: Any) -> str:
+    if isinstance(content, str):
+        return content.strip()
+    parts = content if isinstance(content, list) else []
+    # What is no text (a refusal) says something as well.
+    return "".join(
+        str(part.get("text", "other")).strip() for part in parts if isinstance(part, Mapping)
+    )
+
+
+def _broken_tools(held: msgspec.Raw) -> str:
+    """`look_up: KeyError` of the first call that broke; authors may write there what they like."""
+    told = _decoded(held)
+    first = told[0] if isinstance(told, list) and told else None
+    return (
+        f"{first['tool']}: {first.get('type')}"
+        if isinstance(first, dict) and "tool" in first
+        else ""
+    )
+
+
+def _decoded(held: msgspec.Raw) -> Any:
+    raw = bytes(held)
+    return None if raw == b"null" else orjson.loads(raw)

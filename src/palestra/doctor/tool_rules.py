@@ -1,0 +1,107 @@
+"""What is wrong with one tool: its name, its shape, its schema by rules and by the compilers.
+
+What counts as an error is what no server takes, or what says something else than its author
+meant. A schema that vLLM's default compiler refuses and another takes is a warning: vLLM may go
+on with that one, or answer 400 when its backend is pinned.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from palestra.doctor.findings import Severity
+from palestra.doctor.grammars import OUTLINES, Compile
+from palestra.doctor.schema_rules import NOT_A_SCHEMA, REF, Broken, broken_rules, nodes_of
+
+NAME: Final = "data.tool-name"
+SHAPE: Final = "data.tool-shape"
+GRAMMAR: Final = "data.tool-grammar"
+FALLBACK: Final = "data.tool-grammar-fallback"
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def digest_of(tool: Any) -> bytes:
+    """What tools that differ in their description alone have in common."""
+    if isinstance(tool, dict):
+        tool = {name: value for name, value in tool.items() if name != "description"}
+    return orjson.dumps(tool)
+
+
+def name_of(tool: Any) -> str:
+    """The tool's name; `?` where it has none."""
+    inner = tool.get("function") if isinstance(tool, dict) else None
+    held = inner if isinstance(inner, dict) else tool
+    name = held.get("name") if isinstance(held, dict) else None
+    return name if isinstance(name, str) and name else "?"
+
+
+def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[Broken]:
+    """Everything that is wrong with one tool, with pointers within it."""
+    if not isinstance(tool, dict):
+        yield Broken(SHAPE, "", f"a tool should be an object, and is {type(tool).__name__}")
+        return
+    if tool.get("type", "function") != "function":
+        return  # a tool of the provider's own: it has no schema
+    inner = tool.get("function")
+    held, at = (inner, "/function") if isinstance(inner, dict) else (tool, "")
+    name = held.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        yield Broken(
+            NAME,
+            f"{at}/name",
+            f"the name is {name!r}: it must be 1 to 64 letters, digits, '_' or '-'",
+        )
+    parameters = held.get("parameters")
+    at += "/parameters"
+    if parameters is None:
+        return  # it takes none
+    if not isinstance(parameters, dict):
+        kind = type(parameters).__name__
+        yield Broken(SHAPE, at, f"parameters should be an object, and is {kind}: {parameters!r}")
+        return
+    rules = list(broken_rules(parameters))
+    for broken in (*rules, *_compiled(rules, parameters, compilers)):
+        yield Broken(broken.cause, at + broken.pointer, broken.message, broken.severity)
+
+
+def _compiled(
+    rules: Sequence[Broken], parameters: Mapping[str, Any], compilers: Mapping[str, Compile]
+) -> Iterator[Broken]:
+    """What the compilers say, unless a rule has said it with the place where it is."""
+    if any(b.cause in {NOT_A_SCHEMA, REF} and b.severity is Severity.ERROR for b in rules):
+        return
+    refused: dict[str, str] = {}
+    taken = ""
+    for name, compile_ in compilers.items():
+        if name == OUTLINES and taken:
+            break  # vLLM's last resort, and a slow one
+        if why := compile_(_text(parameters)):
+            refused[name] = why
+        else:
+            taken = taken or name
+    said = "; ".join(f"{name} says: {why}" for name, why in refused.items())
+    first = next(iter(refused), "")
+    if refused and not taken:
+        at = _blamed(parameters, compilers[first])
+        yield Broken(GRAMMAR, at, f"no grammar compiler takes it. {said}")
+    elif refused and first == next(iter(compilers)):
+        at = _blamed(parameters, compilers[first])
+        yield Broken(FALLBACK, at, f"{said}; {taken} takes it", Severity.WARNING)
+
+
+def _blamed(parameters: Mapping[str, Any], compile_: Compile) -> str:
+    """The innermost node that is refused by itself, too; the root where that is none."""
+    nodes = [(at, node) for at, node in nodes_of(parameters) if isinstance(node, dict | bool)]
+    for at, node in sorted(nodes, key=lambda item: -item[0].count("/")):
+        text = _text(node)
+        # By itself, a reference leads nowhere.
+        if '"$ref"' not in text and compile_(text):
+            return at
+    return ""
+
+
+def _text(schema: Any) -> str:
+    return orjson.dumps(schema).decode()

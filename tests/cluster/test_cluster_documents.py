@@ -1,0 +1,56 @@
+"""The walk-through of a Slurm of one's own, typed as it stands in the document."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from slurm_site import why_not
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCUMENT = REPOSITORY / "docs" / "cluster.md"
+
+
+def block(language: str, holds: str) -> str:
+    found = re.findall(
+        rf"^```{language}\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return next(text for text in found if holds in text)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_reader_with_a_slurm_of_their_own_gets_a_profile(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp", reason="the document's model is the local one")
+    if reason := why_not():
+        pytest.skip(reason)
+    (tmp_path / "tests").symlink_to(REPOSITORY / "tests")
+    (tmp_path / "my-slurm.yaml").write_text(block("yaml", "# my-slurm.yaml"))
+    # The sockets of its daemons need a short path.
+    site = {"LOCAL_SLURM_DIR": f"/tmp/slurm-doc-{os.getpid()}", "LOCAL_SLURM_PREFIX": "doc"}
+    env = {
+        **os.environ,
+        **site,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PALESTRA_STATE_DIR": str(tmp_path / "state"),
+    }
+
+    try:
+        done = subprocess.run(
+            ["bash", "-e", "-c", block("sh", "local-slurm up")],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+    finally:
+        down = [REPOSITORY / "tests/cluster/local-slurm", "down"]
+        subprocess.run(down, env=env, capture_output=True, check=False, timeout=100)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rollouts expected 2 = scored 2 + failed 0" in done.stdout
+    assert (tmp_path / "slurm" / "rollouts_reward_profiling.jsonl").exists()

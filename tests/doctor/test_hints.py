@@ -1,0 +1,94 @@
+"""Hints are in step with the table that docs/troubleshooting.md is written from, and with the commands."""
+
+import ast
+import re
+
+import pytest
+from hints_in_source import (
+    ROOT,
+    Raised,
+    commands_of_palestra,
+    flags_of_palestra,
+    literals,
+    raised_with_hints,
+)
+from test_diagnose_signatures import FLAGS_OF_OTHERS
+
+from palestra.doctor.faults import entry_of, finding_of
+from palestra.doctor.known_errors import KNOWN
+from palestra.doctor.signatures import SignatureTable
+from palestra.errors import ConfigError, PalestraError
+
+TABLE = SignatureTable.load()
+CAUSE = re.compile(r"(?:infra|model|config|data|verifier|cache|throughput)\.[a-z]+(?:-[a-z]+)*")
+
+
+@pytest.fixture(scope="module")
+def raised() -> list[Raised]:
+    found = list(raised_with_hints())
+    assert len(found) > 300
+    return found
+
+
+def test_every_cause_that_the_doctor_names_is_in_the_table() -> None:
+    named = [(where, text) for where, text in literals(ROOT / "doctor") if CAUSE.fullmatch(text)]
+
+    assert len(named) > 50
+    assert [(where, cause) for where, cause in named if cause not in TABLE.by_cause] == []
+
+
+def test_why_and_what_to_do_is_written_nowhere_but_in_the_table() -> None:
+    written = [
+        f"{path.name}:{word.value.lineno}"
+        for path in (ROOT / "doctor").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        for word in node.keywords
+        if word.arg in {"likely_cause", "next_action"}
+        and isinstance(word.value, ast.Constant | ast.JoinedStr)
+    ]
+
+    assert written == []
+
+
+def test_every_error_with_a_hint_has_an_entry_of_its_own_layer_or_of_its_words(
+    raised: list[Raised],
+) -> None:
+    strange = []
+    for one in raised:
+        error = one.error.__new__(one.error)  # some take more than their message
+        PalestraError.__init__(error, one.message)
+        entry = entry_of(error)
+        matched = TABLE.match(" ".join(one.message.split()))
+        by_words = matched[0].cause if matched else ""
+        by_class = any(
+            known.cause == entry.cause for known in KNOWN if known.error.layer is error.layer
+        )
+        if entry.layer is not error.layer and not by_class and by_words != entry.cause:
+            strange.append((one.where, error.layer, entry.cause))
+
+    assert not strange, "\n".join(map(str, strange))
+
+
+def test_every_flag_and_command_that_a_hint_names_is_one(raised: list[Raised]) -> None:
+    others = FLAGS_OF_OTHERS | {"--artifacts-destination"}  # of MLflow's server
+    wrong = []
+    for one in raised:
+        flags = set(re.findall(r"(?<![\w-])--[a-z][\w-]+", one.hint))
+        commands = set(re.findall(r"`palestra ([a-z][a-z-]*)", one.hint))
+        missing = (flags - flags_of_palestra() - others) | (commands - commands_of_palestra())
+        wrong += [(one.where, sorted(missing))] if missing else []
+
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_a_hint_of_its_own_that_has_something_to_type_is_told_alone() -> None:
+    found = finding_of(ConfigError("agent 'x' does not exist", hint="--agent mcqa_agent"))
+
+    assert (found.cause, found.next_action) == ("config.missing-agent", "--agent mcqa_agent")
+
+
+def test_a_hint_of_an_error_that_the_table_knows_by_its_class_alone_is_not_diluted() -> None:
+    found = finding_of(ConfigError("nobody has seen this", hint="look again"))
+
+    assert (found.cause, found.next_action) == ("config.invalid", "look again")

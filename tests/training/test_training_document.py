@@ -1,0 +1,19 @@
+"""The names that docs/training.md lists are those that there are."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from palestra.training import Attempts, ClientSettings
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "training.md"
+
+
+@pytest.mark.parametrize("kind", [ClientSettings, Attempts])
+def test_the_document_lists_every_setting(kind: type[ClientSettings | Attempts]) -> None:
+    row = re.search(rf"^\| `{kind.__name__}` \|(.*)\|$", DOCUMENT.read_text(), re.MULTILINE)
+
+    assert row is not None
+    assert re.findall("`(.*?)`", row[1]) == [field.name for field in dataclasses.fields(kind)]
