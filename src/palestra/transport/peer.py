@@ -1,6 +1,7 @@
 """`Peer`: one rollout's conversation with one server, wherever that server lives."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar, final
 from urllib.parse import quote
 
@@ -32,6 +33,7 @@ from palestra.transport.workers import worker_url
 Reply = TypeVar("Reply", bound=BaseModel)
 
 RUN = "/run"
+_AS_IT_IS = nullcontext()
 RESERVED_PATHS = frozenset(
     {
         "",
@@ -64,6 +66,10 @@ class Peer:
     @property
     def _is_model(self) -> bool:
         return self._target.server_type == "responses_api_models"
+
+    @property
+    def _is_environment(self) -> bool:
+        return self._target.server_type == "resources_servers"
 
     @property
     def name(self) -> str:
@@ -152,11 +158,13 @@ class Peer:
     ) -> Any:
         before = encode_json(body) if self._caller.debug else None
         try:
-            if self._target.server_type == "resources_servers":
-                with calling(inside_environment()):
-                    result = await self._answer_of(endpoint, path, body)
-            else:
-                result = await self._answer_of(endpoint, path, body)
+            invoked = endpoint.invoke(body, session_id=self._session_id)
+            limit_s = call_limit_s(path)
+            with calling(inside_environment()) if self._is_environment else _AS_IT_IS:
+                if limit_s is None:
+                    result = await invoked
+                else:
+                    result = await within(limit_s, invoked, what=f"{self.name}{path}")
         except CallError as error:
             url = IN_PROCESS + path
             self._caller.log_exchange(
@@ -169,13 +177,6 @@ class Peer:
             where, answer = f"{self.name} {IN_PROCESS}{path}", excerpt(_told(result))
             self._caller.log_exchange("POST", where, before, answer, status=200)
         return result
-
-    def _answer_of(
-        self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
-    ) -> Awaitable[Any]:
-        invoked = endpoint.invoke(body, session_id=self._session_id)
-        limit_s = call_limit_s(path)
-        return invoked if limit_s is None else within(limit_s, invoked, what=f"{self.name}{path}")
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)

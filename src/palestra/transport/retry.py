@@ -79,7 +79,8 @@ async def with_retries(
         reply: HttpReply | None = None
         asked_wait: float | None = None
         try:
-            reply = await _tried(send, context.remaining_s(), failure)
+            left = context.remaining_s()
+            reply = await (send(left) if failure is None else _tried(send, left, failure))
         except ConnectionFailed as error:
             if error.sent and not stateless:
                 raise
@@ -115,14 +116,14 @@ async def with_retries(
 async def _tried(
     send: Callable[[float | None], Awaitable[HttpReply]],
     left_s: float | None,
-    before: CallError | None,
+    before: CallError,
 ) -> HttpReply:
-    """One try; what failed `before` is raised when the deadline leaves it nothing but a sliver."""
+    """A later try; what failed `before` is raised when the deadline leaves it but a sliver."""
     began = time.monotonic()
     try:
         return await send(left_s)
     except DeadlineExceeded as error:
-        if before is None or time.monotonic() - began > SLIVER_S:
+        if time.monotonic() - began > SLIVER_S:
             raise
         raise before from error
 
