@@ -198,6 +198,7 @@ def test_what_is_no_mount_is_refused(bad: str) -> None:
     [
         {"serve_override": "++policy_api_key=sk-canary-1234567"},
         {"collect_override": "+hf_token=sk-canary-1234567"},
+        {"serve_override": "++policy_base_url=http://me:sk-canary-1234567@host/v1"},
         {**HOSTED, "server_args": "--api-key sk-canary-1234567"},
         {"policy_api_key_env": "sk-canary-1234567"},
         {**HOSTED, "server_entrypoint": "vllm serve --api-key sk-canary-1234567"},
