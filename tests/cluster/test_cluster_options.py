@@ -251,6 +251,9 @@ def test_an_interval_of_nothing_is_refused(seconds: int) -> None:
         ({"on_exit": {"server": "restart"}}, "restart(N)"),
         ({"partitions": {"servr": "x"}}, "servr"),
         ({"port_range": [20, 10]}, "port_range"),
+        ({"inherit_env": ["A B"]}, "inherit_env"),
+        ({"signal_s": 100000}, "signal_s"),
+        ({"probe": {"deadline_s": 60, "interval_s": 61}}, "deadline_s 60"),
     ],
 )
 def test_a_wrong_setting_of_a_cluster_is_named(given: dict[str, Any], said: str) -> None:
