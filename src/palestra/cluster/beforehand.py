@@ -1,4 +1,4 @@
-"""What can be told before anything is submitted, since the jobs run on this very machine."""
+"""What can be told before anything is submitted: options without use there, and what is missing."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,3 +30,29 @@ def missing_here(
     if path and cluster.runtime == "none" and not (cwd / path).is_dir():
         problems.append(f"--gym-path {path}: there is no such folder; give that of a checkout")
     return problems
+
+
+def unused_options(options: RolloutOptions, cluster: ClusterConfig) -> list[str]:
+    """Options that would change nothing on that cluster: an option is used or refused."""
+    for_queue = {
+        "--partition": options.partition is not None,
+        "--account": options.account is not None,
+        "--qos": options.qos is not None,
+        "--time-min": options.time_min is not None,
+        "--exclusive": options.exclusive is not None,
+        "--sbatch": bool(options.sbatch),
+    }
+    for_containers = {
+        "--mounts": bool(options.mounts),
+        "--check-mounted-paths": options.check_mounted_paths,
+    }
+    problems = []
+    if cluster.executor in HERE and (given := _given(for_queue)):
+        problems.append(f"{given}: executor {cluster.executor} has no queue to pass it to")
+    if cluster.runtime == "none" and (given := _given(for_containers)):
+        problems.append(f"{given}: this cluster runs no containers (`runtime` of its config)")
+    return problems
+
+
+def _given(there: Mapping[str, bool]) -> str:
+    return ", ".join(name for name, given in there.items() if given)

@@ -14,7 +14,7 @@ from typing import Any
 
 import palestra
 from palestra.cluster.alone import submitting
-from palestra.cluster.beforehand import missing_here
+from palestra.cluster.beforehand import missing_here, unused_options
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
@@ -80,7 +80,12 @@ class _Submitter:
             self._cluster.executor, timeout_s=self._cluster.command_timeout_s
         )
         self._cwd = Path.cwd()
-        raise_problems(missing_here(options, self._cluster, os.environ, self._cwd))
+        raise_problems(
+            [
+                *unused_options(options, self._cluster),
+                *missing_here(options, self._cluster, os.environ, self._cwd),
+            ]
+        )
         self._how: How = options.package or (
             "installed" if self._cluster.runtime == "none" else "none"
         )
