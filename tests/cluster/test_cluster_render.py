@@ -335,7 +335,7 @@ def test_a_secret_of_the_environment_stands_in_no_file(
     "given",
     [
         {"preprocess_cmd": f"login {CANARY}"},
-        {"sbatch": f"comment={CANARY}"},
+        {"sbatch": f"comment={CANARY}", "cluster": {"executor": "slurm"}},
         {"serve_override": f"++global_aiohttp_connector_limit={CANARY}"},
     ],
 )
