@@ -175,3 +175,22 @@ def test_a_folder_that_is_no_runs_is_said_to_be_none(tmp_path: Path) -> None:
         read_run(folder_of(str(tmp_path)))
     with pytest.raises(InputDataError, match="there is no run 'nobody-knows-it'"):
         folder_of("nobody-knows-it")
+
+
+@pytest.mark.parametrize(
+    ("reason", "log", "told"),
+    [
+        ("driver exited with 2", "a\nerror: no such key\nhint: export it\n", ": no such key"),
+        ("merge was ended by 9", "a\nValueError: torn\n\n", ": ValueError: torn"),
+        ("driver exited with 1", "", ""),
+        ("it serves a, and not b", "GET /v1/models\n", ""),
+    ],
+)
+def test_where_a_program_merely_exited_its_last_error_is_told(
+    made: World, reason: str, log: str, told: str
+) -> None:
+    result = made.files.submission("0001").job("shards", 0).result
+    result.parent.mkdir(parents=True)
+    result.write_text(json.dumps({"status": "failed", "reason": reason, "log": log}))
+
+    assert look(made, Site(job1_0=JobState(State.FAILED))).units[0].reason == reason + told
