@@ -539,6 +539,27 @@ def test_an_output_folder_inside_a_container_is_found_outside(tmp_path: Path) ->
     assert str(tmp_path / "data" / "out") in {mount.target for mount in main.mounts}
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"package": "dir"},
+        {"cluster": {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}},
+    ],
+)
+def test_a_model_of_env_yaml_that_jobs_do_not_see_is_refused_with_the_options_for_it(
+    tmp_path: Path, where: dict[str, Any]
+) -> None:
+    model = "policy_base_url: http://h/v1\npolicy_api_key: k\npolicy_model_name: m\n"
+    write(tmp_path / "env.yaml", model)
+
+    with pytest.raises(ConfigError, match="policy_base_url") as caught:
+        dry(server_address=None, model=None, **where)
+
+    hint = caught.value.hint or ""
+    assert "--server-address, --policy-api-key-env and --model" in hint
+    assert "env.yaml" not in hint
+
+
 def test_the_code_of_a_folder_travels_without_its_secrets(tmp_path: Path) -> None:
     write(tmp_path / "my_env.py", "x = 1\n")
     write(tmp_path / "env.yaml", "policy_api_key: secret-of-mine\n")
