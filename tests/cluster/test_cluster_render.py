@@ -530,6 +530,20 @@ def test_paths_are_checked_against_mounts_when_asked_for(tmp_path: Path) -> None
         )
 
 
+@pytest.mark.parametrize("given", [{}, {"log_dir": "elsewhere/logs"}])
+def test_folders_that_are_mounted_by_themselves_need_no_other_mount(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}
+    folders = {name: str(tmp_path / path) for name, path in given.items()}
+
+    folder = dry(cluster=on, check_mounted_paths=True, output_dir=str(tmp_path / "o"), **folders)
+
+    targets = {mount.target for mount in read_plan(folder / "plan.json").jobs[0].main.mounts}
+    logs = folders.get("log_dir", str(tmp_path / "o" / "logs"))
+    assert {str(tmp_path / "o"), logs} <= targets
+
+
 def test_an_output_folder_inside_a_container_is_found_outside(tmp_path: Path) -> None:
     on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}
     folder = dry(cluster=on, mounts=f"{tmp_path}/data:/data", output_dir="/data/out")
