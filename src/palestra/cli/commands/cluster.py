@@ -87,7 +87,7 @@ def rollouts(
         bool | None, typer.Option("--exclusive/--no-exclusive", help="Whole nodes.")
     ] = None,
     sbatch: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE for sbatch; repeatable.")
+        list[str] | None, typer.Option(help="KEY=VALUE, or KEY alone, for sbatch; repeatable.")
     ] = None,
     array_cap: Annotated[int | None, typer.Option(help="Jobs at once, at most.")] = None,
     mounts: Annotated[
