@@ -1,5 +1,6 @@
 """Executors: what Slurm's commands say is understood, and a queue on one machine keeps its order."""
 
+import json
 import os
 import signal
 import subprocess
@@ -282,6 +283,17 @@ def test_what_depends_on_a_failed_job_never_starts_and_says_why(tmp_path: Path) 
         "merge": State.CANCELLED,
         "profile": State.CANCELLED,
     }
+
+
+def test_a_job_that_failed_is_told_in_the_words_of_its_supervisor(tmp_path: Path) -> None:
+    run = waiting_run(tmp_path)
+    write(tmp_path / "collect.1", "13")
+    submission = RunFiles(tmp_path).submission(run.submission)
+    result = {"reason": "it serves a, and not b", "log": "noise"}
+    write(submission.job("collect", 1).result, json.dumps(result))
+
+    with pytest.raises(RunFailed, match=r"collect_1: it serves a, and not b \(exit code 13\)"):
+        NoneExecutor(lambda _: None).submit(run, lambda _job, _id: None)
 
 
 def test_what_comes_after_any_end_starts_after_a_failed_job(tmp_path: Path) -> None:

@@ -2,20 +2,24 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from cluster_runs import World, collected, finish, world
 
 from palestra.cli.clustering import following as commands
+from palestra.cli.commands.cluster_runs import add_to
 from palestra.cluster import ledger
-from palestra.cluster.executors import ClusterUnreachable, JobState, State
+from palestra.cluster.executors import ClusterUnreachable, JobState, State, unit_ids
+from palestra.cluster.executors.queue import Process, job_id
 from palestra.cluster.following import RunStatus, Standing, status_of
 from palestra.cluster.plan import After
 from palestra.cluster.units import folder_of, read_run
-from palestra.errors import InputDataError
+from palestra.cluster.waiting import refuse_running
+from palestra.errors import ConfigError, InputDataError
 
 
 class Site:
@@ -170,8 +174,63 @@ def test_what_was_submitted_by_hand_is_known_by_its_own_word(tmp_path: Path) -> 
     assert list(standings(found).values()) == ["running", *["not submitted"] * 3]
 
 
+def test_logs_of_what_the_run_has_not_are_an_error_and_of_what_has_none_yet_are_not(
+    made: World,
+) -> None:
+    folder = str(made.files.output_dir)
+
+    with pytest.raises(ConfigError, match=r"--of rollouts-chunk7: .*did you mean"):
+        commands.logs(folder, "rollouts-chunk7", lines=1, as_json=False)
+
+    assert commands.logs(folder, "rollouts-chunk1", lines=1, as_json=False) == 0
+
+
+def test_jobs_of_which_not_all_are_named_are_said_to_be_more(tmp_path: Path) -> None:
+    made = world(tmp_path, tasks=4, chunks=2)
+    units: dict[str, Any] = {}
+    for job in made.run.jobs:
+        number = job_id(made.submission, job)
+        event: dict[str, Any] = {"event": "submitted", "time": 1.0, "submission": "0001"}
+        ledger.append(made.files.ledger, event | {"job": job.name, "job_id": number, "shards": []})
+        told = {"state": "queued", "reason": "", "exit_code": ""}
+        units |= dict.fromkeys(unit_ids(job, number), told)
+    queue = {"process": asdict(Process.this()), "units": units}
+    (made.submission.folder / "queue.json").write_text(json.dumps(queue))
+
+    with pytest.raises(ConfigError, match=r"^4 jobs .*shards_1, .*merge, …\)"):
+        refuse_running(made.files, timeout_s=5)
+
+
+def test_a_merge_by_hand_is_among_the_commands_that_are_listed() -> None:
+    group = typer.Typer()
+    add_to(group)
+
+    shown = {command.name for command in group.registered_commands if not command.hidden}
+    assert "merge-shards" in shown
+    assert "ray-node" not in shown
+
+
 def test_a_folder_that_is_no_runs_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(InputDataError, match="is not the output folder of a cluster run"):
         read_run(folder_of(str(tmp_path)))
     with pytest.raises(InputDataError, match="there is no run 'nobody-knows-it'"):
         folder_of("nobody-knows-it")
+
+
+@pytest.mark.parametrize(
+    ("reason", "log", "told"),
+    [
+        ("driver exited with 2", "a\nerror: no such key\nhint: export it\n", ": no such key"),
+        ("merge was ended by 9", "a\nValueError: torn\n\n", ": ValueError: torn"),
+        ("driver exited with 1", "", ""),
+        ("it serves a, and not b", "GET /v1/models\n", ""),
+    ],
+)
+def test_where_a_program_merely_exited_its_last_error_is_told(
+    made: World, reason: str, log: str, told: str
+) -> None:
+    result = made.files.submission("0001").job("shards", 0).result
+    result.parent.mkdir(parents=True)
+    result.write_text(json.dumps({"status": "failed", "reason": reason, "log": log}))
+
+    assert look(made, Site(job1_0=JobState(State.FAILED))).units[0].reason == reason + told

@@ -198,6 +198,7 @@ def test_what_is_no_mount_is_refused(bad: str) -> None:
     [
         {"serve_override": "++policy_api_key=sk-canary-1234567"},
         {"collect_override": "+hf_token=sk-canary-1234567"},
+        {"serve_override": "++policy_base_url=http://me:sk-canary-1234567@host/v1"},
         {**HOSTED, "server_args": "--api-key sk-canary-1234567"},
         {"policy_api_key_env": "sk-canary-1234567"},
         {**HOSTED, "server_entrypoint": "vllm serve --api-key sk-canary-1234567"},
@@ -250,6 +251,9 @@ def test_an_interval_of_nothing_is_refused(seconds: int) -> None:
         ({"on_exit": {"server": "restart"}}, "restart(N)"),
         ({"partitions": {"servr": "x"}}, "servr"),
         ({"port_range": [20, 10]}, "port_range"),
+        ({"inherit_env": ["A B"]}, "inherit_env"),
+        ({"signal_s": 100000}, "signal_s"),
+        ({"probe": {"deadline_s": 60, "interval_s": 61}}, "deadline_s 60"),
     ],
 )
 def test_a_wrong_setting_of_a_cluster_is_named(given: dict[str, Any], said: str) -> None:

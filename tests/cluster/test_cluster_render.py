@@ -335,7 +335,7 @@ def test_a_secret_of_the_environment_stands_in_no_file(
     "given",
     [
         {"preprocess_cmd": f"login {CANARY}"},
-        {"sbatch": f"comment={CANARY}"},
+        {"sbatch": f"comment={CANARY}", "cluster": {"executor": "slurm"}},
         {"serve_override": f"++global_aiohttp_connector_limit={CANARY}"},
     ],
 )
@@ -530,6 +530,20 @@ def test_paths_are_checked_against_mounts_when_asked_for(tmp_path: Path) -> None
         )
 
 
+@pytest.mark.parametrize("given", [{}, {"log_dir": "elsewhere/logs"}])
+def test_folders_that_are_mounted_by_themselves_need_no_other_mount(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}
+    folders = {name: str(tmp_path / path) for name, path in given.items()}
+
+    folder = dry(cluster=on, check_mounted_paths=True, output_dir=str(tmp_path / "o"), **folders)
+
+    targets = {mount.target for mount in read_plan(folder / "plan.json").jobs[0].main.mounts}
+    logs = folders.get("log_dir", str(tmp_path / "o" / "logs"))
+    assert {str(tmp_path / "o"), logs} <= targets
+
+
 def test_an_output_folder_inside_a_container_is_found_outside(tmp_path: Path) -> None:
     on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}
     folder = dry(cluster=on, mounts=f"{tmp_path}/data:/data", output_dir="/data/out")
@@ -537,6 +551,27 @@ def test_an_output_folder_inside_a_container_is_found_outside(tmp_path: Path) ->
     assert folder == tmp_path / "data" / "out" / "cluster" / "0001"
     main = read_plan(folder / "plan.json").jobs[0].main
     assert str(tmp_path / "data" / "out") in {mount.target for mount in main.mounts}
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"package": "dir"},
+        {"cluster": {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}},
+    ],
+)
+def test_a_model_of_env_yaml_that_jobs_do_not_see_is_refused_with_the_options_for_it(
+    tmp_path: Path, where: dict[str, Any]
+) -> None:
+    model = "policy_base_url: http://h/v1\npolicy_api_key: k\npolicy_model_name: m\n"
+    write(tmp_path / "env.yaml", model)
+
+    with pytest.raises(ConfigError, match="policy_base_url") as caught:
+        dry(server_address=None, model=None, **where)
+
+    hint = caught.value.hint or ""
+    assert "--server-address, --policy-api-key-env and --model" in hint
+    assert "env.yaml" not in hint
 
 
 def test_the_code_of_a_folder_travels_without_its_secrets(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pydantic import (
 
 from palestra.cluster.mounts import parse_mounts
 from palestra.cluster.plan import Action, OnExit
-from palestra.cluster.secrets import env_problems
+from palestra.cluster.secrets import env_problems, variable_problem
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.rollouts.arguments import args_from
@@ -32,6 +32,8 @@ VARIABLE: Final = "PALESTRA_CLUSTER_CONFIGS"
 HERE: Final = "cluster_configs"
 SHIPPED: Final = Path(__file__).parent / "examples"
 SERVICES: Final = ("server", "sandbox")
+SIGNAL_MOST_S: Final = 65535
+"""The longest time before its end at which Slurm warns a job."""
 _TIME: Final = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}")
 _RESTART: Final = re.compile(r"restart\((\d+)\)")
 
@@ -87,6 +89,17 @@ class ProbeSettings(BaseModel):
     attempt_timeout_s: PositiveFloat = 10.0
     interval_s: PositiveFloat = 5.0
 
+    @model_validator(mode="after")
+    def _looks_twice(self) -> "ProbeSettings":
+        """Where both are chosen; a long interval alone is fine, since the first look is at once."""
+        both = {"deadline_s", "interval_s"} <= self.model_fields_set
+        if both and self.deadline_s < self.interval_s:
+            raise ValueError(
+                f"deadline_s {self.deadline_s:g} is over before interval_s {self.interval_s:g} is: "
+                "a service that is not there at once would never be looked at again"
+            )
+        return self
+
 
 class ClusterConfig(BaseModel):
     """One cluster. Every field has its sentence in `examples/example.yaml`."""
@@ -116,7 +129,7 @@ class ClusterConfig(BaseModel):
     port_range: tuple[PositiveInt, PositiveInt] | None = None
     max_array_size: PositiveInt | None = None
     array_cap: PositiveInt | None = None
-    signal_s: PositiveInt = 120
+    signal_s: Annotated[PositiveInt, Field(le=SIGNAL_MOST_S)] = 120
     requeue: bool = True
     probe: ProbeSettings = ProbeSettings()
     on_exit: dict[Literal["server", "sandbox", "ray"], Policy] = Field(default_factory=dict)
@@ -125,6 +138,8 @@ class ClusterConfig(BaseModel):
     @model_validator(mode="after")
     def _holds_together(self) -> "ClusterConfig":
         problems = env_problems(self.env, "env")
+        named = (variable_problem(name, "inherit_env") for name in self.inherit_env)
+        problems += dict.fromkeys(filter(None, named))
         first, last = self.port_range or (1024, 1024)
         if not 1024 <= first <= last <= 65535:
             problems.append("port_range: two ports from 1024 to 65535, the lower one first")

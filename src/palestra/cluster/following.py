@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from palestra.cluster import ledger
+from palestra.cluster.endings import reason_of
 from palestra.cluster.executors import Executor, JobState, State
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Job, Run
@@ -142,7 +143,7 @@ def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
         return UnitStatus(unit, Standing.DONE, rollouts=_rollouts(files, unit))
     result = read_object(unit.files.result) or {}
     state = told.state if told is not None else State.UNKNOWN
-    reason = str(result.get("reason") or "") or (told.reason if told else "")
+    reason = reason_of(result) or (told.reason if told else "")
     standing = _STANDING[state] if unit.job else Standing.NOT_SUBMITTED
     if state is State.UNKNOWN and result:
         standing = Standing.DONE if result.get("status") == "done" else Standing.FAILED

@@ -88,13 +88,18 @@ def served_config(
     `use_env_yaml`: whether the jobs see the `env.yaml` of this folder.
     Raises ConfigError for unknown overrides and for settings that a server has not.
     """
-    config = load_config(
-        overrides=overrides,
-        config_paths=[str(path) for path in config_paths],
-        extra=_policy(options),
-        refuse_unknown=True,
-        use_env_yaml=use_env_yaml,
-    )
+    try:
+        config = load_config(
+            overrides=overrides,
+            config_paths=[str(path) for path in config_paths],
+            extra=_policy(options),
+            refuse_unknown=True,
+            use_env_yaml=use_env_yaml,
+        )
+    except ConfigError as error:
+        if "env.yaml" not in (error.hint or ""):
+            raise
+        raise ConfigError(error.message, hint=_how_to_give(use_env_yaml=use_env_yaml)) from error
     problems: list[str] = []
     for instance in config.instances.values():
         try:
@@ -103,6 +108,16 @@ def served_config(
             problems.append(error.message)
     raise_problems(problems)
     return config
+
+
+def _how_to_give(*, use_env_yaml: bool) -> str:
+    """What a job takes its settings from: its own command line is not the user's."""
+    ways = (
+        "the model's address, key and name are --server-address, --policy-api-key-env and --model "
+        "(or --server-type and its like start one); any other setting that is no secret is "
+        "--serve-override ++name=<value>"
+    )
+    return f"{ways}, or a line of env.yaml" if use_env_yaml else ways
 
 
 def _policy(options: RolloutOptions) -> Mapping[str, Any]:

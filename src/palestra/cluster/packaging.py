@@ -14,7 +14,6 @@ How = Literal["git", "dir", "installed", "none"]
 LEFT_OUT: Final = frozenset(
     {
         "env.yaml",
-        ".env",
         ".netrc",
         ".git",
         ".venv",
@@ -26,6 +25,8 @@ LEFT_OUT: Final = frozenset(
         ".tox",
     }
 )
+ENVIRONMENT: Final = ".env"
+"""Files of variables, also `.env.local` and the like: secrets stand in them."""
 MOST_BYTES: Final = 200 * 2**20
 TIMEOUT_S: Final = 60.0
 
@@ -76,22 +77,25 @@ def _git(folder: Path, *arguments: str) -> bytes:
     return done.stdout
 
 
+def _stays(name: str) -> bool:
+    """Whether a file or folder of that name never travels."""
+    return name in LEFT_OUT or name == ENVIRONMENT or name.startswith(f"{ENVIRONMENT}.")
+
+
 def _unpack(archive: bytes, target: Path) -> None:
     if len(archive) > MOST_BYTES:
         raise _too_large(len(archive))
     target.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(archive)) as held:
         members = [
-            one for one in held if LEFT_OUT.isdisjoint(PurePosixPath(one.name).parts)
+            one for one in held if not any(map(_stays, PurePosixPath(one.name).parts))
         ]  # a secret that somebody has committed does not travel either
         held.extractall(target, members=members, filter="data")
 
 
 def _copy(folder: Path, target: Path, but: Collection[Path]) -> None:
     def left_out(inside: str, names: list[str]) -> set[str]:
-        return {
-            name for name in names if name in LEFT_OUT or (Path(inside) / name).resolve() in but
-        }
+        return {name for name in names if _stays(name) or (Path(inside) / name).resolve() in but}
 
     size = _size(folder, but)
     if size > MOST_BYTES:
@@ -102,7 +106,7 @@ def _copy(folder: Path, target: Path, but: Collection[Path]) -> None:
 def _size(folder: Path, but: Collection[Path]) -> int:
     total = 0
     for path in folder.iterdir():
-        if path.name in LEFT_OUT or path.resolve() in but or path.is_symlink():
+        if _stays(path.name) or path.resolve() in but or path.is_symlink():
             continue
         total += _size(path, but) if path.is_dir() else path.stat().st_size
         if total > MOST_BYTES:

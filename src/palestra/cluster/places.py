@@ -2,12 +2,12 @@
 
 Without containers a path is what it is. With them, an absolute path is one inside the container,
 under a mount; what lies under none is mounted where it is, unless `--check-mounted-paths` says that
-everything must be under a mount and exist.
+everything that is read must be under a mount and exist.
 """
 
 import os.path
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from palestra.cluster.mounts import same_place, to_cluster, to_container
@@ -50,8 +50,11 @@ class Places:
             raise ConfigError(f"mounts from what does not exist here: {', '.join(gone)}")
 
     def folder(self, given: str, option: str) -> Placed:
-        """A folder that is written to: the same path outside and inside, once it is mounted."""
-        placed = self.path(given, option, must_exist=False)
+        """A folder that is written to: the same path outside and inside, once it is mounted.
+
+        It needs no mount of the user's, with `strict` neither: it is always mounted by itself.
+        """
+        placed = replace(self, strict=False).path(given, option, must_exist=False)
         return Placed(placed.outside, str(placed.outside), (same_place(str(placed.outside)),))
 
     def path(self, given: str, option: str, *, must_exist: bool = True) -> Placed:

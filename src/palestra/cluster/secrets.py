@@ -49,7 +49,7 @@ def override_problems(overrides: Iterable[str], where: str) -> list[str]:
     """Overrides that would write a secret down: their names, never their values."""
     return [
         f"{where}: {override.key} is a secret and would stand in the plan; give "
-        "--policy-api-key-env, env.yaml, or ${oc.env:VARIABLE}"
+        "--policy-api-key-env, or ${oc.env:VARIABLE}"
         for override in parse_overrides(overrides)
         if _tells_secret(override)
     ]
@@ -57,9 +57,12 @@ def override_problems(overrides: Iterable[str], where: str) -> list[str]:
 
 def _tells_secret(override: Override) -> bool:
     value = override.value
+    if not isinstance(value, str):
+        return False
+    if value.startswith(("http://", "https://")) and address_problem(value, override.key):
+        return True
     return (
         is_secret_name(override.steps[-1])
-        and isinstance(value, str)
         and value.lower() not in PLACEHOLDERS
         and not _INTERPOLATION.match(value)
     )

@@ -4,6 +4,7 @@ Everything is checked first; then the rows are stamped, the folder is written, t
 to the executor, and each id goes into the ledger as soon as it exists.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any
 
 import palestra
 from palestra.cluster.alone import submitting
+from palestra.cluster.beforehand import missing_here, unused_options
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
@@ -32,7 +34,7 @@ from palestra.cluster.stamping import Stamped, stamp
 from palestra.cluster.supervisor.shard import is_done
 from palestra.cluster.waiting import refuse_running, waits_for
 from palestra.cluster.writing import Writer
-from palestra.config import ResolvedConfig, ServerType
+from palestra.config import ResolvedConfig, ServerType, raise_problems
 from palestra.errors import ConfigError, RunFailed
 from palestra.rollouts import CollectSettings, StaleRun
 
@@ -78,6 +80,12 @@ class _Submitter:
             self._cluster.executor, timeout_s=self._cluster.command_timeout_s
         )
         self._cwd = Path.cwd()
+        raise_problems(
+            [
+                *unused_options(options, self._cluster),
+                *missing_here(options, self._cluster, os.environ, self._cwd),
+            ]
+        )
         self._how: How = options.package or (
             "installed" if self._cluster.runtime == "none" else "none"
         )

@@ -72,7 +72,7 @@ def refuse_running(files: RunFiles, *, timeout_s: float) -> None:
     if going:
         raise ConfigError(
             f"{len(going)} jobs of an earlier submission into {files.output_dir} have not ended "
-            f"({', '.join(going[:3])})",
+            f"({', '.join(going[:3])}{', …' if len(going) > 3 else ''})",
             hint="wait for them, or `palestra cluster cancel` them, or choose another --output-dir",
         )
 

@@ -20,6 +20,8 @@ from palestra.cluster.plan import Run
 from palestra.cluster.resubmit import resubmit
 from palestra.cluster.supervisor.processes import tail
 from palestra.cluster.units import folder_of, read_run
+from palestra.config import did_you_mean
+from palestra.errors import ConfigError
 
 UNDERWAY = 3
 """Exit code of `status` while something waits or runs, and nothing has failed."""
@@ -117,6 +119,8 @@ def logs(given: str, unit: str | None, *, lines: int, as_json: bool) -> int:
         if not names:
             notice("nothing has failed; name a shard or a job with --of to see its logs")
     paths = [path for name in names for path in executor.logs(run, name)]
+    if unit is not None and not paths:
+        _check_known(run, unit)
     if as_json:
         told = [{"path": str(path), "end": _end(tail(path), lines)} for path in paths]
         say(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
@@ -127,6 +131,16 @@ def logs(given: str, unit: str | None, *, lines: int, as_json: bool) -> int:
     if names and not paths:
         notice(f"no logs of {', '.join(names)} in {run.log_dir}")
     return 0
+
+
+def _check_known(run: Run, name: str) -> None:
+    """Raise ConfigError for what is neither a shard nor a job of the run."""
+    known = [*(shard.name for shard in run.shards), *(job.name for job in run.jobs)]
+    if name not in known:
+        raise ConfigError(
+            f"--of {name}: the run has no such shard or job{did_you_mean(name, known)}",
+            hint=f"`palestra cluster status {run.output_dir}` lists them",
+        )
 
 
 def _end(text: str, lines: int) -> str:

@@ -87,7 +87,7 @@ def rollouts(
         bool | None, typer.Option("--exclusive/--no-exclusive", help="Whole nodes.")
     ] = None,
     sbatch: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE for sbatch; repeatable.")
+        list[str] | None, typer.Option(help="KEY=VALUE, or KEY alone, for sbatch; repeatable.")
     ] = None,
     array_cap: Annotated[int | None, typer.Option(help="Jobs at once, at most.")] = None,
     mounts: Annotated[
@@ -95,7 +95,9 @@ def rollouts(
     ] = None,
     check_mounted_paths: Annotated[
         bool,
-        typer.Option("--check-mounted-paths", help="Every path is under a mount, and exists."),
+        typer.Option(
+            "--check-mounted-paths", help="Every path that is read is under a mount, and exists."
+        ),
     ] = False,
     gym_container: Annotated[Text, typer.Option(help="Palestra's image.")] = None,
     gym_path: Annotated[Text, typer.Option(help="Install this checkout, once per node.")] = None,

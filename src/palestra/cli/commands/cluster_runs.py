@@ -23,7 +23,7 @@ def add_to(group: typer.Typer) -> None:
     group.command(hidden=True)(drive)
     group.command("ray-node", hidden=True)(ray_node)
     group.command("prepare-inputs", hidden=True)(prepare_inputs)
-    group.command("merge-shards", hidden=True)(merge_shards)
+    group.command("merge-shards")(merge_shards)
     group.command("profile-merged", hidden=True)(profile_merged)
 
 
@@ -100,7 +100,7 @@ def merge_shards(
         bool, typer.Option("--allow-partial", help="Merge what is there of shards not done.")
     ] = False,
 ) -> None:
-    """Merge the shards of a run."""
+    """Merge the shards of a run by hand, also those not done; jobs do so by themselves."""
     from palestra.cli.clustering.gathering import merge_run
 
     guarded(lambda: merge_run(plan, allow_partial=allow_partial))

@@ -20,9 +20,11 @@ from typing import Final
 
 import orjson
 
+from palestra.cluster.endings import reason_of
 from palestra.cluster.executors.executor import JobState, State, unit_ids
 from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
 from palestra.cluster.plan import After, Job, Run, read_plan
+from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.times import seconds_of
 from palestra.rollouts.journal import write_whole
 
@@ -176,9 +178,18 @@ class Queue:
         elif self._stopping.is_set():
             ended = JobState(State.CANCELLED, "stopped", str(code))
         else:
-            ended = JobState(State.FAILED, reason or f"exit code {code}", str(code))
+            why = reason or self._told(job, task, code)
+            ended = JobState(State.FAILED, why, str(code))
         self._set(unit, ended)
         self._tell(f"{named}: {ended.state.value}{f' ({ended.reason})' if ended.reason else ''}")
+
+    def _told(self, job: Job, task: int, code: int) -> str:
+        """Why a job failed: in the words of its supervisor, if it has left any."""
+        result = None
+        with contextlib.suppress(OSError):
+            result = read_object(self._files.job(job.name, task if job.array else None).result)
+        said = reason_of(result or {})
+        return f"{said} (exit code {code})" if said else f"exit code {code}"
 
     def _supervised(self, job: Job, task: int, named: str) -> tuple[int, str]:
         """The exit code of the supervisor, and why it was ended if it was."""
