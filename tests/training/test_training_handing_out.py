@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
+import threading
 from typing import Any
 
 import pytest
@@ -228,8 +230,12 @@ def test_the_sync_twin_that_was_left_says_so() -> None:
 def test_an_interrupted_call_ends_what_it_began_before_its_caller_goes_on() -> None:
     happened: list[str] = []
 
+    caller = threading.get_ident()
+
     async def begins() -> None:
         try:
+            while sys._current_frames()[caller].f_code.co_name != "wait":  # noqa: SLF001
+                await asyncio.sleep(0.01)
             os.kill(os.getpid(), signal.SIGUSR1)
             await asyncio.Event().wait()
         finally:
