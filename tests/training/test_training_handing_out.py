@@ -234,7 +234,8 @@ def test_an_interrupted_call_ends_what_it_began_before_its_caller_goes_on() -> N
 
     async def begins() -> None:
         try:
-            while sys._current_frames()[caller].f_code.co_name != "wait":  # noqa: SLF001
+            # Of a thread that blocks there is no event.
+            while sys._current_frames()[caller].f_code.co_name != "wait":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             os.kill(os.getpid(), signal.SIGUSR1)
             await asyncio.Event().wait()
