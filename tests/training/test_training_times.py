@@ -3,7 +3,7 @@
 import pytest
 
 from palestra.training.flights import MODEL, TOOL, VERIFY, Flight
-from palestra.transport import calling, inside_environment
+from palestra.transport import calling, current_call
 
 
 def after(flight: Flight, seconds: float, phase: str) -> None:
@@ -30,7 +30,7 @@ def test_a_model_that_an_environment_asks_is_time_of_the_environment(call: str) 
     flight = Flight(agent="agent", row={}, started=0.0)
 
     after(flight, 0.0, call)
-    with calling(inside_environment()):
+    with calling(current_call().inside_environment()):
         for phase in (MODEL, "upstream", call):
             after(flight, 3.0, phase)
     after(flight, 1.0, "/run")

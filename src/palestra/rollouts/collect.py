@@ -84,8 +84,8 @@ class Collector:
         self._deadlines = Deadlines(within_s)
         self._stuck_after_s = within_s + limits.stuck_after_s
         self._admission = admission
-        self._left_files = bool(accounting.ended)
-        """Whether there is something on disk that outlives a run which ends early."""
+        self._spent_before = False
+        """Whether earlier sessions left failed attempts."""
         # What is not there costs nothing: the tuple is empty then.
         self._observers = (*observers, admission) if admission is not None else tuple(observers)
         self.progress = Progress(
@@ -109,7 +109,7 @@ class Collector:
         `failed_before`: attempts that earlier sessions spent on a rollout.
         """
         spent = failed_before or {}
-        self._left_files |= bool(spent)
+        self._spent_before = bool(spent)
         pending = iter(rows)
         workers = min(count, self._limits.in_flight or count)
         done = asyncio.Event()
@@ -256,11 +256,16 @@ class Collector:
     def _settle(self, result: Scored | Failed, flight: InFlight) -> bool:
         """Write down how an attempt ended, count it and tell it; whether it was the last."""
         self._journal.append(result)
-        self._left_files = True
         over = self._count(result)
         for observer in self._observers:
             observer.attempt_ended(result, flight)
         return over
+
+    @property
+    def _leaves_files(self) -> bool:
+        """Whether something is on disk that outlives a run which ends early."""
+        counted = self._accounting
+        return bool(counted.ended or counted.retried_attempts or self._spent_before)
 
     def _count(self, result: Scored | Failed) -> bool:
         """Account for one attempt; whether it was the rollout's last."""
@@ -325,7 +330,7 @@ class Collector:
             if not isinstance(error, Hopeless):
                 return ended
             # Every other rollout would fail the same way: say it once and stop.
-            if self._left_files or error.verify_request:
+            if self._leaves_files or error.verify_request:
                 # A run of which nothing else is there leaves no files that were in the way later.
                 self._journal.append(ended)
                 for observer in self._observers:

@@ -13,7 +13,6 @@ from http import HTTPStatus
 from typing import Any, final
 
 from itsdangerous import BadSignature, Signer
-from msgspec.structs import replace
 
 from palestra.errors import (
     CallError,
@@ -146,8 +145,8 @@ class Boundary:
             return
         answer = Answer(send, self._session(scope, headers))
         context = _context(headers, named)
-        if self._environment and not context.in_environment:
-            context = replace(context, in_environment=True)
+        if self._environment:
+            context = context.inside_environment()
         limit = asyncio.timeout(context.remaining_s())
         if scope.get("client") == IN_PROCESS_CLIENT:
             failure = await self._failure(scope, receive, answer, context, limit)

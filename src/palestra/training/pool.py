@@ -10,7 +10,7 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 from palestra.errors import Layer
 from palestra.rollouts import BoundedTasks
@@ -29,9 +29,18 @@ logger = logging.getLogger("palestra.training")
 LOOK_AGAIN_S: Final = 0.25
 """How often memory is looked at while it keeps rollouts from starting."""
 
-_NO_OUTCOME: Final = "it ended without an outcome (a bug in Palestra: please report it)"
-_LEFT: Final = "the client was left"
-_CANCELLED_ITSELF: Final = (
+
+class _Why(NamedTuple):
+    """Of a flight that landed without an outcome, what its outcome is to be."""
+
+    message: str
+    failure: FailureClass = FailureClass.INFRA
+    layer: Layer = Layer.INFRA
+
+
+_NO_OUTCOME: Final = _Why("it ended without an outcome (a bug in Palestra: please report it)")
+_LEFT: Final = _Why("the client was left", FailureClass.CANCELLED)
+_CANCELLED_ITSELF: Final = _Why(
     "the code of a rollout cancelled the task that runs it: look for "
     "asyncio.current_task().cancel() in agents, tools and verifiers"
 )
@@ -146,22 +155,21 @@ class Pool:
             why = _LEFT if self._closed else _CANCELLED_ITSELF
         except Exception as error:  # a bug of ours: told to whoever waits
             logger.exception("rollout %s", ticket.key)
-            why = f"{type(error).__name__}: {error} (a bug in Palestra: please report it)"
+            why = _Why(f"{type(error).__name__}: {error} (a bug in Palestra: please report it)")
         finally:
             if not ticket.over:
                 self._settle_unanswered(lane, ticket, why)
             self._landed(lane, ticket)
 
-    def _settle_unanswered(self, lane: Lane, ticket: Ticket, why: str) -> None:
+    def _settle_unanswered(self, lane: Lane, ticket: Ticket, why: _Why) -> None:
         """No flight lands without an outcome: somebody waits for it."""
-        failure = {_LEFT: FailureClass.CANCELLED, _CANCELLED_ITSELF: FailureClass.ENVIRONMENT}
         self.settle(
             lane,
             failed(
                 ticket.request,
-                failure.get(why, FailureClass.INFRA),
-                why,
-                layer=Layer.VERIFIER if why is _CANCELLED_ITSELF else Layer.INFRA,
+                why.failure,
+                why.message,
+                layer=why.layer,
                 retriable=False,
                 attempts=ticket.attempts,
             ),

@@ -16,7 +16,6 @@ from palestra.transport.context import (
     context_from_headers,
     context_headers,
     current_call,
-    inside_environment,
 )
 from palestra.transport.h1 import PlainTransport
 from palestra.transport.http import (
@@ -89,7 +88,6 @@ __all__ = [
     "current_call",
     "encoded_with",
     "fields_of_request",
-    "inside_environment",
     "new_id",
     "parse_set_cookies",
     "retry_after_s",

@@ -71,6 +71,10 @@ class CallContext(msgspec.Struct, frozen=True):
         """Seconds left, never negative; None when there is no deadline."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
+    def inside_environment(self) -> "CallContext":
+        """The same, for what an environment does."""
+        return self if self.in_environment else replace(self, in_environment=True)
+
 
 _NOWHERE = CallContext()
 _current: ContextVar[CallContext] = ContextVar("palestra_call", default=_NOWHERE)
@@ -79,12 +83,6 @@ _current: ContextVar[CallContext] = ContextVar("palestra_call", default=_NOWHERE
 def current_call() -> CallContext:
     """The context of the call being served; an empty one outside of any rollout."""
     return _current.get()
-
-
-def inside_environment() -> CallContext:
-    """The current context, for what an environment does in it."""
-    current = _current.get()
-    return current if current.in_environment else replace(current, in_environment=True)
 
 
 class _Calling:

@@ -22,7 +22,7 @@ from palestra.errors import (
 )
 from palestra.schema import CREATE_PARAMS, changed, encode_json, fields_of, why_unreadable
 from palestra.transport.calls import Caller, Target, json_or_none
-from palestra.transport.context import calling, current_call, inside_environment
+from palestra.transport.context import calling, current_call
 from palestra.transport.http import HttpReply
 from palestra.transport.ids import new_id
 from palestra.transport.limits import call_limit_s, within
@@ -160,7 +160,8 @@ class Peer:
         try:
             invoked = endpoint.invoke(body, session_id=self._session_id)
             limit_s = call_limit_s(path)
-            with calling(inside_environment()) if self._is_environment else _AS_IT_IS:
+            inside = current_call().inside_environment() if self._is_environment else None
+            with _AS_IT_IS if inside is None else calling(inside):
                 if limit_s is None:
                     result = await invoked
                 else:
