@@ -89,6 +89,16 @@ def test_servers_in_processes_give_the_same_rollout(project: Project) -> None:
 
 
 @pytest.mark.slow
+def test_the_command_line_of_a_server_process_names_its_instance(project: Project) -> None:
+    async def run() -> list[str]:
+        async with Fleet(project.load(X_ALONE), default_placement=PROCESS) as fleet:
+            line = Path(f"/proc/{fleet.instances['x'].pid}/cmdline").read_text()
+            return line.rstrip("\0").split("\0")
+
+    assert asyncio.run(run())[-2:] == ["palestra.serving.worker", "x"]
+
+
+@pytest.mark.slow
 def test_an_agent_in_a_process_reaches_an_embedded_environment(project: Project) -> None:
     mixed = project.load(FLEET, f"++{AGENT}.placement=process")
 
