@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-
 STUCK_AFTER_S: Final = 10.0
 """An instance whose event loop has not run for so long is stuck."""
 
