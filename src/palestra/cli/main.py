@@ -18,6 +18,7 @@ from palestra.cli.commands import (
     models,
     rollouts,
     sandbox,
+    skills,
 )
 from palestra.cli.console import guarded
 from palestra.cli.options import Overrides
@@ -43,6 +44,7 @@ for _group in (
     data,
     datasets,
     cluster,
+    skills,
 ):
     _group.register(app)
 
