@@ -9,12 +9,13 @@ import pytest
 from outcome_samples import completed
 from training_world import AGENT, ToldAgent, ToldServers, request, requests, trainer
 
-from palestra.errors import ConfigError, InputDataError, RowError, VerifierError
+from palestra.errors import ConfigError, InputDataError, JudgeFailure, RowError, VerifierError
 from palestra.serving import Ending
 from palestra.training import (
     ClientSettings,
     Completed,
     Failed,
+    FailureClass,
     IncompleteRollouts,
     Key,
     OnIncomplete,
@@ -28,13 +29,13 @@ pytestmark = pytest.mark.anyio
 
 KILLED = Ending(AGENT, -9, (), pid=4711)
 TOLERANT = [policy for policy in OnIncomplete if policy is not OnIncomplete.RAISE]
-BY_CLASS = {"environment": "mask", "data": "return_partial"}
+BY_CLASS = {FailureClass.JUDGE: "mask", FailureClass.DATA: "return_partial"}
 
 
 async def fails(key: Key, attempt: int) -> float:
-    """The first rollout of task 1 fails in the environment, of task 2 in its data."""
+    """The first rollout of task 1 fails for its judge, of task 2 for its data."""
     if key == Key(1, 0):
-        raise VerifierError("it raised")
+        raise JudgeFailure("no verdict")
     if key == Key(2, 0):
         raise RowError("no such field")
     return 1.0
@@ -52,13 +53,13 @@ async def test_each_class_of_failure_has_a_policy_of_its_own() -> None:
 
 
 async def test_a_class_that_a_mapping_does_not_name_raises() -> None:
-    async with trainer(fails, on_incomplete={"environment": "mask"}) as (client, *_):
+    async with trainer(fails, on_incomplete={FailureClass.JUDGE: "mask"}) as (client, *_):
         with pytest.raises(IncompleteRollouts, match="no such field"):
             await client.submit(requests(3, 2)).gather()
 
 
 async def test_only_groups_that_lost_a_member_to_its_class_are_dropped() -> None:
-    policies = {"environment": "drop_group", "data": "mask"}
+    policies = {FailureClass.JUDGE: "drop_group", FailureClass.DATA: "mask"}
     async with trainer(fails, on_incomplete=policies) as (client, *_):
         found = await client.submit(requests(3, 2)).gather()
 
@@ -69,8 +70,11 @@ async def test_only_groups_that_lost_a_member_to_its_class_are_dropped() -> None
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ({"infrared": "mask"}, r"names 'infrared'; it may name .*verifier.*server_died, stuck"),
-        ({"data": "ignore"}, r"'data'\] is 'ignore'; it must be one of raise, drop_group, mask"),
+        ({"infrared": "mask"}, r"names 'infrared'; it may name .*timeout.*server_died, stuck"),
+        (
+            {"timeout": "ignore"},
+            r"'timeout'\] is 'ignore'; it must be one of raise, drop_group, mask",
+        ),
         (["mask"], r"on_incomplete is \['mask'\]; it must be one of raise"),
     ],
 )
