@@ -35,9 +35,7 @@ class Outage(StrEnum):
     """A server process lives, and its event loop does not run."""
 
 
-PolicyWords = (
-    OnIncomplete | str | Mapping[FailureClass, str] | Mapping[Outage, str] | Mapping[str, str]
-)
+PolicyWords = OnIncomplete | str | Mapping[FailureClass, str] | Mapping[str, str]
 """A policy for all classes of failure, or one for each class or outage that is named."""
 
 _CLASSES: Final = (*FailureClass, *Outage)

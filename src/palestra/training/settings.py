@@ -95,7 +95,7 @@ class ClientSettings:
     agent: str = ""
     """The agent instance for rows without `agent_ref`; empty: the fleet's only one."""
     on_incomplete: PolicyWords = OnIncomplete.RAISE
-    """One policy for all classes of failure, or a policy by class: `{"verifier": "mask"}`; classes
+    """One policy for all classes of failure, or a policy by class: `{"verifier_error": "mask"}`; classes
     that are not named raise. `server_died` and `stuck` raise unless they are named."""
     min_fraction: float = 0.9
     """The least share of a batch that must come back: when more has failed, or was dropped with
