@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
@@ -16,11 +17,15 @@ from typing import Any, Final, TypeVar, final
 
 from palestra.cli.console import leave_now, notice
 from palestra.serving import dumping_tasks, rare_collections
+from palestra.system import beating
 
 T = TypeVar("T")
 
-STOP_S: Final = 4.0
-"""How long an orderly stop may take; with the last words it stays within five seconds."""
+STOP_S: Final = {signal.SIGINT: 2.0, signal.SIGTERM: 3.5}
+"""How long an orderly stop may take: with the last words it stays within what the guard allows."""
+REPEAT_S: Final = 0.3
+"""The same signal again so soon is the same one: sent to every process of a group, and on by the
+guard."""
 TIDY_S: Final = 0.5
 """How long tasks that nobody waits for any more may take to end."""
 
@@ -81,7 +86,7 @@ async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None)
     stop = _Stop(asyncio.get_running_loop(), task, last_words)
     with _handling((signal.SIGINT, signal.SIGTERM), stop), dumping_tasks():
         try:
-            async with rare_collections():
+            async with rare_collections(), beating():
                 return await task
         except asyncio.CancelledError:
             if stop.received is not None:
@@ -104,15 +109,19 @@ class _Stop:
         self._task = task
         self._last_words = last_words
         self.received: signal.Signals | None = None
+        self._received_at = 0.0
         self.orderly = False
         """The coroutine has ended: who called it says the last words."""
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.received == number and now - self._received_at < REPEAT_S:
+            return
         if self.received is not None:
             os._exit(128 + number)
-        self.received = signal.Signals(number)
+        self.received, self._received_at = signal.Signals(number), now
         self._loop.call_soon_threadsafe(self._task.cancel)
-        limit = threading.Timer(STOP_S, self._end)
+        limit = threading.Timer(STOP_S[self.received], self._end)
         limit.daemon = True
         limit.start()
 
@@ -131,7 +140,8 @@ class _Stop:
         leave_now(stopped.exit_code)
 
     def _say(self, stopped: Stopped) -> None:
-        notice(f"{stopped.signal.name}: something did not stop within {STOP_S:.0f} s; leaving it")
+        within_s = STOP_S[stopped.signal]
+        notice(f"{stopped.signal.name}: something did not stop within {within_s:g} s; leaving it")
         if self._last_words is not None:
             self._last_words(stopped)
 

@@ -25,6 +25,8 @@ from palestra.schema import (
     response_of,
 )
 from palestra.serving.aside import Aside
+from palestra.serving.author_calls import VERIFY, AuthorMethod, code_of
+from palestra.serving.code_files import is_authors_file
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
 from palestra.serving.reward_rules import RewardRules
 
@@ -162,6 +164,17 @@ class FunctionServer(ResourcesServer):
         # NumPy's numbers are rewards too; anything else is reported as what it is.
         given = float(reward) if isinstance(reward, Real) else reward
         return self.reply(body, given, extracted_answer=offered[ANSWER])
+
+    def palestra_author_method(
+        self, method: Callable[..., Any] | None, path: str
+    ) -> AuthorMethod | None:
+        """The environment's function, where it is not one that comes with us."""
+        verify = self.made_environment().verify
+        code = code_of(verify)
+        if path != VERIFY or code is None or not is_authors_file(code.co_filename):
+            return super().palestra_author_method(method, path)
+        kind = self.palestra_failure_kind(path)
+        return AuthorMethod(verify, server=self.name, path=path, kind=kind)
 
     def gold_response(self, row: Mapping[str, Any]) -> Response | None:
         """The environment's `gold`, filled from the row."""

@@ -11,8 +11,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.routing import BaseRoute, Route
 
-from palestra.errors import CallError, Evidence, RowError, VerifierError
+from palestra.errors import CallError, Evidence, FailureKind, RowError, VerifierError
 from palestra.schema import rejected_fields
+from palestra.serving.author_calls import AuthorMethod, is_by_author
 from palestra.serving.authors_errors import error_text
 from palestra.serving.boundary import Boundary, SessionCookie
 from palestra.serving.direct import Direct
@@ -96,8 +97,27 @@ class Server(BaseModel):
             server=self.name,
             sessions=self._palestra_sessions,
             on_error=self.translate,
+            author=self.palestra_author_method(method, path),
             **kwargs,
         )
+
+    def palestra_author_method(
+        self, method: Callable[..., Any] | None, path: str
+    ) -> AuthorMethod | None:
+        """By what a call of `path` is told while it executes; None when only our code runs then.
+
+        `method`: what answers there, where that is known.
+        """
+        if not is_by_author(type(self)):
+            return None
+        return AuthorMethod(
+            method or type(self), server=self.name, path=path, kind=self.palestra_failure_kind(path)
+        )
+
+    def palestra_failure_kind(self, path: str) -> FailureKind:
+        """The class of a rollout that fails because the code behind `path` does not return."""
+        del path
+        return self.own_failure("", Evidence()).kind
 
     def translate(self, path: str, error: BaseException) -> CallError:
         """What an exception of this server's own code means to the rollout."""
@@ -183,6 +203,7 @@ class Server(BaseModel):
             cookie=cookie,
             token=self._palestra_token,
             in_flight=self.palestra_in_flight,
+            author=self.palestra_author_method,
             environment=self.palestra_is_environment,
         )
 

@@ -22,7 +22,8 @@ from typing import Final, NoReturn, final
 
 import msgspec
 
-from palestra.sandbox.workers.worker import Endurance, die_with_parent, function_named, serve
+from palestra.sandbox.workers.worker import Endurance, function_named, serve
+from palestra.system import die_with_parent
 
 EXIT_CODE: Final = struct.Struct(">i")
 FIRST_ERRNO: Final = 1_000
