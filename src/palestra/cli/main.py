@@ -79,6 +79,6 @@ GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "verify-env"})
 
 def main() -> None:
     """The console script."""
-    if GUARDED & set(sys.argv[1:2]):
+    if GUARDED & set(sys.argv[1:2]) or sys.argv[1:3] == ["cluster", "drive"]:
         fork_under_guard()
     app()

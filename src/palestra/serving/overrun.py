@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from palestra.errors import CallError, Evidence, FailureKind, InfraError, Layer, add_row, from_body
+from palestra.errors import CallError, Evidence, add_row, class_of
 from palestra.serving.author_calls import AuthorCall
 from palestra.serving.code_files import is_servers_file
 from palestra.system import Executing
@@ -70,7 +70,7 @@ def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
     if author is None:
         return None
     place = place_of(call, stacks)
-    error = _class_of(author.kind)(
+    error = class_of(author.kind)(
         f"{author.server}{author.path} did not end: {author.function} has been executing for "
         f"{lasted_s:.1f} s in {place}, and its rollout's deadline has passed",
         hint="bound what that line does (a regular expression that backtracks, a loop, a C "
@@ -90,12 +90,6 @@ def blocking(call: Executing | None, stacks: str) -> str:
         return f"something has been blocking the event loop{where}"
     row = f" of rollout {author.row.task}:{author.row.rollout}" if author.row is not None else ""
     return f"{author.server}{author.path}{row} has been blocking the event loop{where}"
-
-
-def _class_of(kind: FailureKind) -> type[CallError]:
-    body = {"type": kind, "layer": Layer.VERIFIER, "hops": (), "retriable": True}
-    error = from_body({"error": body})
-    return type(error) if error is not None else InfraError
 
 
 def author_call(call: Executing) -> AuthorCall | None:
