@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_world import Done, FakeEndpoint, Running, World, until
+from cli_world import SCRIPTS, Done, FakeEndpoint, Running, World, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -150,7 +150,8 @@ def rows_of(world: World) -> list[str]:
 def test_ctrl_c_on_a_terminal_counts_once(world: World, fake: FakeEndpoint) -> None:
     near, far = pty.openpty()
     body = "import asyncio; await asyncio.sleep(30)"
-    run = world.start_on(far, "palestra", *command(world, fake, body))
+    palestra = [str(SCRIPTS / "palestra"), *command(world, fake, body), "--rollout-timeout", "60"]
+    run = world.start_on(far, "/usr/bin/setsid", "--ctty", "--wait", *palestra)
     until((world.folder / "in").exists, timeout_s=40)
 
     os.write(near, b"\x03")
