@@ -3,7 +3,9 @@
 import asyncio
 from dataclasses import dataclass
 
-from palestra.errors import CallError, Evidence, VerifierError
+from palestra.config import ServerType
+from palestra.errors import CallError, Evidence
+from palestra.transport import fault_of
 
 ESCAPES = (Exception, SystemExit, asyncio.CancelledError)
 """What the code of a server may raise and its callers must not: `sys.exit` in a verifier would
@@ -44,19 +46,20 @@ class AuthorsPlace:
         return f"{self.file}:{self.line} in {self.function}" if self.file else ""
 
 
-def failure_class(path: str) -> type[CallError]:
-    """Whose failure it is when the code behind `path` of an environment breaks."""
-    del path
-    return VerifierError
-
-
-def overran(server: str, path: str, place: AuthorsPlace, limit_s: float) -> CallError:
+def overran(
+    server: str,
+    path: str,
+    place: AuthorsPlace,
+    limit_s: float,
+    *,
+    server_type: str = ServerType.RESOURCES,
+) -> CallError:
     """The failure of a call whose author's code was still running at the rollout's deadline.
 
     `place`: the innermost frame of the author's own code at that moment.
     """
     where = f" in {place.function}, {place.file}:{place.line}" if place.file else ""
-    return failure_class(path)(
+    return fault_of(server_type, path)(
         f"{server}{path} was still running after {limit_s:.1f} s{where}, and was stopped",
         hint="give that line a limit of its own, or the rollout more time (--rollout-timeout)",
         evidence=Evidence(traceback=str(place)),

@@ -73,12 +73,13 @@ class FreeWorkers:
             if left_s is not None and limit_s is not None:
                 timer = asyncio.get_running_loop().call_later(left_s, self._stop, link, limit_s)
             answer = await link.answer(number, frame)
-            if answer[0] == NO_MEMORY:
-                link.end(Killed())
-            return answer
         except asyncio.CancelledError:
             link.end(Killed())
             raise
+        else:
+            if answer[0] == NO_MEMORY:
+                link.end(Killed())
+            return answer
         finally:
             if timer is not None:
                 timer.cancel()
