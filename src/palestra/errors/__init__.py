@@ -6,6 +6,7 @@ Imports nothing of ours. Raise the narrowest class; catch at the height you can 
 from palestra.errors.envelope import (
     add_hop,
     add_row,
+    class_of,
     excerpt,
     from_body,
     readable,
@@ -16,11 +17,14 @@ from palestra.errors.envelope import (
 from palestra.errors.layers import FailureKind, Layer
 from palestra.errors.masking import mask_error
 from palestra.errors.tree import (
+    AgentError,
     BadInput,
     CallError,
     ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
+    EndpointRefuses,
+    EnvironmentFault,
     Evidence,
     FieldProblem,
     Hop,
@@ -41,11 +45,14 @@ from palestra.errors.tree import (
 )
 
 __all__ = [
+    "AgentError",
     "BadInput",
     "CallError",
     "ConfigError",
     "CredentialsRejected",
     "DeadlineExceeded",
+    "EndpointRefuses",
+    "EnvironmentFault",
     "Evidence",
     "FailureKind",
     "FieldProblem",
@@ -67,6 +74,7 @@ __all__ = [
     "WrongSetting",
     "add_hop",
     "add_row",
+    "class_of",
     "excerpt",
     "from_body",
     "mask_error",

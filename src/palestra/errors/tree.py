@@ -10,12 +10,15 @@
         ├── InfraError            connection refused, reset, process gone
         ├── ModelError            the model endpoint answered with an error
         ├── RowError              422: the body does not fit the request model
-        ├── VerifierError         the environment raised or gave no finite reward
+        ├── AgentError            an agent's own code raised
+        ├── EnvironmentFault      an environment raised while it was seeded or used
+        ├── VerifierError         `verify` raised or gave no finite reward
         ├── JudgeFailure          the judge failed or gave no readable verdict
         ├── DeadlineExceeded      a deadline passed while something was awaited
         └── Hopeless              no call can succeed as configured: the run stops
             ├── CredentialsRejected   the endpoint rejects the key
             ├── ModelNotServed        the endpoint has no such model
+            ├── EndpointRefuses       the endpoint refuses everything, for too long
             └── WrongSetting          a setting contradicts what the endpoint does
 
 A caller picks the height at which to catch. `CallError` is what crosses the wire: see
@@ -175,8 +178,22 @@ class RowError(CallError):
     retriable = False
 
 
+class AgentError(CallError):
+    """The agent's own code raised, or what it answered is no result."""
+
+    layer = Layer.VERIFIER
+    kind = FailureKind.AGENT
+
+
+class EnvironmentFault(CallError):
+    """The environment's own code raised while it was seeded or used: a tool, a turn."""
+
+    layer = Layer.VERIFIER
+    kind = FailureKind.ENVIRONMENT
+
+
 class VerifierError(CallError):
-    """The environment's own code raised, or returned no finite reward."""
+    """The environment's `verify` raised, or returned no finite reward."""
 
     layer = Layer.VERIFIER
     kind = FailureKind.VERIFIER
@@ -215,6 +232,12 @@ class ModelNotServed(Hopeless):
     """The endpoint has no such model, or no such path."""
 
     reason = "model_not_served"
+
+
+class EndpointRefuses(Hopeless):
+    """The endpoint has refused all that was asked, for longer than the run's patience."""
+
+    reason = "endpoint_refuses"
 
 
 class WrongSetting(Hopeless):

@@ -8,7 +8,7 @@ import msgspec
 from pydantic import BaseModel
 
 from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError, readable
-from palestra.rollouts.answers import asked_of_result, hint_with, line_with_answer
+from palestra.rollouts.answers import asked_of_result, line_with_answer
 from palestra.rollouts.marked import raise_if_marked
 from palestra.schema import (
     AGENT_REF,
@@ -16,6 +16,7 @@ from palestra.schema import (
     FAILURE_LAYER,
     FAILURE_TERMINAL,
     MAX_ROW_BYTES,
+    RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
     TOOL_FAILURES,
@@ -24,6 +25,7 @@ from palestra.schema import (
     encode_json,
     fields_of,
     finite_reward,
+    hint_with,
     no_reward,
 )
 
@@ -52,28 +54,13 @@ class Failed:
     terminal: bool
 
 
-_OUTCOME_OF = {
-    FailureKind.POLICY: Outcome.POLICY_ERROR,
-    FailureKind.INFRA: Outcome.INFRA_ERROR,
-    FailureKind.DATA: Outcome.DATA_ERROR,
-    FailureKind.VERIFIER: Outcome.VERIFIER_ERROR,
-    FailureKind.JUDGE: Outcome.JUDGE_ERROR,
-    FailureKind.TIMEOUT: Outcome.TIMEOUT,
-    FailureKind.CANCELLED: Outcome.CANCELLED,
-    # A rejected key or setting is an infrastructure failure to the rollout it struck.
-    FailureKind.CONFIG: Outcome.INFRA_ERROR,
-}
-
 _OF_VERIFYING = frozenset({FailureKind.VERIFIER, FailureKind.JUDGE})
 
 WORTH_ANOTHER_ATTEMPT = frozenset(
     {Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcome.JUDGE_ERROR, Outcome.TIMEOUT}
 )
-"""Classes that another attempt may turn into a score. A verifier that raised would raise again."""
+"""Classes that another attempt may turn into a score. Code that raised would raise again."""
 
-
-RETRIABLE = "retriable"
-"""Field of a failures-file row: whether, attempts aside, another one could have helped."""
 ENDED_RUN = "ended_run"
 """Field of a failures-file row: what failed ended the whole collection (a rejected key). Such an
 attempt is not held against its rollout, which runs again once that is mended."""
@@ -164,7 +151,9 @@ def line_of(fields: Mapping[str, Any]) -> bytes:
 
 def outcome_of(error: CallError) -> Outcome:
     """The class of a rollout that this failure ended."""
-    return _OUTCOME_OF[error.kind]
+    # A rejected key or setting is an infrastructure failure to the rollout it struck.
+    rejected = error.kind is FailureKind.CONFIG
+    return Outcome.INFRA_ERROR if rejected else Outcome(error.kind.value)
 
 
 def described(error: CallError) -> dict[str, Any]:

@@ -228,6 +228,7 @@ class Fleet:
             self._servers.append(server)
             local = self._profiled(server)
             await local.start()
+            await server.start_workers()
             app = local.asgi_app()  # now, so that what is wrong with it is said before any row
         except PalestraError:
             raise
@@ -281,7 +282,7 @@ class Fleet:
         log_dir = self.config.tree.get("nemo_gym_log_dir")
         child = await Child.spawn(
             name,
-            [str(python), "-u", "-P", "-m", "palestra.serving.worker"],
+            [str(python), "-u", "-P", "-m", "palestra.serving.worker", order.process_name],
             order=order.encode(),
             on_line=self._on_line,
             redact=self._redact,

@@ -16,7 +16,8 @@ from pydantic import PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
-from palestra.errors import CallError, Evidence, ModelError, RowIdentity
+from palestra.config import ServerType
+from palestra.errors import RowIdentity
 from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
@@ -149,9 +150,10 @@ class ModelServer(Server):
         said = {"endpoint": await self.check(), "facts": self.facts()}
         return HttpResponse(encode_json(said), media_type=JSON_TYPE)
 
-    def own_failure(self, message: str, evidence: Evidence) -> CallError:
-        """An exception of a model server's own code is a failure of model serving."""
-        return ModelError(message, evidence=evidence)
+    @property
+    def palestra_type(self) -> str:
+        """It is a model server."""
+        return ServerType.MODEL
 
     def routes(self) -> list[Endpoint]:
         """Responses, chat completions and messages."""

@@ -18,18 +18,24 @@ from palestra.training.requests import Key
 
 
 class FailureClass(StrEnum):
-    """Why a requested rollout has no reward."""
+    """Why a requested rollout has no reward: an `Outcome` of a collection, or `STALE`."""
 
-    INFRA = "infra"
-    """A process, a connection, a disk or the model's endpoint failed."""
-    DATA = "data"
+    POLICY = "policy_error"
+    """The model's endpoint failed, or answered what is no answer."""
+    INFRA = "infra_error"
+    """A process, a connection or a disk failed."""
+    DATA = "data_error"
     """The row, or what came back for it, is not what it must be."""
-    ENVIRONMENT = "environment"
+    AGENT = "agent_error"
+    """The agent's code raised."""
+    ENVIRONMENT = "environment_error"
     """The environment's code raised while it was seeded or used."""
-    VERIFIER = "verifier"
+    VERIFIER = "verifier_error"
     """The environment's `verify` raised, or gave no finite reward."""
-    JUDGE = "judge"
+    JUDGE = "judge_error"
+    """The judge failed, or gave no verdict."""
     TIMEOUT = "timeout"
+    """A deadline passed; the message says what was awaited."""
     CANCELLED = "cancelled"
     """The trainer did not want it any more, or left before it had ended."""
     STALE = "stale"
@@ -154,9 +160,11 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", 
 
     @property
     def oldest_weights(self) -> int | None:
-        """The oldest version that sampled any of its tokens."""
-        versions = [turn.weights_start for turn in self.turns if turn.weights_start is not None]
-        return min(versions, default=self.weights_start)
+        """The oldest version that may have sampled any of its tokens; None when that is unknown."""
+        versions = [turn.weights_start for turn in self.turns]
+        known = [version for version in versions if version is not None]
+        # A turn of an unknown version began after its attempt did.
+        return min(known) if known and len(known) == len(versions) else self.weights_start
 
 
 class Evidence(msgspec.Struct, frozen=True):

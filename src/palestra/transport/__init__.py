@@ -7,6 +7,7 @@ errors of `palestra.errors`, with the servers that it passed through.
 from typing import TYPE_CHECKING, Any
 
 from palestra.transport.auto import AutoTransport
+from palestra.transport.blame import fault_of
 from palestra.transport.calls import Target
 from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
@@ -37,9 +38,11 @@ from palestra.transport.local import (
     LocalServer,
     call_asgi,
 )
+from palestra.transport.patience import Patience, Refusals
 from palestra.transport.peer import RESERVED_PATHS, Peer
 from palestra.transport.retry import (
     BUSY_STATUSES,
+    PLAN,
     WITHIN_FLEET,
     RetryCount,
     RetryPolicy,
@@ -56,6 +59,7 @@ __all__ = [
     "BUSY_STATUSES",
     "CONNECTOR_LIMIT",
     "IN_PROCESS_CLIENT",
+    "PLAN",
     "RESERVED_PATHS",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
@@ -71,8 +75,10 @@ __all__ = [
     "HttpTransport",
     "LocalEndpoint",
     "LocalServer",
+    "Patience",
     "Peer",
     "PlainTransport",
+    "Refusals",
     "RequestRefused",
     "RetryCount",
     "RetryPolicy",
@@ -87,6 +93,7 @@ __all__ = [
     "context_headers",
     "current_call",
     "encoded_with",
+    "fault_of",
     "fields_of_request",
     "new_id",
     "parse_set_cookies",

@@ -14,7 +14,7 @@ from palestra.profiling.report.wording import amount, number, percent
 from palestra.profiling.statistics import describe
 from palestra.profiling.summary import GroupSummary, RunSummary, Scores
 from palestra.profiling.task_rows import solved_by_task
-from palestra.schema.outcomes import Outcome
+from palestra.schema import Outcome, Unscored
 
 WORTH_TRYING_AGAIN = 0.1
 """From this gain of the best of k over one rollout on, the report calls it large."""
@@ -25,6 +25,8 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         Outcome.POLICY_ERROR: "the model server refused or broke the request",
         Outcome.INFRA_ERROR: "a server died or could not be reached",
         Outcome.DATA_ERROR: "the row does not fit its environment",
+        Outcome.AGENT_ERROR: "the agent's code raised an exception",
+        Outcome.ENVIRONMENT_ERROR: "the environment raised an exception while it was used",
         Outcome.VERIFIER_ERROR: "the verifier raised an exception",
         Outcome.JUDGE_ERROR: "the judge model gave no usable answer",
         Outcome.TIMEOUT: "out of time",
@@ -207,7 +209,7 @@ def _dropped(count: int) -> str:
 def _findings(frame: RunFrame, summary: RunSummary) -> Iterator[tuple[str, str]]:
     yield from _teaching(frame.rollouts)
     yield from _headroom(scores_of(summary), binary=is_binary(frame.rollouts.reward))
-    yield from _coverage(summary.total)
+    yield from _coverage(summary.total, frame.unscored)
 
 
 def _teaching(rollouts: Rollouts) -> Iterator[tuple[str, str]]:
@@ -253,14 +255,14 @@ def _headroom(scores: Scores, *, binary: bool) -> Iterator[tuple[str, str]]:
         )
 
 
-def _coverage(total: GroupSummary) -> Iterator[tuple[str, str]]:
+def _coverage(total: GroupSummary, unscored: Unscored) -> Iterator[tuple[str, str]]:
     missing = total.requested - total.scored
     if missing:
         yield (
             f"{amount(missing, 'requested rollout')} of {total.requested:,} have no score.",
             (
-                "They count in no number here but coverage; a failure is not a zero. Resume the "
-                "run to collect them."
+                "They count in no number here but coverage; a failure is not a zero. "
+                f"What helps: {unscored.what_helps()}."
             ),
         )
 
