@@ -16,13 +16,13 @@ from typing import Any
 
 from fault_plan import prompt_of
 
+from palestra.system import children_of
+
 HERE = Path(__file__).parent
 PALESTRA = Path(sys.executable).parent / "palestra"
 KEY = "sk-a-key-of-the-faults"
 EXTRA_S = 10.0
 """How long a program may take to end beyond the deadlines of its rollouts."""
-
-from palestra.system import children_of
 
 
 def long_run(name: str, quick: int) -> int:

@@ -4,14 +4,15 @@ Code that holds the interpreter's lock stops every thread of its process: no tim
 no watchdog of that process works then. So the command forks before it does anything: the child is
 the run, and this process, its parent, watches the child's pulse. It ends the child when a call is
 overdue, or when the child does not obey a signal in time, writes down the rollout that was
-struck, and says how to go on. Whatever is needed for that alone is imported when it is.
+struck, and says how to go on. What both need is imported before the fork, so that the guard is
+ready at once, and shares its memory.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
@@ -40,8 +41,8 @@ AGAIN_WITHIN_S: Final = 0.5
 """How long it has after the second one."""
 TELL_AFTER_S: Final = 5.0
 """A lock that is held for so long is told while it lasts, and again each time it has doubled."""
-READY_AFTER_S: Final = 1.5
-"""From this quiet time on the guard loads what it may need."""
+QUIET_S: Final = 1.5
+"""A shorter stillness of the event loop is nobody's business."""
 STACKS_WITHIN_S: Final = 0.5
 ORPHANS_END_S: Final = 0.3
 _FROM_THE_KERNEL: Final = 0x80
@@ -55,7 +56,9 @@ def fork_under_guard() -> None:
     """
     if not hasattr(signal, "sigtimedwait") or current_pulse() is not None:
         return
+    _load()
     pulse = Pulse.create()
+    gc.freeze()  # what both share is not written to by collections
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     parent = os.getpid()
@@ -97,7 +100,6 @@ class Guard:
         self._asked: signal.Signals | None = None
         self._stop_at = 0.0
         self._tell_at_s = TELL_AFTER_S
-        self._loading = False
 
     def watch(self) -> NoReturn:
         """Until the process has ended; then this one ends with its code."""
@@ -181,10 +183,9 @@ class Guard:
                 self._end_unstopped(self._asked)
             return
         quiet_s = self._lookout.quiet_s
-        if quiet_s < READY_AFTER_S:
+        if quiet_s < QUIET_S:
             self._tell_at_s = TELL_AFTER_S
             return
-        self._load_beside()
         if call := running_one(self._pid, self._lookout.overdue()):
             self._end_overdue(call)
         limit_s = self._work().get("limit_s")
@@ -194,16 +195,10 @@ class Guard:
             self._tell_at_s *= 2
             self._tell_of_block(quiet_s)
 
-    def _load_beside(self) -> None:
-        """Import now what ending the child will need: that takes a moment."""
-        if not self._loading:
-            self._loading = True
-            threading.Thread(target=_load, daemon=True, name="load").start()
-
     def _holds_lock(self, now: float) -> bool:
         """Whether the process cannot tell of the block itself: its own watchdog does not run."""
         beat = self._pulse.last_thread_beat
-        return beat is None or now - beat > READY_AFTER_S
+        return beat is None or now - beat > QUIET_S
 
     def _stacks(self) -> str:
         ask_for_stacks(self._pulse)
@@ -303,5 +298,6 @@ class Guard:
 
 
 def _load() -> None:
+    """Import what ending the run in its place takes, and the run itself."""
     import palestra.rollouts
     import palestra.serving.overrun  # noqa: F401

@@ -1,5 +1,8 @@
 """Running a command's coroutine: the first Ctrl-C or SIGTERM stops it in order, the second at once.
 
+A SIGTERM within `SAME_S` of the first one is the same one: a batch system tells every process of a
+job, and a parent of ours passes on what it was told.
+
 In order means within `STOP_S`: whatever the coroutine does then, whether it swallows its
 cancellation, waits for a thread that goes on, or blocks the loop, the process ends.
 """
@@ -23,9 +26,9 @@ T = TypeVar("T")
 
 STOP_S: Final = {signal.SIGINT: 2.0, signal.SIGTERM: 3.5}
 """How long an orderly stop may take: with the last words it stays within what the guard allows."""
-REPEAT_S: Final = 0.3
-"""The same signal again so soon is the same one: sent to every process of a group, and on by the
-guard."""
+SAME_S: Final = {signal.SIGINT: 0.3, signal.SIGTERM: 1.0}
+"""Within which a second signal is taken for the first one: what is sent to every process of a group
+comes from the guard once more."""
 TIDY_S: Final = 0.5
 """How long tasks that nobody waits for any more may take to end."""
 
@@ -115,9 +118,9 @@ class _Stop:
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
-        if self.received == number and now - self._received_at < REPEAT_S:
-            return
         if self.received is not None:
+            if self.received == number and now - self._received_at < SAME_S[self.received]:
+                return
             os._exit(128 + number)
         self.received, self._received_at = signal.Signals(number), now
         self._loop.call_soon_threadsafe(self._task.cancel)
@@ -148,12 +151,18 @@ class _Stop:
 
 @contextlib.contextmanager
 def _handling(numbers: tuple[signal.Signals, ...], handler: _Stop) -> Iterator[None]:
+    """Have `handler` for these signals.
+
+    After a SIGTERM another one is ignored: the last words are still to be said, and the same one
+    may come again. The process ends within `STOP_S` of the first nevertheless.
+    """
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
         for number, previous in before.items():
-            signal.signal(number, previous)
+            again = number == handler.received == signal.SIGTERM
+            signal.signal(number, signal.SIG_IGN if again else previous)
 
 
 def _tidy(loop: asyncio.AbstractEventLoop) -> None:

@@ -79,6 +79,7 @@ GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "verify-env"})
 
 def main() -> None:
     """The console script."""
-    if GUARDED & set(sys.argv[1:2]) or sys.argv[1:3] == ["cluster", "drive"]:
+    runs_authors_code = GUARDED & set(sys.argv[1:2]) or sys.argv[1:3] == ["cluster", "drive"]
+    if runs_authors_code and "--help" not in sys.argv:
         fork_under_guard()
     app()

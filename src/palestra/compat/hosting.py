@@ -109,12 +109,7 @@ class Hosted(Server):
         if not is_by_author(self.author_class):
             return None
         named = getattr(self.author_class, path.rpartition("/")[2] or " ", None)
-        return AuthorMethod(
-            method or (named if callable(named) else self.author_class),
-            server=self.name,
-            path=path,
-            kind=self.palestra_failure_kind(path),
-        )
+        return AuthorMethod(method or (named if callable(named) else self.author_class), self, path)
 
     @property
     def palestra_type(self) -> str:

@@ -7,11 +7,11 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import msgspec
 
-from palestra.errors import FailureKind, RowIdentity
+from palestra.errors import RowIdentity
 from palestra.serving.code_files import is_authors_file
 from palestra.system import Driven, Pulse, current_pulse
 from palestra.transport import current_call, encoded_with, fields_of_request
@@ -24,8 +24,7 @@ class AuthorCall(msgspec.Struct, frozen=True):
 
     server: str
     path: str
-    kind: FailureKind
-    """The class of the failure when this call does not end."""
+    server_type: str
     function: str
     file: str
     line: int
@@ -49,21 +48,28 @@ def is_by_author(cls: type) -> bool:
     )
 
 
+class _Named(Protocol):
+    """What is to be known of a server."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def palestra_type(self) -> str: ...
+
+
 @final
 class AuthorMethod:
     """One function of an author's, as an endpoint of a server calls it."""
 
     __slots__ = ("_call", "_told")
 
-    def __init__(
-        self, function: Callable[..., Any], *, server: str, path: str, kind: FailureKind
-    ) -> None:
-        """`kind`: the class of a rollout's failure when the function does not return."""
+    def __init__(self, function: Callable[..., Any], server: "_Named", path: str) -> None:
         code = code_of(function)
         self._call = AuthorCall(
-            server=server,
+            server=server.name,
+            server_type=server.palestra_type,
             path=path,
-            kind=kind,
             function=getattr(function, "__qualname__", type(function).__name__),
             file=code.co_filename if code is not None else "",
             line=code.co_firstlineno if code is not None else 0,

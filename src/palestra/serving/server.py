@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.routing import BaseRoute, Route
 
 from palestra.config import ServerType
-from palestra.errors import CallError, Evidence, FailureKind, RowError
+from palestra.errors import CallError, Evidence, RowError
 from palestra.schema import rejected_fields
 from palestra.serving.author_calls import AuthorMethod, is_by_author
 from palestra.serving.authors_errors import error_text
@@ -83,6 +83,12 @@ class Server(BaseModel):
     async def stop(self) -> None:
         """Called once after the last request."""
 
+    async def start_workers(self) -> None:
+        """Start the processes that its author's code is called in, if any. After `start`."""
+
+    async def end_workers(self) -> None:
+        """End those processes, and whatever they do."""
+
     async def shut_down(self) -> None:
         """Stop, and release what sessions still hold. For whoever runs the server."""
         try:
@@ -90,6 +96,7 @@ class Server(BaseModel):
         finally:
             self._palestra_sessions.close_all()
             self._palestra_errors.tell_rest()
+            await self.end_workers()
 
     def routes(self) -> list[Endpoint]:
         """The protocol endpoints of this kind of server."""
@@ -116,13 +123,7 @@ class Server(BaseModel):
         """
         if not is_by_author(type(self)):
             return None
-        return AuthorMethod(
-            method or type(self), server=self.name, path=path, kind=self.palestra_failure_kind(path)
-        )
-
-    def palestra_failure_kind(self, path: str) -> FailureKind:
-        """The class of a rollout that fails because the code behind `path` does not return."""
-        return self.own_failure(path, "", Evidence()).kind
+        return AuthorMethod(method or type(self), self, path)
 
     def translate(self, path: str, error: BaseException) -> CallError:
         """What an exception of this server's own code means to the rollout."""
