@@ -94,7 +94,7 @@ def test_a_verifier_that_holds_the_process_ends_the_run_in_time(
     assert code == 1, text
     assert took_s < TIMEOUT_S + 5
     assert "error: rollout 2:0: hang" in text
-    assert f"in verify, {world.folder}/hang.py:" in text
+    assert f", {world.folder}/hang.py:" in text
     assert "--output r.jsonl --resume" in text
     assert failures(world) == [(2, "verifier_error", 1)]
     assert nobody_is_in(world.folder)
