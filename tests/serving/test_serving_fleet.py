@@ -49,6 +49,10 @@ async def ran(config: ResolvedConfig, placement: str = EMBEDDED) -> dict[str, An
     return without_pid(result)
 
 
+def command_line(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+
+
 def refused(config: ResolvedConfig, placement: str = EMBEDDED) -> Exception:
     """What starting the fleet raises; nothing may be left of it."""
 
@@ -86,6 +90,15 @@ def test_servers_in_processes_give_the_same_rollout(project: Project) -> None:
     config = project.load()
 
     assert asyncio.run(ran(config, PROCESS)) == asyncio.run(ran(config))
+
+
+@pytest.mark.slow
+def test_the_command_line_of_a_server_process_names_its_instance(project: Project) -> None:
+    async def run() -> list[str]:
+        async with Fleet(project.load(X_ALONE), default_placement=PROCESS) as fleet:
+            return command_line(fleet.instances["x"].pid or 0)
+
+    assert asyncio.run(run())[-2:] == ["palestra.serving.worker", "x"]
 
 
 @pytest.mark.slow

@@ -281,7 +281,7 @@ class Fleet:
         log_dir = self.config.tree.get("nemo_gym_log_dir")
         child = await Child.spawn(
             name,
-            [str(python), "-u", "-P", "-m", "palestra.serving.worker"],
+            [str(python), "-u", "-P", "-m", "palestra.serving.worker", order.process_name],
             order=order.encode(),
             on_line=self._on_line,
             redact=self._redact,

@@ -3,15 +3,25 @@
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+STUCK_AFTER_S: Final = 10.0
+"""An instance whose event loop has not run for so long is stuck."""
 
 
 class State(StrEnum):
-    """Where an instance is in its life."""
+    """Where an instance is in its life.
+
+    The fleet keeps it in `Fleet.instances[name].state`, with the reason beside it; the head server
+    publishes both as `status` and `reason` of `/server_instances`.
+    """
 
     STARTING = "starting"
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
+    STUCK = "stuck"
+    """Its process lives, and its event loop has not run for `STUCK_AFTER_S`. It is healthy again
+    when the loop goes on; `reason` says what it does meanwhile."""
     DEAD = "dead"
 
 

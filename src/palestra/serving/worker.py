@@ -1,8 +1,8 @@
-"""The main of a server process: `python -m palestra.serving.worker`.
+"""The main of a server process: `python -m palestra.serving.worker INSTANCE`.
 
-Reads its work order from the first line of standard input, serves one instance on a socket
-that its parent bound, and stops when told to or when standard input ends, which is how it
-learns that its parent is gone.
+The argument is for people who read the list of processes. The process reads its work order from
+the first line of standard input and serves one instance on a socket that its parent bound. It
+stops when told to, or when standard input ends, which is how it learns that its parent is gone.
 """
 
 import asyncio
