@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.errors import (
+    AgentError,
     CallError,
     CredentialsRejected,
     DeadlineExceeded,
+    EnvironmentFault,
     Evidence,
     FailureKind,
     FieldProblem,
@@ -37,8 +39,10 @@ from palestra.errors import (
 from palestra.errors.envelope import BODY_EXCERPT_CHARS
 
 CLASSES = [
+    AgentError,
     CredentialsRejected,
     DeadlineExceeded,
+    EnvironmentFault,
     Hopeless,
     InfraError,
     JudgeFailure,

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import ClientSession, web
 from verifying import example_rows, response, said
 
-from palestra.errors import CallError, ConfigError, InfraError, VerifierError
+from palestra.errors import CallError, ConfigError, EnvironmentFault, InfraError
 from palestra.resources_servers.openenv.app import OpenEnvRow, OpenEnvServer, OpenEnvServerConfig
 from palestra.schema import Response
 from palestra.serving import Opening, Session, Step, StepRequest
@@ -200,9 +200,9 @@ def test_a_limit_on_steps_cuts_the_episode_off() -> None:
 @pytest.mark.parametrize(
     ("answer", "problem", "kind"),
     [
-        (trouble("EXECUTION_ERROR", "broken"), "broken", VerifierError),
+        (trouble("EXECUTION_ERROR", "broken"), "broken", EnvironmentFault),
         (trouble("CAPACITY_REACHED", "2 of 2"), "is full: 2 of 2", InfraError),
-        ({"type": "observation", "data": {"reward": "much"}}, "no observation", VerifierError),
+        ({"type": "observation", "data": {"reward": "much"}}, "no observation", EnvironmentFault),
         (None, "closed the connection", InfraError),
         ({}, "no answer within 0.2 s", InfraError),
     ],
@@ -280,7 +280,7 @@ def test_a_real_openenv_server_is_played(tmp_path: Path) -> None:
             assert [step.terminated for step in one[1]] == [False, False, True]
             assert other[0].observation == "ready None"
             assert other[1][0].observation == "hi"
-            with pytest.raises(VerifierError, match="broken"):
+            with pytest.raises(EnvironmentFault, match="broken"):
                 await played(server, "break")
         async with (
             asyncio.timeout(50),

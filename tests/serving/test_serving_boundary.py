@@ -97,7 +97,7 @@ def test_a_body_that_does_not_fit_an_own_route_is_a_422_envelope_with_every_fiel
 def test_a_timeout_error_of_the_author_s_is_not_our_deadline() -> None:
     for reply in both("/late", {}):
         assert reply.status == 500
-        assert error_of(reply)["type"] == "verifier_error"
+        assert error_of(reply)["type"] == "environment_error"
         assert error_of(reply)["message"] == "env/late raised TimeoutError: a wait of my own"
 
 
@@ -109,7 +109,7 @@ def test_an_http_exception_of_the_author_s_is_an_envelope_with_their_words_besid
     reply = asked("GET", "/teapot")
 
     assert reply.status == 418
-    assert error_of(reply)["type"] == "verifier_error"
+    assert error_of(reply)["type"] == "environment_error"
     assert error_of(reply)["message"] == "env/teapot answered 418: short and stout"
     assert orjson.loads(reply.body)["detail"] == "short and stout"
 

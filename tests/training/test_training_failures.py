@@ -8,9 +8,11 @@ import pytest
 from training_world import ONCE, answer, request, requests, trainer
 
 from palestra.errors import (
+    AgentError,
     CallError,
     CredentialsRejected,
     DeadlineExceeded,
+    EnvironmentFault,
     Evidence,
     Hop,
     InfraError,
@@ -19,6 +21,7 @@ from palestra.errors import (
     RowError,
     VerifierError,
 )
+from palestra.schema import Outcome
 from palestra.training import (
     Attempts,
     Failed,
@@ -38,13 +41,19 @@ def at(path: str) -> Evidence:
 
 TABLE = [
     pytest.param(InfraError("refused"), FailureClass.INFRA, "infra", id="infra"),
-    pytest.param(ModelError("500"), FailureClass.INFRA, "model serving", id="model"),
+    pytest.param(ModelError("500"), FailureClass.POLICY, "model serving", id="model"),
     pytest.param(RowError("no such field"), FailureClass.DATA, "data/schema", id="data"),
     pytest.param(
-        VerifierError("it raised", evidence=at("/look")),
+        EnvironmentFault("it raised", evidence=at("/look")),
         FailureClass.ENVIRONMENT,
         "verifier/runtime",
         id="environment",
+    ),
+    pytest.param(
+        AgentError("it raised", evidence=at("/run")),
+        FailureClass.AGENT,
+        "verifier/runtime",
+        id="agent",
     ),
     pytest.param(
         VerifierError("it raised", evidence=at("/verify")),
@@ -55,6 +64,12 @@ TABLE = [
     pytest.param(JudgeFailure("no verdict"), FailureClass.JUDGE, "verifier/runtime", id="judge"),
     pytest.param(DeadlineExceeded("slow"), FailureClass.TIMEOUT, "throughput/resources", id="late"),
 ]
+
+
+def test_the_words_are_those_of_a_collection_and_one_more() -> None:
+    collected = {outcome.value for outcome in Outcome if not outcome.has_reward}
+
+    assert {failure.value for failure in FailureClass} == collected | {FailureClass.STALE.value}
 
 
 def raising(error: BaseException) -> Any:
@@ -111,7 +126,7 @@ async def test_parts_of_a_reward_that_are_none_fail_the_rollout(parts: Any) -> N
         found = await client.submit([request()]).next()
 
     assert isinstance(found, Failed)
-    assert found.failure in {FailureClass.VERIFIER, FailureClass.ENVIRONMENT}
+    assert found.failure is FailureClass.VERIFIER
     assert "a bug in Palestra" not in found.message
 
 

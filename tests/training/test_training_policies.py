@@ -78,7 +78,7 @@ async def test_raise_tells_at_once_and_stops_what_still_runs() -> None:
 
     assert (found.value.requested, found.value.received) == (4, 1)
     assert found.value.missing == (Key(1, 0), Key(2, 0), Key(3, 0))
-    assert found.value.failures == {"environment": 1, "unfinished": 2}
+    assert found.value.failures == {"verifier_error": 1, "unfinished": 2}
     assert "it raised" in found.value.cause.sentence
     assert handle.summary().adds_up
 
@@ -173,7 +173,7 @@ async def test_a_killed_agent_is_named_with_its_signal_and_what_to_lower() -> No
     assert "most likely out of memory" in str(error)
     assert "lower in_flight (now 32)" in error.cause.setting
     assert error.log_tails == {AGENT: ("loading", "serving")}
-    assert handle.summary().failed == {"infra": 7}
+    assert handle.summary().failed == {"infra_error": 7}
 
 
 def test_the_kernels_counter_says_that_memory_ran_out(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_policy_may_be_spelt() -> None:
 
 
 def test_budgets_may_be_spelt_by_class() -> None:
-    spelt = Attempts(most={"infra": 5})  # type: ignore[dict-item]  # as a config file has it
+    spelt = Attempts(most={"infra_error": 5})  # type: ignore[dict-item]  # as a config file has it
 
     (kind,) = ClientSettings(attempts=spelt).checked().attempts.most
 
@@ -82,7 +82,7 @@ def test_pauses_double_up_to_the_longest_however_many_there_were() -> None:
         ({"token_ids": "yes"}, "token_ids is 'yes'"),
         ({"agent": None}, "agent is None"),
         ({"attempts": {"infra": 3}}, "attempts is {'infra': 3}; it must be an Attempts"),
-        ({"attempts": Attempts(most={INFRA: "x"})}, r"attempts.most\[infra\] is 'x'"),  # type: ignore[dict-item]  # wrong
+        ({"attempts": Attempts(most={INFRA: "x"})}, r"attempts.most\[infra_error\] is 'x'"),  # type: ignore[dict-item]  # wrong
         ({"attempts": Attempts(first_pause_s=-1)}, "attempts.first_pause_s is -1"),
         ({"in_flight": 0, "max_bytes": 0}, "in_flight is 0; .*; max_bytes is 0"),
     ],

@@ -29,7 +29,7 @@ from transport_worlds import (
     running,
 )
 
-from palestra.errors import CallError, InfraError, JudgeFailure, RowError, VerifierError
+from palestra.errors import CallError, EnvironmentFault, InfraError, JudgeFailure, RowError
 from palestra.schema import Response, SeedSessionResponse, VerifyRequest, VerifyResponse, WireModel
 from palestra.serving import ResourcesServer, Server
 from palestra.transport import Peer, ServerClient, calling
@@ -363,7 +363,7 @@ def test_a_body_that_does_not_fit_is_a_row_error_with_every_field(placement: str
         (answer(429, b"slow down"), InfraError),
         (answer(502, b"bad gateway"), InfraError),
         (answer(422, b'{"detail":"?"}'), RowError),
-        (answer(500, b"<html>oops</html>"), VerifierError),
+        (answer(500, b"<html>oops</html>"), EnvironmentFault),
     ],
 )
 def test_a_foreign_failure_of_an_environment_is_classed_by_its_status(

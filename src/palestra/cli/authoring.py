@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict
 
 from palestra.authoring import FolderReport, check_folder, scaffold, write_config
 from palestra.cli.console import notice, say, shown
-from palestra.cli.settings import args_from, load
+from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.tables import print_table
-from palestra.config import PACKAGE_ROOT, SERVER_TREES, nearest, project_root
+from palestra.config import PACKAGE_ROOT, SERVER_TREES, nearest, project_root, renamed
 from palestra.errors import ConfigError, RunFailed
 
 RESOURCES = "resources_servers"
@@ -114,8 +114,11 @@ def _folder(given: str) -> Path:
     """The folder that a name or a path means, in the project before the package."""
     here = Path.cwd()
     roots = dict.fromkeys((here, project_root(here) or here, PACKAGE_ROOT))
-    for place in [root / way for root in roots for way in (given, f"{RESOURCES}/{given}")]:
+    places = [root / way for root in roots for way in (given, f"{RESOURCES}/{given}")]
+    for place in (*places, existing_path(given)):
         if (place / "app.py").exists() or (place / "configs").is_dir():
+            if (newer := renamed(given)) and place.name == Path(newer.new).name:
+                notice(f"warning: {newer}")
             return place
     near = nearest(given, [folder.name for folder in _all((RESOURCES,))])
     raise ConfigError(

@@ -26,14 +26,12 @@ from palestra.compat.nemo_gym.global_config import (
 from palestra.compat.nemo_gym.judge import JudgeError
 from palestra.compat.rows import RowLayer
 from palestra.compat.servers import SimpleServer
-from palestra.config import config_from_tree
+from palestra.config import ServerType, config_from_tree
 from palestra.errors import (
     CallError,
     ConfigError,
-    Evidence,
     FailureKind,
     JudgeFailure,
-    ModelError,
 )
 from palestra.schema.openapi import Components, complete, request_body
 from palestra.serving import CHECK_PATH, Server, server_client
@@ -88,9 +86,9 @@ class Hosted(Server):
             app.add_api_route("/", _status, methods=["GET"])
             # Before a catch-all of the author's.
             app.router.routes.insert(0, app.router.routes.pop())
-        if self.author_class.__server_type__ == "responses_api_models":
+        if self.palestra_type == ServerType.MODEL:
             app.add_api_route(CHECK_PATH, _not_checked, methods=["GET"])
-        if self.author_class.__server_type__ == "resources_servers":
+        if self.palestra_is_environment:
             self._complete(app)
         describe(app, partial(_complete_document, app))
         return app
@@ -105,9 +103,9 @@ class Hosted(Server):
         app.add_middleware(RowLayer, server=self.name, door=door, reported=_reported(app))
 
     @property
-    def palestra_is_environment(self) -> bool:
+    def palestra_type(self) -> str:
         """As its author's class says."""
-        return self.author_class.__server_type__ == "resources_servers"
+        return self.author_class.__server_type__
 
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""
@@ -127,12 +125,6 @@ class Hosted(Server):
                 return _as_judge(known)
             return JudgeFailure(f"{self.name}{path}: {inner}")
         return super().translate(path, error)
-
-    def own_failure(self, message: str, evidence: Evidence) -> CallError:
-        """A bug of a model server's is one of model serving."""
-        if self.author_class.__server_type__ == "responses_api_models":
-            return ModelError(message, evidence=evidence)
-        return super().own_failure(message, evidence)
 
 
 def _inner(error: BaseException | None) -> BaseException | None:

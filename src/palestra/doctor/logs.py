@@ -25,7 +25,7 @@ from palestra.doctor.reading import (
     quoted_places,
 )
 from palestra.doctor.signatures import SignatureTable
-from palestra.errors import FailureKind, Layer, RowIdentity
+from palestra.errors import FailureKind, Layer, RowIdentity, class_of
 from palestra.schema import other_than_text
 
 MOST_OBSERVED: Final = 2_000
@@ -64,12 +64,7 @@ _ENDED_AS: Final = re.compile(
 )
 _WRITES: Final = re.compile(r"rollouts of \d+ tasks.* -> (\S+\.jsonl)$")
 LAYER_OF: Final[Mapping[str, Layer]] = {
-    FailureKind.POLICY.value: Layer.MODEL,
-    FailureKind.INFRA.value: Layer.INFRA,
-    FailureKind.DATA.value: Layer.DATA,
-    FailureKind.VERIFIER.value: Layer.VERIFIER,
-    FailureKind.JUDGE.value: Layer.VERIFIER,
-    FailureKind.TIMEOUT.value: Layer.THROUGHPUT,
+    **{kind.value: class_of(kind).layer for kind in FailureKind if kind != FailureKind.CANCELLED},
     FailureKind.CONFIG.value: Layer.CONFIG,
 }
 

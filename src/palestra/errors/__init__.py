@@ -6,6 +6,7 @@ Imports nothing of ours. Raise the narrowest class; catch at the height you can 
 from palestra.errors.envelope import (
     add_hop,
     add_row,
+    class_of,
     excerpt,
     from_body,
     readable,
@@ -16,11 +17,13 @@ from palestra.errors.envelope import (
 from palestra.errors.layers import FailureKind, Layer
 from palestra.errors.masking import mask_error
 from palestra.errors.tree import (
+    AgentError,
     BadInput,
     CallError,
     ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
+    EnvironmentFault,
     Evidence,
     FieldProblem,
     Hop,
@@ -42,11 +45,13 @@ from palestra.errors.tree import (
 )
 
 __all__ = [
+    "AgentError",
     "BadInput",
     "CallError",
     "ConfigError",
     "CredentialsRejected",
     "DeadlineExceeded",
+    "EnvironmentFault",
     "Evidence",
     "FailureKind",
     "FieldProblem",
@@ -69,6 +74,7 @@ __all__ = [
     "WrongSetting",
     "add_hop",
     "add_row",
+    "class_of",
     "excerpt",
     "from_body",
     "mask_error",

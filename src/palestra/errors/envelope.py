@@ -17,9 +17,11 @@ from typing import Any
 
 from palestra.errors.layers import FailureKind, Layer
 from palestra.errors.tree import (
+    AgentError,
     CallError,
     CredentialsRejected,
     DeadlineExceeded,
+    EnvironmentFault,
     Evidence,
     FieldProblem,
     Hop,
@@ -39,18 +41,21 @@ BODY_EXCERPT_CHARS = 4000
 """How much of a foreign body is kept: enough for a provider's error, never a trajectory."""
 
 _CLASSES: tuple[type[CallError], ...] = (
+    AgentError,
     Hopeless,
     CredentialsRejected,
     ModelNotServed,
     WrongSetting,
     DeadlineExceeded,
+    EnvironmentFault,
     InfraError,
     JudgeFailure,
     ModelError,
-    ModelRejectedRow,
     RowError,
+    ModelRejectedRow,
     VerifierError,
 )
+"""Of each kind, the plainest first."""
 
 
 def excerpt(body: bytes | str) -> str:
@@ -189,6 +194,11 @@ def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
     return error
 
 
+def class_of(kind: FailureKind) -> type[CallError]:
+    """The plainest error of this kind."""
+    return next((cls for cls in _CLASSES if cls.kind is kind), InfraError)
+
+
 def _class_for(kind: FailureKind, layer: Layer, reason: str, *, retriable: bool) -> type[CallError]:
     same_kind = [cls for cls in _CLASSES if cls.kind is kind]
     # A reason of a newer Palestra is none that is known here.
@@ -196,7 +206,7 @@ def _class_for(kind: FailureKind, layer: Layer, reason: str, *, retriable: bool)
     for cls in same_kind:
         if (cls.layer, cls.retriable, cls.reason) == (layer, retriable, reason):
             return cls
-    return same_kind[0] if same_kind else InfraError
+    return class_of(kind)
 
 
 def _hop(raw: Mapping[str, Any]) -> Hop:

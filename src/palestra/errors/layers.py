@@ -16,7 +16,7 @@ class Layer(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """How one requested rollout can fail; the names a failures file uses.
+    """How one requested rollout can fail; the names a failures file uses. Whose code raised decides.
 
     The same words travel as `error.type` in the body of every failed response, so a
     failure keeps its class through any number of servers.
@@ -28,8 +28,12 @@ class FailureKind(StrEnum):
     """A process, connection or disk failed; the task was never really tried."""
     DATA = "data_error"
     """The row does not fit what a server, a tool schema or the endpoint accepts."""
+    AGENT = "agent_error"
+    """The agent's own code raised, or answered something that is no result."""
+    ENVIRONMENT = "environment_error"
+    """The environment's own code raised while it was seeded or used: a tool, a turn."""
     VERIFIER = "verifier_error"
-    """The environment's own code raised, or returned something that is not a reward."""
+    """The environment's `verify` raised, or returned something that is not a reward."""
     JUDGE = "judge_error"
     """The judge model failed or gave no verdict that can be read."""
     TIMEOUT = "timeout"

@@ -11,7 +11,9 @@
         ├── InfraError            connection refused, reset, process gone
         ├── ModelError            the model endpoint answered with an error
         ├── RowError              422: the body does not fit the request model
-        ├── VerifierError         the environment raised or gave no finite reward
+        ├── AgentError            an agent's own code raised
+        ├── EnvironmentFault      an environment raised while it was seeded or used
+        ├── VerifierError         `verify` raised or gave no finite reward
         ├── JudgeFailure          the judge failed or gave no readable verdict
         ├── DeadlineExceeded      a deadline passed while something was awaited
         └── Hopeless              no call can succeed as configured: the run stops
@@ -186,8 +188,22 @@ class RowError(CallError):
     retriable = False
 
 
+class AgentError(CallError):
+    """The agent's own code raised, or what it answered is no result."""
+
+    layer = Layer.VERIFIER
+    kind = FailureKind.AGENT
+
+
+class EnvironmentFault(CallError):
+    """The environment's own code raised while it was seeded or used: a tool, a turn."""
+
+    layer = Layer.VERIFIER
+    kind = FailureKind.ENVIRONMENT
+
+
 class VerifierError(CallError):
-    """The environment's own code raised, or returned no finite reward."""
+    """The environment's `verify` raised, or returned no finite reward."""
 
     layer = Layer.VERIFIER
     kind = FailureKind.VERIFIER

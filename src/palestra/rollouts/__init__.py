@@ -26,7 +26,7 @@ from palestra.rollouts.merging import (
 )
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.results import ENDED_RUN, Failed, Scored, checked, went_on
+from palestra.rollouts.results import ENDED_RUN, Failed, Scored, checked, outcome_of, went_on
 from palestra.rollouts.row_checks import check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
@@ -90,6 +90,7 @@ __all__ = [
     "materialize",
     "merge",
     "open_for_events",
+    "outcome_of",
     "own_hint",
     "plan",
     "plan_merge",

@@ -14,22 +14,12 @@ from palestra.errors import (
     FailureKind,
     InfraError,
     JudgeFailure,
-    ModelError,
-    RowError,
-    VerifierError,
+    class_of,
     excerpt,
 )
-from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST, Outcome
+from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST
 
 _MARKS: Final = (FAILURE_CLASS, FAILURE_TERMINAL, NO_PERSIST)
-_BY_OUTCOME: Final[Mapping[str, type[CallError]]] = {
-    Outcome.POLICY_ERROR: ModelError,
-    Outcome.INFRA_ERROR: InfraError,
-    Outcome.DATA_ERROR: RowError,
-    Outcome.VERIFIER_ERROR: VerifierError,
-    Outcome.JUDGE_ERROR: JudgeFailure,
-    Outcome.TIMEOUT: DeadlineExceeded,
-}
 _BY_WORD: Final[Mapping[str, type[CallError]]] = {
     "judge": JudgeFailure,
     "timeout": DeadlineExceeded,
@@ -56,11 +46,12 @@ def raise_if_marked(fields: MutableMapping[str, Any]) -> None:
 
 
 def _error_of(name: str) -> type[CallError]:
-    if name == Outcome.CANCELLED:
+    if name == FailureKind.CANCELLED:
         return _Cancelled
-    known = _BY_OUTCOME.get(name)
-    told = (kind for word, kind in _BY_WORD.items() if word in name.lower())
-    return known or next(told, InfraError)
+    # What ends a whole run is not for a result to say.
+    if name in set(FailureKind) - {FailureKind.CONFIG}:
+        return class_of(FailureKind(name))
+    return next((kind for word, kind in _BY_WORD.items() if word in name.lower()), InfraError)
 
 
 def _why(fields: Mapping[str, Any]) -> str:

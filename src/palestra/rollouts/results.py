@@ -52,24 +52,12 @@ class Failed:
     terminal: bool
 
 
-_OUTCOME_OF = {
-    FailureKind.POLICY: Outcome.POLICY_ERROR,
-    FailureKind.INFRA: Outcome.INFRA_ERROR,
-    FailureKind.DATA: Outcome.DATA_ERROR,
-    FailureKind.VERIFIER: Outcome.VERIFIER_ERROR,
-    FailureKind.JUDGE: Outcome.JUDGE_ERROR,
-    FailureKind.TIMEOUT: Outcome.TIMEOUT,
-    FailureKind.CANCELLED: Outcome.CANCELLED,
-    # A rejected key or setting is an infrastructure failure to the rollout it struck.
-    FailureKind.CONFIG: Outcome.INFRA_ERROR,
-}
-
 _OF_VERIFYING = frozenset({FailureKind.VERIFIER, FailureKind.JUDGE})
 
 WORTH_ANOTHER_ATTEMPT = frozenset(
     {Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcome.JUDGE_ERROR, Outcome.TIMEOUT}
 )
-"""Classes that another attempt may turn into a score. A verifier that raised would raise again."""
+"""Classes that another attempt may turn into a score. Code that raised would raise again."""
 
 
 RETRIABLE = "retriable"
@@ -164,7 +152,9 @@ def line_of(fields: Mapping[str, Any]) -> bytes:
 
 def outcome_of(error: CallError) -> Outcome:
     """The class of a rollout that this failure ended."""
-    return _OUTCOME_OF[error.kind]
+    # A rejected key or setting is an infrastructure failure to the rollout it struck.
+    rejected = error.kind is FailureKind.CONFIG
+    return Outcome.INFRA_ERROR if rejected else Outcome(error.kind.value)
 
 
 def described(error: CallError) -> dict[str, Any]:

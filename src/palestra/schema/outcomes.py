@@ -12,6 +12,8 @@ class Outcome(StrEnum):
     POLICY_ERROR = "policy_error"
     INFRA_ERROR = "infra_error"
     DATA_ERROR = "data_error"
+    AGENT_ERROR = "agent_error"
+    ENVIRONMENT_ERROR = "environment_error"
     VERIFIER_ERROR = "verifier_error"
     JUDGE_ERROR = "judge_error"
     TIMEOUT = "timeout"

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
+from palestra.config import ServerType
 from palestra.errors import CallError
 from palestra.schema import (
     AggregateMetrics,
@@ -71,6 +72,11 @@ class Agent(Server):
     palestra_failures: ClassVar[frozenset[int]] = frozenset({400, 401, 422, 500, 504})
 
     _palestra_closing: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
+
+    @property
+    def palestra_type(self) -> str:
+        """It is an agent."""
+        return ServerType.AGENT
 
     async def close_session(self, environment: Peer) -> None:
         """Tell the environment that its session is of no use: the rollout will not be verified.

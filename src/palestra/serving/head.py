@@ -70,7 +70,7 @@ def head_app(
     )
 
 
-def _own_failure(message: str, evidence: Evidence) -> CallError:
+def _own_failure(_path: str, message: str, evidence: Evidence) -> CallError:
     return InfraError(message, evidence=evidence)
 
 

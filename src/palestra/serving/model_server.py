@@ -15,7 +15,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel, PrivateAttr
 from starlette.responses import Response as HttpResponse
 
-from palestra.errors import CallError, Evidence, ModelError, RowIdentity
+from palestra.config import ServerType
+from palestra.errors import RowIdentity
 from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
@@ -170,9 +171,10 @@ class ModelServer(Server):
     async def _check(self) -> EndpointCheck:
         return EndpointCheck(endpoint=await self.check(), facts=self.facts())
 
-    def own_failure(self, message: str, evidence: Evidence) -> CallError:
-        """An exception of a model server's own code is a failure of model serving."""
-        return ModelError(message, evidence=evidence)
+    @property
+    def palestra_type(self) -> str:
+        """It is a model server."""
+        return ServerType.MODEL
 
     def routes(self) -> list[Endpoint]:
         """Responses, chat completions and messages."""

@@ -45,7 +45,7 @@ _UNTOLD = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"
 class Refusals:
     """Turns refusals of `app` into envelopes.
 
-    `own_failure` makes the error of this kind of server. Handlers that the author put into the
+    `own_failure` makes the error of this kind of server, at a path. Handlers that the author put into the
     app themselves are left alone.
     """
 
@@ -54,7 +54,7 @@ class Refusals:
         app: FastAPI,
         *,
         server: str,
-        own_failure: Callable[[str, Evidence], CallError],
+        own_failure: Callable[[str, str, Evidence], CallError],
         mask: Callable[[str], str] = str,
     ) -> None:
         self._mask = mask
@@ -117,13 +117,13 @@ class Refusals:
             return RowError(message)
         if status in {502, 503, 504}:
             return InfraError(message)
-        return self._own_failure(message, Evidence())
+        return self._own_failure(path, message, Evidence())
 
     def _no_such_path(self, method: str, path: str) -> CallError:
         endpoints = list(_endpoints(self._app))
         near = did_you_mean(path, {known for _, known in endpoints})
         failure = self._own_failure(
-            f"{self._server} has no endpoint {method} {path}{near}", Evidence()
+            path, f"{self._server} has no endpoint {method} {path}{near}", Evidence()
         )
         failure.hint = "endpoints: " + ", ".join(f"{how} {known}" for how, known in endpoints)
         failure.retriable = False
@@ -142,6 +142,7 @@ class Refusals:
     def _no_such_method(self, method: str, path: str) -> CallError:
         known = [how for how, where in _endpoints(self._app) if where == path]
         failure = self._own_failure(
+            path,
             f"{self._server}{path} takes {' or '.join(known) or 'another method'}, not {method}",
             Evidence(),
         )

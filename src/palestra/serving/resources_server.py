@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.requests import Request
 
+from palestra.config import ServerType
 from palestra.errors import CallError, FailureKind, JudgeFailure, VerifierError
 from palestra.profiling import aggregate_metrics
 from palestra.schema import (
@@ -144,9 +145,9 @@ class ResourcesServer(Server):
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
 
     @property
-    def palestra_is_environment(self) -> bool:
-        """It is one."""
-        return True
+    def palestra_type(self) -> str:
+        """It is an environment."""
+        return ServerType.RESOURCES
 
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""

@@ -10,7 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.routing import BaseRoute, Route
 
-from palestra.errors import CallError, Evidence, RejectedRows, RowError, VerifierError
+from palestra.config import ServerType
+from palestra.errors import CallError, Evidence, RejectedRows, RowError
 from palestra.schema import rejected_fields
 from palestra.schema.openapi import Components, complete
 from palestra.serving.authors_errors import error_text
@@ -22,7 +23,7 @@ from palestra.serving.own_errors import OwnErrors
 from palestra.serving.published import describe
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
-from palestra.transport import ASGIApp, ServerClient, new_id, worker_cookie
+from palestra.transport import ASGIApp, ServerClient, fault_of, new_id, worker_cookie
 
 
 class ServerConfig(BaseModel):
@@ -65,9 +66,14 @@ class Server(BaseModel):
         return self.config.name or type(self).__name__
 
     @property
+    def palestra_type(self) -> str:
+        """Which of the three kinds of servers this is; empty when it is none of them."""
+        return ""
+
+    @property
     def palestra_is_environment(self) -> bool:
         """Whether a model that this server asks is a judge, and no rollout's policy."""
-        return False
+        return self.palestra_type == ServerType.RESOURCES
 
     @cached_property
     def palestra_in_flight(self) -> InFlightCalls:
@@ -114,15 +120,15 @@ class Server(BaseModel):
             return RowError(message, hint=error.hint, evidence=Evidence(problems=error.problems))
         frames = self._palestra_errors.log(self.name, path, error)
         message = f"{self.name}{path} raised {error_text(error)}"
-        return self.own_failure(message, Evidence(traceback=frames))
+        return self.own_failure(path, message, Evidence(traceback=frames))
 
     def relayed(self, error: CallError) -> CallError:
         """What the failure of a call that this server made means to whoever called it."""
         return error
 
-    def own_failure(self, message: str, evidence: Evidence) -> CallError:
-        """The error class for a bug in this kind of server."""
-        return VerifierError(message, evidence=evidence)
+    def own_failure(self, path: str, message: str, evidence: Evidence) -> CallError:
+        """The error for a bug in this kind of server, in the code behind `path`."""
+        return fault_of(self.palestra_type, path)(message, evidence=evidence)
 
     @cached_property
     def _palestra_endpoints(self) -> dict[str, Endpoint]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from palestra.errors import VerifierError
+from palestra.errors import EnvironmentFault, VerifierError
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.resources_server import ResourcesServer, ReverifyMode
@@ -106,7 +106,7 @@ class TurnsServer(ResourcesServer):
         episode = _episode_of(session)
         if episode is None or episode.over:
             what = "has ended" if episode else "was not opened by /reset"
-            raise VerifierError(f"{self.name}/step: the episode of this session {what}")
+            raise EnvironmentFault(f"{self.name}/step: the episode of this session {what}")
         step = await self.answer(body.response, episode)
         episode.add(step)
         return step

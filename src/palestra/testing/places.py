@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from palestra.config import PACKAGE_ROOT, project_root
+from palestra.config import PACKAGE_ROOT, project_root, renamed
 from palestra.errors import ConfigError
 
 _RESOURCES = "resources_servers"
@@ -14,8 +14,7 @@ def config_of(environment: str | Path) -> Path | None:
     given = Path(environment)
     if given.suffix in {".yaml", ".yml"}:
         return next((file for file in _places(given) if file.exists()), given)
-    name = given.absolute().name
-    configs = (folder / "configs" / f"{name}.yaml" for folder in _places(given))
+    configs = (f / "configs" / f"{f.absolute().name}.yaml" for f in _places(given))
     return next((config for config in configs if config.exists()), None)
 
 
@@ -52,6 +51,7 @@ def _places(given: Path) -> Iterator[Path]:
     """
     here = Path.cwd()
     roots = dict.fromkeys((here, project_root(here) or here, PACKAGE_ROOT))
-    for path in (given, Path(_RESOURCES) / given):
+    paths = (given, Path(_RESOURCES) / given)
+    for path in (*paths, *(newer.path for path in paths if (newer := renamed(path)))):
         for root in roots:
             yield root / path

@@ -3,36 +3,23 @@
 from msgspec.structs import replace
 
 from palestra.errors import CallError, FailureKind, Hop, Layer
+from palestra.rollouts import outcome_of
 from palestra.training.outcomes import Evidence, Failed, FailureClass
 from palestra.training.requests import RolloutRequest
 
-VERIFY_PATH = "/verify"
 MOST_BODY_CHARS = 2000
 NOT_REPEATED = (
     "not tried again, as its environment may have done something that would be done twice; "
     "`repeatable = True` in its class says that it has not"
 )
 
-_CLASS_OF = {
-    FailureKind.POLICY: FailureClass.INFRA,
-    FailureKind.INFRA: FailureClass.INFRA,
-    FailureKind.CONFIG: FailureClass.INFRA,
-    FailureKind.DATA: FailureClass.DATA,
-    FailureKind.JUDGE: FailureClass.JUDGE,
-    FailureKind.TIMEOUT: FailureClass.TIMEOUT,
-    # Not by the trainer: an agent that says so has lost the rollout.
-    FailureKind.CANCELLED: FailureClass.INFRA,
-}
-
 
 def class_of(error: CallError) -> FailureClass:
     """Why a rollout that this ended has no reward."""
-    if error.kind is not FailureKind.VERIFIER:
-        return _CLASS_OF[error.kind]
-    hops = error.evidence.hops
-    # Without a hop it is what `verify` returned that is none.
-    verifying = not hops or hops[-1].url.endswith(VERIFY_PATH)
-    return FailureClass.VERIFIER if verifying else FailureClass.ENVIRONMENT
+    if error.kind is FailureKind.CANCELLED:
+        # Not by the trainer: an agent that says so has lost the rollout.
+        return FailureClass.INFRA
+    return FailureClass(outcome_of(error).value)
 
 
 def failed_by(request: RolloutRequest, error: CallError, *, attempts: int) -> Failed:

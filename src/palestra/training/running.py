@@ -94,8 +94,8 @@ class Runner:
             self._on_hopeless(error)
             return None
         outcome = failed_by(ticket.request, error, attempts=ticket.attempts)
-        if outcome.failure is FailureClass.INFRA:
-            # The process may be dead, and how it died is worth more than "connection reset".
+        if outcome.failure in {FailureClass.INFRA, FailureClass.POLICY}:
+            # A process may be dead, and how it died is worth more than "connection reset".
             await self._watch.settled()
         flight.last_failure = outcome
         pool.failing(outcome)

@@ -72,6 +72,7 @@ class Attempts:
     most: dict[FailureClass, int] = field(
         default_factory=lambda: {
             FailureClass.INFRA: 3,
+            FailureClass.POLICY: 3,
             FailureClass.JUDGE: 3,
             FailureClass.TIMEOUT: 2,
         }

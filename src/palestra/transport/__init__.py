@@ -7,6 +7,7 @@ errors of `palestra.errors`, with the servers that it passed through.
 from typing import TYPE_CHECKING, Any
 
 from palestra.transport.auto import AutoTransport
+from palestra.transport.blame import fault_of
 from palestra.transport.calls import Target
 from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
@@ -87,6 +88,7 @@ __all__ = [
     "context_headers",
     "current_call",
     "encoded_with",
+    "fault_of",
     "fields_of_request",
     "new_id",
     "parse_set_cookies",

@@ -7,14 +7,13 @@ from typing import Any, final
 
 import orjson
 
+from palestra.config import ServerType
 from palestra.errors import (
     CallError,
     Evidence,
     Hop,
     InfraError,
-    ModelError,
     RowError,
-    VerifierError,
     add_hop,
     add_row,
     excerpt,
@@ -22,6 +21,7 @@ from palestra.errors import (
     mask_error,
     without_answer,
 )
+from palestra.transport.blame import fault_of
 from palestra.transport.context import context_headers, current_call
 from palestra.transport.exchange_line import exchange_line
 from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
@@ -207,11 +207,10 @@ def _foreign_failure(target: Target, status: int, text: str, evidence: Evidence)
     message = f"{target.name} answered {status}: {text[:500]}"
     if status == 422:
         return RowError(message, evidence=evidence, status=status)
-    if target.server_type == "responses_api_models":
-        return ModelError(message, evidence=evidence, status=status)
-    if status in _NOT_THE_SERVERS_OWN:
+    if target.server_type != ServerType.MODEL and status in _NOT_THE_SERVERS_OWN:
         return InfraError(message, evidence=evidence, status=status)
-    return VerifierError(message, evidence=evidence, status=status)
+    path = evidence.hops[-1].url.partition("?")[0]
+    return fault_of(target.server_type, path)(message, evidence=evidence, status=status)
 
 
 def json_or_none(body: bytes) -> Any:

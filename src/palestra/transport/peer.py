@@ -12,7 +12,6 @@ from palestra.errors import (
     CallError,
     Evidence,
     Hop,
-    ModelError,
     VerifierError,
     add_hop,
     add_row,
@@ -21,6 +20,7 @@ from palestra.errors import (
     status_for,
 )
 from palestra.schema import CREATE_PARAMS, changed, encode_json, fields_of, why_unreadable
+from palestra.transport.blame import fault_of
 from palestra.transport.calls import Caller, Target, json_or_none
 from palestra.transport.context import calling, current_call
 from palestra.transport.http import HttpReply
@@ -239,10 +239,11 @@ def _parse(body: bytes, answer: type[Reply], target: Target, path: str) -> Reply
         evidence = Evidence(hops=(hop,), row=current_call().row)
         why = why_unreadable(body, error)
         message = f"{target.name}{path} answered what is no {answer.__name__}: {why}"
-        kind = ModelError if target.server_type == "responses_api_models" else VerifierError
+        held = _answer_in(body) if path == RUN else None
+        # With a trajectory in it, what is wrong is what came of verifying that.
+        kind = fault_of(target.server_type, path) if held is None else VerifierError
         failure = kind(message, evidence=evidence)
-        if path == RUN:
-            failure.verify_request = _answer_in(body)
+        failure.verify_request = held
         raise failure from error
 
 

@@ -25,6 +25,8 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         Outcome.POLICY_ERROR: "the model server refused or broke the request",
         Outcome.INFRA_ERROR: "a server died or could not be reached",
         Outcome.DATA_ERROR: "the row does not fit its environment",
+        Outcome.AGENT_ERROR: "the agent's code raised an exception",
+        Outcome.ENVIRONMENT_ERROR: "the environment raised an exception while it was used",
         Outcome.VERIFIER_ERROR: "the verifier raised an exception",
         Outcome.JUDGE_ERROR: "the judge model gave no usable answer",
         Outcome.TIMEOUT: "out of time",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from palestra.errors import ConfigError, RowError, VerifierError
+from palestra.errors import ConfigError, EnvironmentFault, RowError
 from palestra.resources_servers.gymnasium.spaces import (
     NoAction,
     action_in,
@@ -121,7 +121,7 @@ class GymnasiumServer(TurnsServer):
             partial(game.env.step, action)
         )
         if not math.isfinite(float(reward)):
-            raise VerifierError(f"{self.name}: the environment's reward is {reward}")
+            raise EnvironmentFault(f"{self.name}: the environment's reward is {reward}")
         game.text = self._seen(game, observation)
         return Step(
             observation=game.text,

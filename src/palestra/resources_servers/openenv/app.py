@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from pydantic import Field, PrivateAttr
 
-from palestra.errors import ConfigError, VerifierError
+from palestra.errors import ConfigError, EnvironmentFault
 from palestra.resources_servers.actions import last_action
 from palestra.resources_servers.openenv.connection import ActionRefused, Observed, OpenEnvEpisode
 from palestra.schema import Response, WireModel, encode_json
@@ -119,7 +119,7 @@ class OpenEnvServer(TurnsServer):
     async def reset(self, body: OpenEnvRow, session: Session) -> Opening:
         """Open an environment of the server's, and show what it looks like."""
         if self._client is None:
-            raise VerifierError(f"{self.name} has not been started")
+            raise EnvironmentFault(f"{self.name} has not been started")
         live = await OpenEnvEpisode.connect(
             self._client, self.config.base_url, answer_s=self.config.answer_timeout_s
         )
@@ -139,7 +139,7 @@ class OpenEnvServer(TurnsServer):
         play.text = self._seen(seen)
         reward = 0.0 if seen.reward is None else seen.reward
         if not math.isfinite(reward):
-            raise VerifierError(f"{self.name}: the environment's reward is {reward}")
+            raise EnvironmentFault(f"{self.name}: the environment's reward is {reward}")
         return Step(
             observation=play.text,
             reward=reward,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import orjson
 from pydantic import Field, ValidationError
 
-from palestra.errors import InfraError, VerifierError
+from palestra.errors import EnvironmentFault, InfraError
 from palestra.schema import WireModel
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ class OpenEnvEpisode:
         return cls(socket, where=where, answer_s=answer_s)
 
     async def reset(self, arguments: Mapping[str, Any]) -> Observed:
-        """Begin anew. Raises InfraError, VerifierError when the environment fails."""
+        """Begin anew. Raises InfraError, EnvironmentFault when the environment fails."""
         try:
             return await self._exchange("reset", arguments)
         except ActionRefused as refusal:
-            raise VerifierError(f"{self._where} refuses the reset: {refusal}") from None
+            raise EnvironmentFault(f"{self._where} refuses the reset: {refusal}") from None
 
     async def step(self, action: Mapping[str, Any]) -> Observed:
         """Take an action. Raises ActionRefused besides what `reset` raises."""
@@ -100,7 +100,7 @@ class OpenEnvEpisode:
                 return Observed.model_validate(message.data)
             trouble = _Trouble.model_validate(message.data)
         except (orjson.JSONDecodeError, ValidationError) as error:
-            raise VerifierError(
+            raise EnvironmentFault(
                 f"{self._where} answered a {kind} with what is no observation: {raw[:500]}"
             ) from error
         if trouble.code == _NOT_AN_ACTION:
@@ -110,7 +110,9 @@ class OpenEnvEpisode:
                 f"{self._where} is full: {trouble.message}",
                 hint="lower num_samples_in_parallel, or give the server more environments",
             )
-        raise VerifierError(f"{self._where} failed at a {kind}: {_told(trouble)} ({trouble.code})")
+        raise EnvironmentFault(
+            f"{self._where} failed at a {kind}: {_told(trouble)} ({trouble.code})"
+        )
 
     async def _answer(self, sent: str) -> str:
         from aiohttp import ClientError, WSMsgType

@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import Field
 
-from palestra.errors import ConfigError, VerifierError
+from palestra.config import ServerType
+from palestra.errors import ConfigError, EnvironmentFault, VerifierError
 from palestra.profiling import aggregate_metrics
 from palestra.responses_api_agents.verifiers_agent.conversion import (
     input_of,
@@ -67,6 +68,11 @@ class VerifiersAgent(Server):
     """See the module's docstring."""
 
     config: VerifiersAgentConfig
+
+    @property
+    def palestra_type(self) -> str:
+        """It is an agent."""
+        return ServerType.AGENT
 
     async def start(self) -> None:
         """Load the environment, with its dataset where it needs one.
@@ -130,7 +136,7 @@ class VerifiersAgent(Server):
         """Whether there is a reward to report."""
         error = output.get("error")
         if error is not None and error["error"] not in _OF_THE_MODEL:
-            raise VerifierError(
+            raise EnvironmentFault(
                 f"{self.name}: the environment {self.config.env_id} failed: "
                 f"{output.get('error_chain') or error['message']}"
             )

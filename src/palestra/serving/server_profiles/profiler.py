@@ -9,7 +9,7 @@ from typing import Any, Final, Self, final
 from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 
-from palestra.errors import CallError, ConfigError, Evidence, VerifierError
+from palestra.errors import CallError, ConfigError, Evidence, InfraError
 from palestra.serving.boundary import Boundary
 from palestra.serving.refusals import Refusals
 from palestra.serving.server import Server
@@ -141,11 +141,11 @@ class Profiler:
         )
 
 
-def _own_failure(message: str, evidence: Evidence) -> CallError:
-    return VerifierError(message, evidence=evidence)
+def _own_failure(_path: str, message: str, evidence: Evidence) -> CallError:
+    return InfraError(message, evidence=evidence)
 
 
 def _raised(name: str, path: str, error: BaseException) -> CallError:
     if isinstance(error, CallError):
         return error
-    return VerifierError(f"{name}{path} raised {type(error).__name__}: {error}")
+    return InfraError(f"{name}{path} raised {type(error).__name__}: {error}")
