@@ -52,6 +52,7 @@ def _places(given: Path) -> Iterator[Path]:
     here = Path.cwd()
     roots = dict.fromkeys((here, project_root(here) or here, PACKAGE_ROOT))
     paths = (given, Path(_RESOURCES) / given)
-    for path in (*paths, *(newer.path for path in paths if (newer := renamed(path)))):
+    newer = [Path(found.path) for path in paths if (found := renamed(path))]
+    for path in (*paths, *newer):
         for root in roots:
             yield root / path
