@@ -31,6 +31,7 @@ from palestra.errors.tree import (
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
+    PromptTooLong,
     RowError,
     RowIdentity,
     VerifierError,
@@ -53,6 +54,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     ModelError,
     RowError,
     ModelRejectedRow,
+    PromptTooLong,
     VerifierError,
 )
 """Of each kind, the plainest first."""

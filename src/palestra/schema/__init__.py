@@ -59,6 +59,7 @@ from palestra.schema.protocol import (
     VerifyResponse,
 )
 from palestra.schema.responses import (
+    CONTEXT_FULL,
     FunctionTool,
     HostedTool,
     IncompleteDetails,
@@ -103,6 +104,7 @@ from palestra.schema.tokens import (
     TurnTokens,
     field_of,
     is_models_own,
+    model_turns,
     never_made,
     tokens_on,
     turn_ends,
@@ -115,6 +117,7 @@ __all__ = [
     "BESIDE_REASONING",
     "CALL_SIGNATURE",
     "CHAT_PART",
+    "CONTEXT_FULL",
     "CREATE_PARAMS",
     "FAILURE_CLASS",
     "FAILURE_LAYER",
@@ -194,6 +197,7 @@ __all__ = [
     "is_models_own",
     "key_of",
     "maker",
+    "model_turns",
     "never_made",
     "no_reward",
     "other_than_text",

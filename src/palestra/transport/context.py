@@ -23,6 +23,7 @@ ROLLOUT_HEADER = "x-palestra-rollout"
 TIMEOUT_HEADER = "x-palestra-timeout"
 CALL_LIMIT_HEADER = "x-palestra-call-limit"
 ENVIRONMENT_HEADER = "x-palestra-environment"
+WRITTEN_HEADER = "x-palestra-written-turns"
 
 SHARE_KEPT = 0.1
 MOST_KEPT_S = 0.5
@@ -66,6 +67,8 @@ class CallContext(msgspec.Struct, frozen=True):
     in_environment: bool = False
     """Whether an environment is being called, so that a model it asks is a judge of the rollout
     and not its policy."""
+    written_turns: int = 0
+    """How many turns of a model the row itself brings: what goes beyond them was generated."""
 
     def remaining_s(self) -> float | None:
         """Seconds left, never negative; None when there is no deadline."""
@@ -121,6 +124,8 @@ def context_headers(context: CallContext) -> dict[str, str]:
         headers[CALL_LIMIT_HEADER] = f"{context.call_limit_s:.3f}"
     if context.in_environment:
         headers[ENVIRONMENT_HEADER] = "1"
+    if context.written_turns:
+        headers[WRITTEN_HEADER] = str(context.written_turns)
     return headers
 
 
@@ -148,6 +153,9 @@ def context_from_headers(headers: Mapping[str, str]) -> CallContext:
         deadline=None if seconds is None else time.monotonic() + seconds,
         call_limit_s=_seconds(headers.get(CALL_LIMIT_HEADER)),
         in_environment=ENVIRONMENT_HEADER in headers,
+        written_turns=int(written)
+        if (written := headers.get(WRITTEN_HEADER, "")).isdecimal()
+        else 0,
     )
 
 
