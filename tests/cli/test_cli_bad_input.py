@@ -66,12 +66,14 @@ def test_a_misspelt_environment_of_the_readers_own_is_recognized(
 
 def test_two_instances_on_one_port_are_both_named(world: World) -> None:
     ports = (
-        "++example_multi_step.resources_servers.example_multi_step.port=12345",
+        "++example_multi_step_resources_server.resources_servers.example_multi_step.port=12345",
         "++policy_model.responses_api_models.openai_model.port=12345",
     )
     message = refused_config(world, CONFIGS, *NAMED, *ports)
 
-    assert "example_multi_step and policy_model both want 127.0.0.1:12345" in message
+    assert (
+        "example_multi_step_resources_server and policy_model both want 127.0.0.1:12345" in message
+    )
 
 
 def test_an_unknown_implementation_names_the_nearest_one(world: World) -> None:

@@ -20,9 +20,15 @@ def config_of(name: str) -> dict[str, Any]:
     return yaml.safe_load((ENVIRONMENTS / name / "configs" / f"{name}.yaml").read_text())
 
 
+def environments(name: str) -> dict[str, Any]:
+    """The resources servers of the config, by instance."""
+    return {key: one for key, one in config_of(name).items() if "resources_servers" in one}
+
+
 @every_environment
 def test_the_entrypoint_defines_one_server_class(name: str) -> None:
-    settings = config_of(name)[name]["resources_servers"][name]
+    (environment,) = environments(name).values()
+    settings = environment["resources_servers"][name]
 
     server_class = load_server_class(ENVIRONMENTS / name / settings["entrypoint"])
 
@@ -35,9 +41,12 @@ def test_the_config_binds_an_agent_to_the_environment_and_the_policy(name: str) 
     (agents,) = [found for one in instances if (found := one.get("responses_api_agents"))]
     (agent,) = agents.values()
 
-    assert agent["resources_server"] == {"type": "resources_servers", "name": name}
+    (environment,) = environments(name)
+
+    assert agent["resources_server"] == {"type": "resources_servers", "name": environment}
     assert agent["model_server"] == {"type": "responses_api_models", "name": "policy_model"}
-    assert (ENVIRONMENTS.parent / agent["datasets"][0]["jsonl_fpath"]).exists()
+    (example,) = [one for one in agent["datasets"] if one["type"] == "example"]
+    assert (ENVIRONMENTS.parent / example["jsonl_fpath"]).exists()
 
 
 @every_environment

@@ -14,6 +14,7 @@ import pytest
 from palestra.config import ResolvedConfig, load_config
 from palestra.serving import PROCESS, Fleet, HeadAddress, head_server
 from palestra.training import (
+    Attempts,
     ClientSettings,
     IncompleteRollouts,
     Key,
@@ -26,6 +27,7 @@ from palestra.training.memory import gone
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ENVIRONMENT = """
+import re
 from pathlib import Path
 from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
 from palestra.serving import ResourcesServer, Session
@@ -36,6 +38,8 @@ class X(ResourcesServer):
         return SeedSessionResponse()
 
     async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        if (body.responses_create_params.metadata or {}).get("do") == "hold the lock":
+            re.match("(a+)+$", "a" * 40 + "b")
         return self.reply(body, 1.0)
 """
 AGENT = """
@@ -150,6 +154,44 @@ async def test_an_agent_killed_after_k_of_n_rows_is_told_within_seconds(project:
     assert "a rollout waits" in str(error)
     assert handle.summary().adds_up
     assert all(gone(instance.pid) for instance in fleet.instances.values() if instance.pid)
+
+
+async def test_servers_of_a_configuration_live_in_processes_of_their_own(project: Path) -> None:
+    async with RolloutClient(config(project), ClientSettings(memory_reserve=0.0)) as client:
+        await client.submit([row(0)]).gather()
+        states = (await client.health()).servers
+        pids = client._running.watch.pids
+
+    assert len(set(pids)) == len(states) == 3
+    assert os.getpid() not in pids
+
+
+async def test_a_verifier_that_holds_the_lock_leaves_the_trainer_its_loop(project: Path) -> None:
+    settings = ClientSettings(memory_reserve=0.0, rollout_timeout_s=2.0, attempts=Attempts(most={}))
+    async with RolloutClient(config(project), settings) as client:
+        async with asyncio.timeout(30):
+            with pytest.raises(IncompleteRollouts) as raised:
+                await client.submit([row(0), row(1, "hold the lock")]).gather()
+
+    assert raised.value.failures == {"timeout": 1}
+    assert [outcome.task_id for outcome in raised.value.completed] == [0]
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("policy", ["mask", "return_partial", "drop_group"])
+async def test_a_killed_agent_raises_under_every_policy_within_seconds(
+    project: Path, policy: str
+) -> None:
+    async with training(config(project), on_incomplete=policy) as (client, fleet):
+        handle = client.submit([row(number) for number in range(800)])
+        await handle.next()
+        os.kill(pid_of(fleet, "agent"), signal.SIGKILL)
+        async with asyncio.timeout(10):
+            with pytest.raises(IncompleteRollouts) as raised:
+                _ = [outcome async for outcome in handle]
+
+    assert (raised.value.requested, raised.value.cause.process) == (800, "agent")
+    assert handle.summary().adds_up
 
 
 async def test_an_agent_that_its_own_limit_stops_is_out_of_memory(project: Path) -> None:

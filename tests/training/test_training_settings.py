@@ -105,7 +105,7 @@ def test_settings_are_an_object_and_no_dict(settings: Any) -> None:
 def test_what_is_no_fleet_is_refused_at_once() -> None:
     anything: Any = object()
 
-    with pytest.raises(ConfigError, match="it must be a fleet"):
+    with pytest.raises(ConfigError, match="it must be a configuration or a fleet"):
         RolloutClient(anything)
     with pytest.raises(ConfigError, match="a function that makes a fleet"):
         SyncRolloutClient(anything)

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict
 
 from palestra.authoring import FolderReport, check_folder, scaffold
 from palestra.cli.console import notice, say, shown
-from palestra.cli.settings import args_from, load
+from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.tables import print_table
-from palestra.config import PACKAGE_ROOT, nearest
+from palestra.config import PACKAGE_ROOT, nearest, renamed
 from palestra.errors import ConfigError, RunFailed
 
 RESOURCES = "resources_servers"
@@ -108,8 +108,10 @@ def ng_dev_test() -> int:
 def _folder(given: str) -> Path:
     """The folder that a name or a path means, in the project before the package."""
     places = (Path.cwd() / given, Path.cwd() / RESOURCES / given, PACKAGE_ROOT / RESOURCES / given)
-    for place in (*places, PACKAGE_ROOT / given):
+    for place in (*places, existing_path(given)):
         if (place / "app.py").exists() or (place / "configs").is_dir():
+            if (newer := renamed(given)) and place.name == Path(newer.new).name:
+                notice(f"warning: {newer}")
             return place
     near = nearest(given, [folder.name for folder in _all((RESOURCES,))])
     raise ConfigError(

@@ -19,7 +19,7 @@ from palestra.config.dump import dump_yaml
 from palestra.config.keys import RESERVED_KEYS
 from palestra.config.load import config_from_tree, load_config, names_in_files
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
-from palestra.config.paths import PACKAGE_ROOT, resolve_path
+from palestra.config.paths import PACKAGE_ROOT, renamed, resolve_path
 from palestra.config.ports import allocate_ports
 from palestra.config.problems import raise_problems
 from palestra.config.redact import (
@@ -60,6 +60,7 @@ __all__ = [
     "parse_overrides",
     "raise_problems",
     "redact",
+    "renamed",
     "resolve_path",
     "secrets_in",
     "settings_from",

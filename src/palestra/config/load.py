@@ -1,7 +1,7 @@
 """From what the user typed to a `ResolvedConfig`."""
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from palestra.config.ports import check_ports
 from palestra.config.problems import raise_problems
 from palestra.config.references import check_references
 from palestra.config.resolve import resolve
-from palestra.config.resolved import ResolvedConfig
+from palestra.config.resolved import ResolvedConfig, ServerType
 from palestra.config.sources import (
     CONFIG_PATHS,
     Environment,
@@ -24,7 +24,7 @@ from palestra.config.sources import (
     read_sources,
     take_config_paths,
 )
-from palestra.config.tree import ABSENT, merge, plain
+from palestra.config.tree import ABSENT, children, merge, plain
 from palestra.errors import ConfigError
 
 
@@ -82,6 +82,7 @@ def load_config(
             *merged.warnings,
             *compose_warnings,
             *config.warnings,
+            *_old_names(config.tree, places),
             *unknown,
             *_ignored(parsed),
         ),
@@ -94,6 +95,23 @@ def names_in_files(overrides: Sequence[str] = (), config_paths: Sequence[str] = 
     wanted = (*config_paths, *_paths_of(parse_overrides(overrides), strict_add=False))
     merged = _merge_sources(read_environment(places), {}, wanted, places)
     return {str(name) for name in merged.tree}
+
+
+def _old_names(tree: Any, places: Places) -> tuple[str, ...]:
+    """Which folders the configuration names by their old names, each once."""
+    renames = (places.renamed(text) for text in _texts(tree))
+    return tuple(dict.fromkeys(str(rename) for rename in renames if rename))
+
+
+def _texts(tree: Any) -> Iterator[str]:
+    """Every text of a tree, and the folder of every server."""
+    if isinstance(tree, str):
+        yield tree
+        return
+    for key, item in children(tree):
+        if key == ServerType.RESOURCES and isinstance(item, Mapping):
+            yield from (f"{key}/{implementation}" for implementation in item)
+        yield from _texts(item)
 
 
 def _ignored(overrides: Sequence[Override]) -> tuple[str, ...]:

@@ -1,13 +1,56 @@
-"""Where files are looked for: the working directory, then the installed package."""
+"""Where files are looked for: the working directory, then the installed package.
 
+Folders of the field that have another name here are found under their old name too.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Final
 
 from palestra.config.spelling import nearest
 from palestra.errors import ConfigError
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 """The directory of the installed `palestra` package."""
+
+
+RENAMED: Final[Mapping[str, str]] = {
+    "resources_servers/multineedle": "resources_servers/example_multi_step",
+}
+"""What a server's folder is called here, by its old name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A path that begins with the old name of a folder."""
+
+    old: str
+    """The folder's old name: `resources_servers/multineedle`."""
+    new: str
+    path: str
+    """The whole path under the new name."""
+
+    def __str__(self) -> str:
+        return f"{self.old} is now called {self.new}, and is read as that"
+
+
+def renamed(path: str | Path) -> Renamed | None:
+    """The path under the folder's new name; None when its folder has no new name.
+
+    Files called like their folder are called like the new one: `configs/multineedle.yaml`.
+    """
+    parts = PurePath(path).parts
+    old = "/".join(parts[:2])
+    new = RENAMED.get(old)
+    if new is None:
+        return None
+    old_name, new_name = parts[1], PurePath(new).name
+    below = [
+        part.replace(old_name, new_name, 1) if PurePath(part).stem == old_name else part
+        for part in parts[2:]
+    ]
+    return Renamed(old, new, "/".join((new, *below)))
 
 
 def resolve_path(path: str | Path, cwd: Path, package_root: Path) -> Path:
@@ -27,12 +70,21 @@ class Places:
 
     def candidates(self, path: str | Path) -> tuple[Path, ...]:
         """Every path that `path` can mean; the first that exists counts."""
-        both = (self.cwd / path, self.package_root / path)
-        return both[:1] if both[0] == both[1] else both
+        newer = renamed(path)
+        names = (path,) if newer is None else (path, newer.path)
+        places = (root / name for name in names for root in (self.cwd, self.package_root))
+        return tuple(dict.fromkeys(places))
 
     def resolve(self, path: str | Path) -> Path:
         candidates = self.candidates(path)
         return next((place for place in candidates if place.exists()), candidates[0])
+
+    def renamed(self, path: str | Path) -> Renamed | None:
+        """The new name that `path` is read by; None when it is found as it is written."""
+        newer = renamed(path)
+        if newer is None or any((root / path).exists() for root in (self.cwd, self.package_root)):
+            return None
+        return newer if self.resolve(newer.path).exists() else None
 
     def find_file(self, path: str, *, wanted_by: str) -> Path:
         """An existing file; else an error with every place looked in and the nearest name."""

@@ -46,6 +46,7 @@ class _Reader:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._wanted_by: dict[Path, str] = {}
+        self._named: dict[Path, str] = {}
         self.sources: list[Source] = []
         self.warnings: list[str] = []
 
@@ -54,15 +55,25 @@ class _Reader:
         real = found.resolve()
         first = self._wanted_by.get(real)
         if first is not None:
+            self._refuse_two_names(self._named[real], path)
             self.warnings.append(
                 f"config_paths: {path} ({wanted_by}) was already read ({first}); it counts once"
             )
             return
         self._wanted_by[real] = wanted_by
+        self._named[real] = path
         tree = read_yaml(found)
         for included in take_config_paths(tree, where=str(found)):
             self.read(included, f"included by {found}")
         self.sources.append(Source(found, tree))
+
+    def _refuse_two_names(self, first: str, second: str) -> None:
+        old = [path for path in (first, second) if self._places.renamed(path)]
+        if len(old) == 1:
+            raise ConfigError(
+                f"config_paths names one file twice: {first} and {second}",
+                hint=f"{old[0]} is its old name; leave it out",
+            )
 
 
 def read_environment(places: Places) -> Environment | None:

@@ -1,6 +1,6 @@
 """`RolloutClient`: N rollouts asked for, N answers, or an error that says why.
 
-async with RolloutClient(Fleet(config), settings) as client:
+async with RolloutClient(config, settings) as client:
     async with client.submit(requests) as batch:
         async for group in batch.groups(8):
             train_on(group.completed)
@@ -13,14 +13,15 @@ import itertools
 import logging
 import time
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self, final
 
+from palestra.config import ResolvedConfig
 from palestra.errors import CallError, ConfigError, PalestraError, mask_error
 from palestra.training.capture import ModelServers
-from palestra.training.checks import SECONDS, require, shown, whole
+from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
 from palestra.training.flights import Flight, Ticket
 from palestra.training.handle import Handle
@@ -33,11 +34,13 @@ from palestra.training.rows import tickets_of
 from palestra.training.running import Runner
 from palestra.training.servers import (
     DeathWatch,
+    OpenServers,
     Servers,
     agents_of,
     ending_behind,
     only_agent,
     repeatable_environments,
+    servers_of,
 )
 from palestra.training.settings import ClientSettings, settings_of
 from palestra.transport import new_id
@@ -77,22 +80,21 @@ class Health:
 
 @final
 class RolloutClient:
-    """Runs rollouts for a trainer. `servers` is entered with the client, and left with it."""
+    """Runs rollouts for a trainer.
+
+    `servers` is a configuration, whose servers live in processes of their own (those which name
+    no `placement`), or a fleet. It is entered with the client, and left with it.
+    """
 
     def __init__(
         self,
-        servers: AbstractAsyncContextManager[Servers],
+        servers: ResolvedConfig | OpenServers,
         settings: ClientSettings | None = None,
         *,
         memory: Memory | None = None,
     ) -> None:
-        if not isinstance(servers, AbstractAsyncContextManager):
-            raise ConfigError(
-                f"servers is {shown(servers)}; it must be a fleet",
-                hint="RolloutClient(Fleet(config)), or RolloutClient(attached()) for one that runs",
-            )
         self.settings = settings_of(settings)
-        self._entering = servers
+        self._entering = servers_of(servers)
         self._memory = memory or Memory()
         self._stack = AsyncExitStack()
         self._run = new_id()[:RUN_DIGITS]

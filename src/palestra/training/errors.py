@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from palestra.errors import Layer, RunFailed
+from palestra.training.outcomes import Completed, Outcome
 from palestra.training.requests import Key
 
 SHOWN_KEYS = 20
@@ -40,6 +41,15 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 class BatchFailed(RunFailed):
     """What was asked for will not all come back."""
 
+    outcomes: tuple[Outcome, ...] = ()
+    """Of rollouts that have ended, those that the trainer was not handed before, in the order of
+    the requests. What the batch's end cancelled is among them."""
+
+    @property
+    def completed(self) -> list[Completed]:
+        """Those of `outcomes` with a reward."""
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Completed)]
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Not by calling the class: what it is made of is more than its message.
         return type(self).__new__, (type(self), self.message), vars(self)
@@ -60,6 +70,8 @@ class IncompleteRollouts(BatchFailed):
     """How the missing ones ended, by class."""
     log_tails: dict[str, tuple[str, ...]]
     """The last lines of each process that ended."""
+    least: int | None
+    """How many had to come back by `min_fraction`, where that is why it is raised."""
 
     def __init__(
         self,
@@ -70,6 +82,7 @@ class IncompleteRollouts(BatchFailed):
         cause: Cause,
         failures: dict[str, int] | None = None,
         log_tails: dict[str, tuple[str, ...]] | None = None,
+        least: int | None = None,
     ) -> None:
         self.requested = requested
         self.received = received
@@ -77,6 +90,7 @@ class IncompleteRollouts(BatchFailed):
         self.cause = cause
         self.failures = failures or {}
         self.log_tails = log_tails or {}
+        self.least = least
         super().__init__(_message(self), hint=cause.setting)
 
 
@@ -161,6 +175,8 @@ def _message(error: IncompleteRollouts) -> str:
         f"cause: {error.cause.sentence}",
         f"missing: {named}{more}",
     ]
+    if error.least is not None:
+        lines.insert(1, f"min_fraction in ClientSettings asks for at least {error.least}")
     for process, tail in error.log_tails.items():
         if not tail:
             lines.append(f"{process} printed nothing")

@@ -8,6 +8,7 @@ from palestra.errors import PalestraError
 from palestra.training.batch import Batch
 from palestra.training.errors import Cause
 from palestra.training.flights import State, Ticket
+from palestra.training.policies import Outage
 
 
 @dataclass(slots=True, eq=False)
@@ -37,3 +38,4 @@ class Death:
     error: PalestraError
     cause: Cause
     log_tails: dict[str, tuple[str, ...]]
+    outage: Outage = Outage.SERVER_DIED

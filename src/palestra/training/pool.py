@@ -21,8 +21,9 @@ from palestra.training.flights import RETRYING, Flight, State, Ticket
 from palestra.training.lanes import Death, Lane
 from palestra.training.memory import MemoryGuard
 from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Group, Outcome
+from palestra.training.policies import OnIncomplete
 from palestra.training.requests import Key
-from palestra.training.settings import ClientSettings, OnIncomplete, OnStale
+from palestra.training.settings import ClientSettings, OnStale
 
 logger = logging.getLogger("palestra.training")
 
@@ -59,6 +60,7 @@ class Pool:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
+        self._policies = settings.policies
         self._guard = guard
         self._run = run
         self._clock = clock
@@ -197,11 +199,19 @@ class Pool:
             self._failed(lane, outcome)
 
     def _failed(self, lane: Lane, outcome: Failed) -> None:
-        if self._settings.on_incomplete is OnIncomplete.RAISE:
+        policy = lane.batch.policy_for(outcome)
+        if policy is OnIncomplete.RAISE:
             # What is missing is said before the rest is stopped for it.
-            self.fail(lane, lane.batch.incomplete())
-        elif self._settings.on_incomplete is OnIncomplete.DROP_GROUP:
+            self.fail(lane, lane.batch.incomplete(failure=outcome))
+            return
+        if policy is OnIncomplete.DROP_GROUP:
             self._drop(lane, outcome)
+        self._check_share(lane)
+
+    def _check_share(self, lane: Lane) -> None:
+        """A batch of which too little can come back ends now, under every policy."""
+        if lane.batch.error is None and lane.batch.too_few:
+            self.fail(lane, lane.batch.incomplete(short=True))
 
     def _drop(self, lane: Lane, outcome: Failed) -> None:
         if not lane.batch.hopeless_group(outcome.group_id):
@@ -232,11 +242,15 @@ class Pool:
 
     def all_of(self, lane: Lane, found: dict[Key, Outcome]) -> list[Outcome]:
         """What was taken of a batch, as it is to be handed out now."""
-        return lane.batch.all_of(found, self.weights)
+        outcomes = lane.batch.all_of(found, self.weights)
+        self._check_share(lane)
+        return outcomes
 
     def group(self, lane: Lane, group: int | str, found: dict[Key, Outcome]) -> Group | None:
         """What was taken of a group, as it is to be handed out now."""
-        return lane.batch.group_of(group, found, self.weights)
+        members = lane.batch.group_of(group, found, self.weights)
+        self._check_share(lane)
+        return members
 
     def failing(self, failure: Failed) -> None:
         """An attempt has failed, whatever becomes of its rollout."""
@@ -304,6 +318,7 @@ class Pool:
         batch = lane.batch
         unfinished = batch.unfinished()
         tails = [line for tail in death.log_tails.values() for line in tail]
+        buried: list[Failed] = []
         for ticket in unfinished:
             evidence = Evidence(log_tail=tails, hint=death.cause.setting)
             outcome = failed(
@@ -315,12 +330,16 @@ class Pool:
                 attempts=ticket.attempts,
                 evidence=evidence,
             )
-            if batch.settle(outcome):
+            if batch.settle(outcome, outage=death.outage):
+                buried.append(outcome)
                 self._stop(ticket)
-                if self._settings.on_incomplete is OnIncomplete.DROP_GROUP:
-                    self._drop(lane, outcome)
-        if unfinished and self._settings.on_incomplete is OnIncomplete.RAISE:
-            batch.error = batch.error or batch.incomplete(death.cause, death.log_tails)
+        policy = self._policies.for_outage(death.outage)
+        if buried and policy is OnIncomplete.RAISE:
+            self.fail(lane, batch.incomplete(death.cause, death.log_tails))
+        elif policy is OnIncomplete.DROP_GROUP:
+            for outcome in buried:
+                self._drop(lane, outcome)
+        self._check_share(lane)
         lane.changed.set()
 
     # Keeping order

@@ -12,7 +12,7 @@ ours as well.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,13 +25,13 @@ from palestra.training.client import Health, RolloutClient
 from palestra.training.errors import Cause, IncompleteRollouts
 from palestra.training.outcomes import Completed, Outcome, Timings
 from palestra.training.requests import Key, RolloutRequest
-from palestra.training.servers import Servers
+from palestra.training.servers import OpenServers
 from palestra.training.settings import ClientSettings
 
 START_TIMEOUT_S: Final = 300.0
 STOP_TIMEOUT_S: Final = 30.0
 
-OpenServers = Callable[[], AbstractAsyncContextManager[Servers]]
+ServersMaker = Callable[[], OpenServers]
 """Called in the actor, so it must survive pickling: a function of a module, or a partial of one."""
 
 
@@ -66,7 +66,7 @@ def open_fleet(
 class RolloutActor:
     """Runs rollouts in a Ray worker. `start_actor` makes one; it imports no Ray itself."""
 
-    def __init__(self, servers: OpenServers, settings: ClientSettings | None = None) -> None:
+    def __init__(self, servers: ServersMaker, settings: ClientSettings | None = None) -> None:
         self._servers = servers
         self._settings = settings
         self._stack = AsyncExitStack()
@@ -131,7 +131,7 @@ def _request_of(row: Mapping[str, Any], index: int) -> RolloutRequest:
 
 
 def start_actor(
-    servers: OpenServers,
+    servers: ServersMaker,
     settings: ClientSettings | None = None,
     *,
     timeout_s: float = START_TIMEOUT_S,
