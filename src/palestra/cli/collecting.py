@@ -3,7 +3,6 @@
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import palestra
@@ -22,15 +21,21 @@ from palestra.rollouts import (
     Collected,
     CollectSettings,
     PreparedRun,
+    RunPaths,
     begin,
     check_rows,
     discard,
-    has_answers,
-    own_hint,
     plan,
-    reverify_command,
+    scored_keys,
 )
-from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, read_jsonl
+from palestra.schema import (
+    FAILURE_CLASS,
+    FAILURE_TERMINAL,
+    FailedAttempts,
+    Unscored,
+    own_hint,
+    read_jsonl,
+)
 from palestra.serving import raise_descriptor_limit
 
 
@@ -166,23 +171,13 @@ def report(
             say(f"  {shown(path)}")
     if collected.covered(settings.min_coverage):
         return 0
-    ended = _Failures.of(prepared.paths.failures)
+    ended = _Failures.of(prepared.paths)
     for kind, (message, hint) in sorted(ended.messages.items()):
         notice(f"{kind}: {message}" + (f" ({hint})" if hint else ""))
-    again = (
-        "--resume with a higher --max-attempts (max_attempts) tries those again that may succeed"
-    )
-    kept = has_answers(prepared.paths.failures)
-    mended = (
-        f"after mending the verifier, {reverify_command(prepared.paths.output, settings.verified_by)} "
-        "scores what the model has answered, without the model"
-        if kept
-        else "after mending an environment or its rows, --overwrite starts afresh"
-    )
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{shown(prepared.paths.failures)} says why, rollout by rollout; "
-        + "; ".join([again] * ended.retriable + [mended] * (ended.terminal or kept)),
+        + ended.unscored.what_helps(),
     )
     notice(f"error: {error.message}")
     notice(f"hint: {error.hint}")
@@ -195,22 +190,20 @@ class _Failures:
 
     messages: Mapping[str, tuple[str, str]]
     """A message and its hint for each class: enough to know what to look for."""
-    retriable: bool
-    """Whether some may go well another time."""
-    terminal: bool
-    """Whether some never will, as things are."""
+    unscored: Unscored
+    """What helps the rollouts that failed."""
 
     @classmethod
-    def of(cls, path: Path) -> Self:
+    def of(cls, paths: RunPaths) -> Self:
         first: dict[str, tuple[str, str]] = {}
-        may_succeed: set[bool] = set()
-        for line in read_jsonl(path) if path.exists() else ():
+        attempts = FailedAttempts()
+        for line in read_jsonl(paths.failures) if paths.failures.exists() else ():
+            attempts.note(line.row)
             if not line.row.get(FAILURE_TERMINAL):
                 continue  # another attempt followed, and has the last word
-            said = str(line.row["message"]), own_hint(str(line.row.get("hint") or ""))
-            first.setdefault(str(line.row[FAILURE_CLASS]), said)
-            may_succeed.add(bool(line.row.get("retriable")))
-        return cls(first, True in may_succeed, False in may_succeed)
+            message = str(line.row["message"]), own_hint(str(line.row.get("hint") or ""))
+            first.setdefault(str(line.row[FAILURE_CLASS]), message)
+        return cls(first, attempts.unscored(scored=scored_keys(paths.output)))
 
 
 __all__ = ["collect", "collect_with", "stoppable"]

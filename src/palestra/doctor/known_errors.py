@@ -13,6 +13,7 @@ from palestra.errors import (
     ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
+    EndpointRefuses,
     Hopeless,
     InfraError,
     InputDataError,
@@ -56,6 +57,7 @@ SURE: Final = (
     _known(WrongSetting, "config.no-token", r"asks for its fleet's token"),
     _known(WrongSetting, "config.endpoint-lacks-setting"),
     # A page of HTML, or a path that there is not, says nothing of keys and models.
+    _known(EndpointRefuses, "model.refuses-everything"),
     _known(Hopeless, "model.no-openai-endpoint", r"answered \d+[^<]{0,60}<(?:!doctype )?html"),
     _known(
         ModelNotServed,

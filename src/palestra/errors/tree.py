@@ -18,6 +18,7 @@
         └── Hopeless              no call can succeed as configured: the run stops
             ├── CredentialsRejected   the endpoint rejects the key
             ├── ModelNotServed        the endpoint has no such model
+            ├── EndpointRefuses       the endpoint refuses everything, for too long
             └── WrongSetting          a setting contradicts what the endpoint does
 
 A caller picks the height at which to catch. `CallError` is what crosses the wire: see
@@ -231,6 +232,12 @@ class ModelNotServed(Hopeless):
     """The endpoint has no such model, or no such path."""
 
     reason = "model_not_served"
+
+
+class EndpointRefuses(Hopeless):
+    """The endpoint has refused all that was asked, for longer than the run's patience."""
+
+    reason = "endpoint_refuses"
 
 
 class WrongSetting(Hopeless):

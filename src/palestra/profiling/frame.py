@@ -15,6 +15,7 @@ import numpy as np
 from palestra.profiling.columns import REWARD, BoolArray, Columns, FloatArray, IntArray
 from palestra.profiling.join import Keys
 from palestra.profiling.statistics import group_of_rows, starts_of_sorted
+from palestra.schema import Unscored
 
 TaskIndex = int | str
 
@@ -176,6 +177,8 @@ class RunFrame:
     """Per request, the value of the field that `load_run` was told to group by."""
     notices: Sequence[str]
     """What a reader should know about the files, one sentence each."""
+    unscored: Unscored
+    """The requests without a score, by what helps."""
 
     @property
     def inputs_path(self) -> Path:

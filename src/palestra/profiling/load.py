@@ -31,6 +31,7 @@ from palestra.profiling.manifests import check_one_run, requested_beside
 from palestra.profiling.scan import PARTIAL, Block, RowReader
 from palestra.profiling.sources import Files, failure_files, run_files
 from palestra.profiling.tables import Codes, Failure, KeyTable, Scanned
+from palestra.schema import FAILURE_TERMINAL, RETRIABLE, reverify_in
 
 AGENT_REF = "agent_ref"
 CREATE_PARAMS = "responses_create_params"
@@ -146,7 +147,7 @@ class _Scan:
         for path in paths:
             for block in self._reader.blocks(path, torn=self.notices, may_be_empty=True):
                 for key, failure in zip(_keys(block), _failures(block), strict=True):
-                    last[key] = max(failure, last.get(key, failure))
+                    last[key] = failure.together(last[key]) if key in last else failure
         return last
 
     def ungrouped(self) -> tuple[str, ...]:
@@ -306,14 +307,22 @@ _UNSCORED_HINT = (
 
 
 def _failures(block: Block) -> Iterator[Failure]:
-    classes, attempts = block.field(FAILURE_CLASS), block.field("attempt")
-    for at, (found, attempt) in enumerate(zip(classes, attempts, strict=True)):
+    names = (FAILURE_CLASS, "attempt", FAILURE_TERMINAL, RETRIABLE, RESPONSE, "hint")
+    columns = zip(*map(block.field, names), strict=True)
+    for at, (found, attempt, terminal, retriable, response, hint) in enumerate(columns):
         if not isinstance(found, str) or found == SCORED:
             raise InputDataError(
                 f"{block.place(at)} has no {FAILURE_CLASS}",
                 hint="give the run's <stem>_failures.jsonl as the failures",
             )
-        yield Failure(attempt if isinstance(attempt, int) else 1, found)
+        yield Failure(
+            attempt if isinstance(attempt, int) else 1,
+            found,
+            terminal=terminal is True,
+            retriable=retriable is True,
+            answered=response is not None,
+            reverify=reverify_in(hint) if isinstance(hint, str) else "",
+        )
 
 
 def _not_finite(counts: Mapping[str, int]) -> Iterator[str]:

@@ -6,7 +6,7 @@ once, as a scored row or as a typed failure.
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.rollouts.accounting import Accounting, AccountingError
-from palestra.rollouts.answers import has_answers, own_hint, reverify_command
+from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.deadlines import Deadlines
@@ -26,6 +26,7 @@ from palestra.rollouts.merging import (
 )
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.progress import InFlight, Observer, Progress
+from palestra.rollouts.recorded import scored_keys
 from palestra.rollouts.results import ENDED_RUN, Failed, Scored, checked, outcome_of, went_on
 from palestra.rollouts.row_checks import check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
@@ -85,13 +86,11 @@ __all__ = [
     "discard",
     "doors_behind",
     "first_cause",
-    "has_answers",
     "load_prompt",
     "materialize",
     "merge",
     "open_for_events",
     "outcome_of",
-    "own_hint",
     "plan",
     "plan_merge",
     "prepare",
@@ -99,6 +98,7 @@ __all__ = [
     "repair",
     "reverify_command",
     "run",
+    "scored_keys",
     "semantics_of",
     "went_on",
     "with_grace",

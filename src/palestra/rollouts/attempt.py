@@ -32,17 +32,20 @@ async def attempt(
     limit_s: float,
     deadlines: Deadlines | None = None,
     call_limit_s: float | None = None,
+    patience_s: float | None = None,
 ) -> VerifyResponse:
     """What the agent answered, unchecked. Raises `CallError`, and `DeadlineExceeded` in the end.
 
     `deadlines`: the one timer for attempts that share a limit, which must be `with_grace(limit_s)`.
-    `call_limit_s` bounds each call that is made for the rollout.
+    `call_limit_s` bounds each call that is made for the rollout. `patience_s`: for how long a model
+    endpoint may refuse all calls of the run before one of them raises `EndpointRefuses`.
     """
     context = CallContext(
         row=identity,
         deadline=time.monotonic() + limit_s,
         activity=flight,
         call_limit_s=call_limit_s,
+        patience_s=patience_s,
     )
     own = None if deadlines is not None else with_grace(limit_s)
     try:

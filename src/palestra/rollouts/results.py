@@ -8,7 +8,7 @@ import msgspec
 from pydantic import BaseModel
 
 from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError, readable
-from palestra.rollouts.answers import asked_of_result, hint_with, line_with_answer
+from palestra.rollouts.answers import asked_of_result, line_with_answer
 from palestra.rollouts.marked import raise_if_marked
 from palestra.schema import (
     AGENT_REF,
@@ -16,6 +16,7 @@ from palestra.schema import (
     FAILURE_LAYER,
     FAILURE_TERMINAL,
     MAX_ROW_BYTES,
+    RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
     TOOL_FAILURES,
@@ -24,6 +25,7 @@ from palestra.schema import (
     encode_json,
     fields_of,
     finite_reward,
+    hint_with,
     no_reward,
 )
 
@@ -59,9 +61,6 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
 )
 """Classes that another attempt may turn into a score. Code that raised would raise again."""
 
-
-RETRIABLE = "retriable"
-"""Field of a failures-file row: whether, attempts aside, another one could have helped."""
 ENDED_RUN = "ended_run"
 """Field of a failures-file row: what failed ended the whole collection (a rejected key). Such an
 attempt is not held against its rollout, which runs again once that is mended."""

@@ -322,6 +322,7 @@ def _context(headers: dict[str, str], named: RowIdentity | None) -> CallContext:
         activity=Activity("its own code"),
         call_limit_s=context.call_limit_s,
         in_environment=context.in_environment,
+        patience_s=context.patience_s,
     )
 
 

@@ -22,6 +22,7 @@ from palestra.errors import RowIdentity
 ROLLOUT_HEADER = "x-palestra-rollout"
 TIMEOUT_HEADER = "x-palestra-timeout"
 CALL_LIMIT_HEADER = "x-palestra-call-limit"
+PATIENCE_HEADER = "x-palestra-patience"
 ENVIRONMENT_HEADER = "x-palestra-environment"
 
 SHARE_KEPT = 0.1
@@ -66,6 +67,9 @@ class CallContext(msgspec.Struct, frozen=True):
     in_environment: bool = False
     """Whether an environment is being called, so that a model it asks is a judge of the rollout
     and not its policy."""
+
+    patience_s: float | None = None
+    """Seconds for which a model endpoint may refuse everything before the run stops; None: any."""
 
     def remaining_s(self) -> float | None:
         """Seconds left, never negative; None when there is no deadline."""
@@ -119,6 +123,8 @@ def context_headers(context: CallContext) -> dict[str, str]:
         headers[TIMEOUT_HEADER] = f"{_for_the_callee(remaining):.3f}"
     if context.call_limit_s is not None:
         headers[CALL_LIMIT_HEADER] = f"{context.call_limit_s:.3f}"
+    if context.patience_s is not None:
+        headers[PATIENCE_HEADER] = f"{context.patience_s:g}"
     if context.in_environment:
         headers[ENVIRONMENT_HEADER] = "1"
     return headers
@@ -148,6 +154,7 @@ def context_from_headers(headers: Mapping[str, str]) -> CallContext:
         deadline=None if seconds is None else time.monotonic() + seconds,
         call_limit_s=_seconds(headers.get(CALL_LIMIT_HEADER)),
         in_environment=ENVIRONMENT_HEADER in headers,
+        patience_s=_seconds(headers.get(PATIENCE_HEADER)),
     )
 
 
