@@ -50,6 +50,7 @@ from palestra.training.stuck import (
     stuck_cause,
     stuck_sentence,
     stuck_server,
+    watch_over_loop,
 )
 from palestra.transport import new_id
 
@@ -151,6 +152,7 @@ class RolloutClient:
         guard = MemoryGuard(self.settings.memory_reserve, self._memory, time.monotonic)
         pool = Pool(self.settings, guard, self._fly)
         post_mortem = PostMortem(self._memory, list(watch.pids), in_flight=self.settings.in_flight)
+        await self._stack.enter_async_context(watch_over_loop(servers))
         await models.open()
         self._stack.push_async_callback(_close, models, pool)
         watch.start()

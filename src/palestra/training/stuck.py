@@ -1,27 +1,38 @@
 """Servers whose process lives and does not go on: which they are, and who waits for them."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, final
 
 from msgspec.structs import replace
 
 from palestra.errors import DeadlineExceeded, InfraError
-from palestra.serving import RunningInstance, State
+from palestra.serving import (
+    EMBEDDED,
+    LagLog,
+    RunningInstance,
+    State,
+    Watchdog,
+    watchdog_threshold_s,
+)
 from palestra.training.errors import Cause
 from palestra.training.outcomes import Failed
 from palestra.training.requests import Key
 from palestra.training.servers import Servers
 from palestra.transport import HttpRequest
 
+logger = logging.getLogger("palestra.training")
+
 ANSWERS_WITHIN_S: Final = 1.0
 """A server whose event loop runs answers its first page within this."""
 KNOWN_FOR_S: Final = 1.0
 """Rollouts often time out together: what was found for one is true for the others."""
 HINT: Final = (
-    "its code runs without a pause: `async def` code must not block (no time.sleep, no long "
-    "computation; a thread or a process takes those); a longer rollout_timeout_s does not help"
+    "an `async def` that blocks stops its whole server: no time.sleep and no long computation there "
+    "(a thread or a process takes those); a longer rollout_timeout_s does not help"
 )
 
 
@@ -47,6 +58,15 @@ def stuck_cause(server: RunningInstance, waiting: Iterable[Key]) -> Cause:
         stack=tuple(server.reason.splitlines()[1:]),
         waiting=tuple(waiting),
     )
+
+
+def watch_over_loop(servers: Servers) -> AbstractAsyncContextManager[object]:
+    """Tells who blocks this event loop, where servers run on it."""
+    threshold_s = watchdog_threshold_s(servers.client.tree)
+    embedded = any(each.placement == EMBEDDED for each in servers.instances.values())
+    if not embedded or not threshold_s:
+        return nullcontext()
+    return Watchdog(LagLog(logger.warning), threshold_s=threshold_s)
 
 
 @final
