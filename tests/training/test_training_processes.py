@@ -212,6 +212,31 @@ async def test_a_rollout_that_another_one_keeps_waiting_blames_the_server_that_i
 
 
 @pytest.mark.alone
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("blocked", "do"), [("agent", ""), ("x", "hold the lock")])
+async def test_a_server_that_does_not_go_on_ends_its_batch_with_its_name(
+    project: Path, blocked: str, do: str
+) -> None:
+    async with training(config(project), stuck_patience_s=0.0, on_incomplete="mask") as (
+        client,
+        fleet,
+    ):
+        handle = client.submit([row(0, do), *(row(number, "wait") for number in range(1, 4))])
+        if blocked == "agent":
+            os.kill(pid_of(fleet, "agent"), signal.SIGSTOP)
+        async with asyncio.timeout(60):
+            with pytest.raises(IncompleteRollouts) as raised:
+                await handle.gather()
+        health = await client.health()
+        pid = pid_of(fleet, blocked)
+
+    cause = raised.value.cause
+    assert (cause.process, cause.pid) == (blocked, pid)
+    assert cause.waiting == tuple(Key(number, 0) for number in range(4))
+    assert (health.ok, blocked in health.reason) == (False, True)
+
+
+@pytest.mark.alone
 @pytest.mark.parametrize("policy", ["mask", "return_partial", "drop_group"])
 async def test_a_killed_agent_raises_under_every_policy_within_seconds(
     project: Path, policy: str
