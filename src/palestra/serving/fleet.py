@@ -234,6 +234,7 @@ class Fleet:
             self._servers.append(server)
             local = self._profiled(server)
             await local.start()
+            await server.start_workers()
             app = local.asgi_app()  # now, so that what is wrong with it is said before any row
         except PalestraError:
             raise

@@ -61,7 +61,7 @@ def load_server_class(path: Path) -> type[Server]:
     module = load_module(path)
     environments = [value for value in vars(module).values() if isinstance(value, Environment)]
     if len(environments) == 1:
-        return server_class_of(environments[0])
+        return server_class_of(environments[0], path.resolve())
     own = [
         value
         for value in vars(module).values()

@@ -82,6 +82,12 @@ class Server(BaseModel):
     async def stop(self) -> None:
         """Called once after the last request."""
 
+    async def start_workers(self) -> None:
+        """Start the processes that its author's code is called in, if any. After `start`."""
+
+    async def end_workers(self) -> None:
+        """End those processes, and whatever they do."""
+
     async def shut_down(self) -> None:
         """Stop, and release what sessions still hold. For whoever runs the server."""
         try:
@@ -89,6 +95,7 @@ class Server(BaseModel):
         finally:
             self._palestra_sessions.close_all()
             self._palestra_errors.tell_rest()
+            await self.end_workers()
 
     def routes(self) -> list[Endpoint]:
         """The protocol endpoints of this kind of server."""

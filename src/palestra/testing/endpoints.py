@@ -1,0 +1,141 @@
+"""A model endpoint for a test of a model server: a real socket that answers what the test says."""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from palestra.config import PACKAGE_ROOT, ServerType, load_config
+from palestra.schema import Response, ResponseCreateParams, said, to_plain
+from palestra.serving import assembled
+
+MODEL = "scripted"
+"""The one model that a scripted endpoint serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointRequest:
+    """A request as it came."""
+
+    path: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: Mapping[str, Any]
+
+
+@dataclass
+class ScriptedEndpoint:
+    """Answers Chat Completions and Responses with texts, in order, and keeps what it was asked."""
+
+    answers: list[str]
+    url: str = ""
+    """Without a path: `http://127.0.0.1:PORT`."""
+    asked: list[EndpointRequest] = field(default_factory=list)
+
+    @property
+    def policy(self) -> list[str]:
+        """The overrides that make it the policy."""
+        settings = {"base_url": f"{self.url}/v1", "api_key": "sk-scripted", "model_name": MODEL}
+        return [f"++policy_{name}={value}" for name, value in settings.items()]
+
+    def answer(self, request: EndpointRequest) -> dict[str, Any]:
+        """The next answer, as the path's API has it."""
+        self.asked.append(request)
+        text = self.answers[len(self.asked) - 1]
+        if request.path.endswith("/responses"):
+            return _response(text)
+        return _completion(text)
+
+
+@contextlib.contextmanager
+def scripted_endpoint(*answers: str) -> Iterator[ScriptedEndpoint]:
+    """An endpoint on loopback that gives these answers, one a request."""
+    endpoint = ScriptedEndpoint(list(answers))
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            """The models."""
+            self._send({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+
+        def do_POST(self) -> None:
+            """The next answer."""
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            self._send(endpoint.answer(EndpointRequest(self.path, headers, body)))
+
+        def _send(self, answer: Mapping[str, Any]) -> None:
+            body = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
+            """Nothing: a test prints what it wants to."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    endpoint.url = f"http://127.0.0.1:{server.server_port}"
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    try:
+        yield endpoint
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+def model_response(folder: str | Path, text: str, *overrides: str) -> Response:
+    """What the model server of `folder`, by its shipped config and `overrides`, answers to `text`.
+
+    The server is started and stopped. Raises what it raises.
+    """
+    where = PACKAGE_ROOT / folder
+    config = load_config(
+        config_paths=[str(where / "configs" / f"{where.name}.yaml")],
+        overrides=overrides,
+        cwd=where.parents[1],
+        use_env_yaml=False,
+    )
+    (instance,) = config.instances_of(ServerType.MODEL)
+
+    async def ask() -> Response:
+        async with assembled(config, [instance.name]) as assembly:
+            params = ResponseCreateParams.model_validate({"input": text})
+            peer = assembly.client.peer(instance.name)
+            return await peer.call("/v1/responses", params, Response)
+
+    return asyncio.run(ask())
+
+
+def _response(text: str) -> dict[str, Any]:
+    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+    return {
+        "id": "resp_1",
+        "created_at": 0,
+        "model": MODEL,
+        "object": "response",
+        "status": "completed",
+        "output": [to_plain(said(text))],
+        "usage": usage,
+    }
+
+
+def _completion(text: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": MODEL,
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+    }
