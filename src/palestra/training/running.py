@@ -132,6 +132,7 @@ class Runner:
                 limit_s=limit_s,
                 deadlines=None if shortened else self._deadlines,
                 call_limit_s=self._settings.call_timeout_s,
+                patience_s=self._settings.patience_s,
             )
             ended = time.monotonic()
             wanted = self._settings.token_ids

@@ -116,6 +116,10 @@ class ClientSettings:
     """Of one call that a rollout makes: of the model, a tool, the verifier."""
     rollout_timeout_s: float = 3600.0
     """Of one attempt."""
+    patience_s: float | None = 600.0
+    """For how long a model endpoint may refuse everything (429, 5xx, no connection) before all that
+    waits raises `EndpointRefuses`, as a rejected key does; None: any time. Longer than an update of
+    weights takes."""
     batch_timeout_s: float | None = None
     """Of a submission; what has not ended by then has failed as a timeout."""
     in_flight: int = 256
@@ -177,6 +181,7 @@ _RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "attempts": instance_of(Attempts, "an Attempts: Attempts(most={FailureClass.INFRA: 3})"),
         "call_timeout_s": SECONDS.or_none(),
         "rollout_timeout_s": SECONDS,
+        "patience_s": SECONDS.or_none(),
         "batch_timeout_s": SECONDS.or_none(),
         "in_flight": whole(1),
         "max_waiting": whole(1),
