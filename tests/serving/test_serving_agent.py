@@ -114,3 +114,22 @@ def test_aggregating_asks_the_environment() -> None:
         return await reply.read()
 
     assert orjson.loads(asyncio.run(asked()))["agent_metrics"]["mean/reward"] == 1.0
+
+
+class Buggy(OneTool):
+    async def respond(
+        self, params: ResponseCreateParams, *, environment: Peer, model: Peer
+    ) -> Response:
+        raise KeyError("its own")
+
+
+def test_what_an_agent_raises_is_the_agents_with_its_own_line() -> None:
+    client = fleet()
+    agent = Buggy(config=AgentConfig(name="agent"), server_client=client)
+
+    reply = asyncio.run(call_asgi(agent.asgi_app(), "POST", "/run", body=orjson.dumps(TASK)))
+
+    error = error_of(reply)
+    assert (error["type"], error["layer"]) == ("agent_error", "verifier/runtime")
+    assert error["traceback"].endswith(" in respond")
+    assert __file__ in error["traceback"]

@@ -271,7 +271,7 @@ async def test_a_model_call_knows_the_patience_of_the_client() -> None:
         seen.append(current_call().patience_s)
         return 1.0
 
-    async with trainer(script, patience_s=42.0) as (client, *_):
+    async with trainer(script, endpoint_patience_s=42.0) as (client, *_):
         await client.submit([request()]).gather()
 
     assert seen == [42.0]

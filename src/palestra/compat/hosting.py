@@ -31,6 +31,7 @@ from palestra.errors import (
     ConfigError,
     FailureKind,
     JudgeFailure,
+    PromptTooLong,
 )
 from palestra.serving import CHECK_PATH, Server, server_client
 from palestra.serving.build import build_server
@@ -107,7 +108,8 @@ class Hosted(Server):
 
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""
-        if not self.palestra_is_environment or error.kind is not FailureKind.POLICY:
+        of_the_judge = error.kind is FailureKind.POLICY or isinstance(error, PromptTooLong)
+        if not self.palestra_is_environment or not of_the_judge:
             return error
         return _as_judge(error)
 

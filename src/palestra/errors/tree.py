@@ -9,6 +9,8 @@
     └── CallError                 one call, on behalf of one rollout, failed
         ├── InfraError            connection refused, reset, process gone
         ├── ModelError            the model endpoint answered with an error
+        ├── ModelRejectedRow      the model endpoint can never serve this row
+        │   └── PromptTooLong     it does not fit into the model's context
         ├── RowError              422: the body does not fit the request model
         ├── AgentError            an agent's own code raised
         ├── EnvironmentFault      an environment raised while it was seeded or used
@@ -168,6 +170,13 @@ class ModelRejectedRow(ModelError):
 
     kind = FailureKind.DATA
     retriable = False
+
+
+class PromptTooLong(ModelRejectedRow):
+    """The model never read the row: its prompt does not fit into the model's context."""
+
+    layer = Layer.DATA
+    reason = "prompt_too_long"
 
 
 class RowError(CallError):
