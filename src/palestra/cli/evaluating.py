@@ -231,8 +231,8 @@ def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> Path:
     if not collecting.resume_from_cache:
         return new
     meaning = run_meaning(config, collecting.settings(config))
-    given = config.tree.get("max_attempts") is not None
-    return unfinished_run(target.name, meaning, more_attempts=given)
+    more_attempts = config.tree.get("max_attempts") is not None
+    return unfinished_run(target.name, meaning, more_attempts=more_attempts)
 
 
 def _new_run(name: str) -> Path:

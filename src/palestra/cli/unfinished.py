@@ -27,7 +27,7 @@ class _Candidate:
     changed: tuple[str, ...]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         left = self.unscored.counts.get(Remedy.RESUME, 0)
         why = f"; {self.changed[0]}" if self.changed else ""
         more = f" and {len(self.changed) - 1} more differences" if len(self.changed) > 1 else ""
@@ -48,14 +48,14 @@ def unfinished_run(name: str, semantics: Mapping[str, Any], *, more_attempts: bo
     ]
     same = [candidate for candidate in unfinished if not candidate.changed]
     if same:
-        notice(f"continuing {same[0].told}, the newest unfinished run of {name} (--resume)")
+        notice(f"continuing {same[0].description}, the newest unfinished run of {name} (--resume)")
         return same[0].output
     if not unfinished:
         raise ConfigError(
             f"--resume: there is no unfinished run of {name} in {RUNS}/",
             hint="leave --resume out to start a new run, or name the run with --output",
         )
-    named = "\n  ".join(candidate.told for candidate in unfinished[:MOST_NAMED])
+    named = "\n  ".join(candidate.description for candidate in unfinished[:MOST_NAMED])
     raise ConfigError(
         f"--resume: no unfinished run of {name} was made from what this command says:\n  {named}",
         hint="give the same model and settings again, name the run with --output, or leave "
