@@ -3,6 +3,7 @@
 import asyncio
 
 import orjson
+import pytest
 from serving_servers import PARAMS, TASK, error_of
 
 from palestra.schema import (
@@ -133,3 +134,20 @@ def test_what_an_agent_raises_is_the_agents_with_its_own_line() -> None:
     assert (error["type"], error["layer"]) == ("agent_error", "verifier/runtime")
     assert error["traceback"].endswith(" in respond")
     assert __file__ in error["traceback"]
+
+
+@pytest.mark.parametrize("server", ["agent", "env"])
+def test_aggregating_rows_without_their_keys_is_a_422_that_names_them(server: str) -> None:
+    async def asked() -> tuple[int, bytes]:
+        rows = [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0}, {"reward": 1.0}]
+        reply = await fleet().post(server, "/aggregate_metrics", json={"verify_responses": rows})
+        return reply.status, await reply.read()
+
+    status, body = asyncio.run(asked())
+    error = orjson.loads(body)["error"]
+
+    assert (status, error["type"]) == (422, "data_error")
+    assert {problem["pointer"] for problem in error["problems"]} == {
+        "/verify_responses/1/_ng_task_index",
+        "/verify_responses/1/_ng_rollout_index",
+    }

@@ -4,6 +4,7 @@
     ├── BadInput                  the user gave something unusable: exit 2, nothing written
     │   ├── ConfigError           a setting, config file or reference
     │   └── InputDataError        rows, files or outputs on disk
+    │       └── RejectedRows      rows that lack what they are read for, each with its field
     ├── RunFailed                 a run started and did not reach its end: exit 1
     │   └── ServerDied            a server process of the fleet ended by itself
     └── CallError                 one call, on behalf of one rollout, failed
@@ -69,6 +70,24 @@ class InputDataError(BadInput):
     layer = Layer.DATA
 
 
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One field of a request that its model rejects. `pointer` is a JSON pointer."""
+
+    pointer: str
+    expected: str
+
+
+class RejectedRows(InputDataError):
+    """Rows lack what they are read for. A server that was sent them answers 422."""
+
+    def __init__(
+        self, message: str, *, hint: str = "", problems: tuple[FieldProblem, ...] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = problems
+
+
 class RunFailed(PalestraError):
     """Something that had started could not reach its end."""
 
@@ -99,14 +118,6 @@ class Hop:
     url: str = ""
     status: int | None = None
     body: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldProblem:
-    """One field of a request that its model rejects. `pointer` is a JSON pointer."""
-
-    pointer: str
-    expected: str
 
 
 @dataclass(frozen=True, slots=True)
