@@ -32,6 +32,7 @@ from palestra.errors.tree import (
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
+    PromptTooLong,
     RowError,
     RowIdentity,
     VerifierError,
@@ -55,6 +56,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     ModelError,
     RowError,
     ModelRejectedRow,
+    PromptTooLong,
     VerifierError,
 )
 """Of each kind, the plainest first."""

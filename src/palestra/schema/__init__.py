@@ -70,6 +70,7 @@ from palestra.schema.remedies import (
     the_command,
 )
 from palestra.schema.responses import (
+    CONTEXT_FULL,
     FunctionTool,
     HostedTool,
     IncompleteDetails,
@@ -87,6 +88,7 @@ from palestra.schema.rewards import finite_reward, no_reward
 from palestra.schema.rows import (
     AGENT_REF,
     CREATE_PARAMS,
+    EMPTY_ANSWER,
     FAILURE_CLASS,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
@@ -114,7 +116,9 @@ from palestra.schema.tokens import (
     TurnTokens,
     field_of,
     is_models_own,
+    model_turns,
     never_made,
+    says_nothing,
     tokens_on,
     turn_ends,
 )
@@ -126,7 +130,9 @@ __all__ = [
     "BESIDE_REASONING",
     "CALL_SIGNATURE",
     "CHAT_PART",
+    "CONTEXT_FULL",
     "CREATE_PARAMS",
+    "EMPTY_ANSWER",
     "FAILURE_CLASS",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
@@ -210,6 +216,7 @@ __all__ = [
     "is_models_own",
     "key_of",
     "maker",
+    "model_turns",
     "never_made",
     "no_reward",
     "other_than_text",
@@ -224,6 +231,7 @@ __all__ = [
     "response_of",
     "reverify_in",
     "said",
+    "says_nothing",
     "set_fields",
     "the_command",
     "thought_in",
