@@ -33,7 +33,7 @@ from trl import GRPOConfig, GRPOTrainer
 from datasets import Dataset
 from palestra.config import ResolvedConfig, load_config
 from palestra.resources_servers.reasoning_gym.generate import generate_rows
-from palestra.serving import Fleet
+from palestra.serving import EMBEDDED, Fleet
 from palestra.training import SyncRolloutClient
 from palestra.training.adapters.trl import TrlRollouts, environment_reward
 
@@ -112,7 +112,7 @@ def train(rows: Sequence[Mapping[str, Any]], *, seed: int, steps: int, warm_up_s
         save(model, tokenizer, Path(scratch))
         with (
             model_server(Path(scratch), seed) as url,
-            SyncRolloutClient(lambda: Fleet(fleet_config(url))) as client,
+            SyncRolloutClient(partial(embedded_fleet, url)) as client,
         ):
             push = partial(push_weights, url=url, path=Path(scratch) / "pushed.safetensors")
             rollouts = TrlRollouts(client, rows, push_weights=push)
@@ -120,6 +120,15 @@ def train(rows: Sequence[Mapping[str, Any]], *, seed: int, steps: int, warm_up_s
             trainer.train()
     rewards = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
     return Curve(seed, rewards, time.monotonic() - began)
+
+
+def embedded_fleet(url: str) -> Fleet:
+    """The environment, in this process.
+
+    Training and rollouts share a few CPU cores here, and the code of `reasoning_gym` is known not
+    to block: embedded servers cost the least. `SyncRolloutClient(config)` is the safer way.
+    """
+    return Fleet(fleet_config(url), default_placement=EMBEDDED)
 
 
 def make_trainer(

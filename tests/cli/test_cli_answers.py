@@ -1,5 +1,6 @@
 """A model's answer outlives its verifier's bug: kept with the failure, verified once it is mended."""
 
+import html
 import re
 import shlex
 import threading
@@ -65,6 +66,23 @@ def test_answers_that_a_broken_verifier_lost_are_scored_by_the_mended_one(
     assert sorted(row["n"] for row in rows) == list(range(6))
     assert all(row["responses_create_params"] and row["agent_ref"] for row in rows)
     assert fake.asked == asked
+
+
+def test_eval_profile_report_and_diagnose_name_the_same_remedy(
+    world: World, fake: FakeEndpoint
+) -> None:
+    world.write("my_env.py", BROKEN)
+    evaluated_run = world.run("palestra", *evaluated(fake))
+    [clause] = re.findall(r"once the verifier .* without the model", evaluated_run.err)
+
+    profiled = world.run("palestra", "profile", "out/h.jsonl")
+    diagnosed = world.run("palestra", "diagnose", "out/h.jsonl")
+    report = html.unescape((world.folder / "out/h_report.html").read_text())
+
+    assert profiled.code == 2
+    assert clause in profiled.err
+    assert clause in diagnosed.out
+    assert clause in report
 
 
 def test_the_answers_of_a_killed_run_are_in_one_of_its_two_files(

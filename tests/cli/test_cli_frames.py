@@ -5,7 +5,17 @@ from dataclasses import replace
 import pytest
 from rich.text import Text
 
-from palestra.cli.frames import ASCII, age, clock, frame, per_second, plain_line, short, shorten
+from palestra.cli.frames import (
+    ASCII,
+    age,
+    clock,
+    frame,
+    per_second,
+    plain_line,
+    short,
+    shorten,
+    summary,
+)
 from palestra.cli.snapshot import Slow, Snapshot
 
 SLOW = Slow(
@@ -36,6 +46,7 @@ NOW = Snapshot(
     repeated=31,
     retries=12,
     retry_reason="policy_model answered 503",
+    retry_plan="",
     last_failure="77:2 infra_error: connection refused",
     slowest=(SLOW,) * 5,
 )
@@ -153,3 +164,11 @@ def test_numbers_are_short() -> None:
     assert [per_second(r) for r in (0, 0.05, 12.34, 1234.5)] == [
         *("0.0/s", "3.0/min", "12.3/s", "1,234/s")
     ]
+
+
+def test_a_line_says_what_is_waited_for_and_until_when() -> None:
+    plan = "next try in 28 s, giving up at 14:03:10"
+    now = replace(NOW, retries=7, retry_reason="x (http://e) answered 429", retry_plan=plan)
+
+    assert f"7 requests retried, x (http://e) answered 429, {plan}" in plain_line(now)
+    assert plan in "\n".join(line.plain for line in summary(now, 200))

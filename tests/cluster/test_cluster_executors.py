@@ -165,6 +165,17 @@ def test_an_unreachable_cluster_is_an_error_and_never_not_done(command: str) -> 
         site.executor.status(["5"])
 
 
+def test_what_slurm_says_on_several_lines_is_one_message() -> None:
+    lines = "invalid partition specified: nope", "Batch job submission failed: Invalid partition"
+    refused = Answer(1, err="".join(f"scontrol: error: {line}\n" for line in lines))
+    site = Site({"scontrol": refused})
+
+    with pytest.raises(RunFailed) as caught:
+        site.executor.max_array_size()
+
+    assert caught.value.message == f"scontrol: {'; '.join(lines)}"
+
+
 def test_a_command_that_does_not_answer_is_an_unreachable_cluster() -> None:
     with pytest.raises(ClusterUnreachable, match=r"no answer within 0\.2 s"):
         run_command(["sleep", "30"], 0.2)
@@ -228,6 +239,8 @@ if behaviour == "wait":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     while True:
         time.sleep(0.05)
+if behaviour == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(int(behaviour or 0))
 """
 
@@ -293,6 +306,14 @@ def test_a_job_that_failed_is_told_in_the_words_of_its_supervisor(tmp_path: Path
     write(submission.job("collect", 1).result, json.dumps(result))
 
     with pytest.raises(RunFailed, match=r"collect_1: it serves a, and not b \(exit code 13\)"):
+        NoneExecutor(lambda _: None).submit(run, lambda _job, _id: None)
+
+
+def test_a_job_that_was_killed_is_told_from_one_that_failed(tmp_path: Path) -> None:
+    run = waiting_run(tmp_path)
+    write(tmp_path / "collect.1", "killed")
+
+    with pytest.raises(RunFailed, match=r"collect_1: killed by SIGKILL \(out of memory\?\)"):
         NoneExecutor(lambda _: None).submit(run, lambda _job, _id: None)
 
 

@@ -66,6 +66,27 @@ def test_a_script_that_does_not_do_what_it_must_says_why(
         prepare_benchmarks([found], Preparing(Path, timeout_s=1.0), tell=print)
 
 
+def test_a_script_without_network_is_told_in_one_line_with_what_to_do(tmp_path: Path) -> None:
+    chain = (
+        "def ask():\n    raise OSError('[Errno -2] Name or service not known')\n"
+        "def prepare():\n    try: ask()\n"
+        "    except OSError as error:\n"
+        "        raise RuntimeError('ConnectionError: no answer\\nsee above') from error\n"
+    )
+    found = benchmark(tmp_path, script=chain)
+
+    with pytest.raises(RunFailed) as caught:
+        prepare_benchmarks([found], Preparing(Path), tell=print)
+
+    place = f"{found.dataset}: {tmp_path / 'prepare.py'}:6"
+    last = "RuntimeError: ConnectionError: no answer"
+    assert caught.value.message == f"{place} ended with exit code 1: {last}"
+    assert f"put the rows at {found.path}" in caught.value.hint
+    log = tmp_path / "rows_prepare.log"
+    assert str(log) in caught.value.hint
+    assert "Traceback" in log.read_text()
+
+
 def test_rows_that_are_no_good_are_named(tmp_path: Path) -> None:
     script = f"def prepare():\n p = {str(tmp_path / 'rows.jsonl')!r}\n open(p, 'w').write('{{}}')\n return p"
 

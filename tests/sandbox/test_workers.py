@@ -22,7 +22,7 @@ from palestra.sandbox import (
 )
 from palestra.sandbox.workers.frames import BrokenFrame, receive_answer
 from palestra.sandbox.workers.nursery import Nursery
-from palestra.sandbox.workers.worker import Endurance
+from palestra.sandbox.workers.worker import Endurance, serve
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -132,8 +132,8 @@ def test_a_worker_that_died_while_it_waited_is_replaced() -> None:
 def test_letting_go_of_a_worker_that_was_buried_a_moment_ago_does_nothing() -> None:
     control, other = socket.socketpair()
     with control, other:
-        nursery = Nursery(control, Endurance(memory_mib=1, calls=1, growth_mib=1))
-        nursery._let_go(os.getpid())
+        nursery = Nursery(control, serve, Endurance(memory_mib=1, calls=1, growth_mib=1))
+        nursery._attend(os.getpid())
 
 
 def test_a_fork_that_the_system_refuses_is_tried_again() -> None:

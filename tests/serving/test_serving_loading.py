@@ -1,6 +1,7 @@
 """From a file to the server class in it, and what is said when there is none."""
 
 import asyncio
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,60 @@ def test_a_missing_module_is_named_with_where_to_list_it(tmp_path: Path) -> None
 
     assert "needs the module 'no_such_module_here', which is not installed" in error.message
     assert str(path.parent / "requirements.txt") in error.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "named", "nearest"),
+    [
+        ("import nemo_gym.rollout_colection", "`rollout_colection`", "nemo_gym.rollout_collection"),
+        ("from nemo_gym.prompt import nonesuch", "`prompt.nonesuch`", ""),
+        (
+            "from resources_servers.gymnasium.app import GymnasiumEnvironmentt",
+            "`resources_servers.gymnasium.app.GymnasiumEnvironmentt`",
+            "",
+        ),
+        ("from palestra import environmant", "`palestra.environmant`", "palestra.environment"),
+    ],
+)
+def test_a_name_that_palestra_does_not_provide_is_not_to_be_installed(
+    tmp_path: Path, line: str, named: str, nearest: str
+) -> None:
+    error = refused(write(tmp_path, f"{line}\n"))
+
+    assert f"{named}, which Palestra does not provide" in error.message
+    assert nearest in error.message
+    assert "install" not in error.hint
+    assert "requirements.txt" not in error.hint
+
+
+def test_a_name_that_an_installed_package_lacks_is_a_question_of_its_version(
+    tmp_path: Path,
+) -> None:
+    error = refused(write(tmp_path, "\nfrom pydantic import NoSuchModel\n"))
+
+    assert f"the installed pydantic {version('pydantic')} has no 'pydantic.NoSuchModel'" in (
+        error.message
+    )
+    assert "the version of pydantic" in error.hint
+
+
+def test_a_misspelt_module_of_the_same_folder_is_not_to_be_installed(tmp_path: Path) -> None:
+    path = write(tmp_path, "import scorer\n")
+    (path.parent / "scorers.py").write_text("")
+    error = refused(path)
+
+    assert "which does not exist" in error.message
+    assert error.hint.startswith("did you mean 'scorers'?")
+
+
+def test_a_name_that_the_author_s_own_module_lacks_is_to_be_defined_there(tmp_path: Path) -> None:
+    path = write(tmp_path, "from scoring_rules_here import scor\n")
+    rules = path.parent / "scoring_rules_here.py"
+    rules.write_text("def score(): ...\n")
+    error = refused(path)
+
+    assert f"{rules} has no 'scor'; did you mean 'score'?" in error.message
+    assert "install" not in error.hint
 
 
 def test_a_file_that_failed_to_import_can_be_mended_and_imported(tmp_path: Path) -> None:

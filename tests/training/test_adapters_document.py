@@ -1,6 +1,7 @@
 """What docs/training*.md show is true: their programs run, with stand-ins for trainers."""
 
 import asyncio
+import json
 import re
 import sys
 from contextlib import asynccontextmanager, nullcontext
@@ -10,12 +11,15 @@ from typing import Any
 
 import pytest
 from outcome_samples import completed
+from token_endpoint import token_endpoint
 from training_world import ToldAgent, ToldServers
 
+from palestra.training import RolloutClient
 from palestra.training.adapters.skyrl import PalestraGenerator
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "training-adapters.md"
 CONTRACT = DOCUMENT.with_name("training.md")
+PACKAGE = DOCUMENT.parents[1] / "src" / "palestra"
 ROW = {"responses_create_params": {"input": "1 + 1 ="}}
 
 
@@ -55,22 +59,43 @@ def run(program: str, **given: Any) -> dict[str, Any]:
     return names
 
 
-def test_an_epoch_runs_as_the_contracts_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    import palestra.serving
+def contract() -> dict[str, Any]:
+    """The names of the first program of the contract's page."""
+    program = re.search(r"^```python\n(.*?)^```$", CONTRACT.read_text(), re.MULTILINE | re.DOTALL)
+    assert program is not None
+    return run(program[1])
 
-    agent = ToldAgent(lambda *_: 1.0)
-    monkeypatch.setattr(palestra.serving, "Fleet", lambda _: nullcontext(ToldServers(agent)))
-    (program,) = re.findall(
-        r"^```python\n(.*?)^```$", CONTRACT.read_text(), re.MULTILINE | re.DOTALL
-    )
+
+def test_an_epoch_runs_as_the_contracts_page_shows() -> None:
     trained: list[Any] = []
 
-    epoch = run(program)["epoch"]
-    asyncio.run(epoch(None, [ROW, ROW], lambda *given: trained.append(given)))
+    async def train() -> None:
+        agent = ToldAgent(lambda *_: 1.0)
+        async with RolloutClient(nullcontext(ToldServers(agent))) as client:
+            await contract()["epoch"](client, [ROW, ROW], lambda *given: trained.append(given))
+
+    asyncio.run(train())
 
     assert len(trained) == 16
     assert all(reward == 1.0 and rewards == [1.0] * 8 for _, reward, rewards in trained)
     assert trained[0][0].ids == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_the_contracts_page_trains_on_the_stock_configuration() -> None:
+    names = contract()
+    line = (PACKAGE / "resources_servers/mcqa/data/example.jsonl").read_text().splitlines()[0]
+    trained: list[Any] = []
+    with token_endpoint() as url:
+        overrides = [f"policy_base_url={url}", *names["OVERRIDES"][1:]]
+        asyncio.run(
+            names["train"](
+                [json.loads(line)], lambda *args: trained.append(args), overrides=overrides
+            )
+        )
+
+    assert len(trained) == 8
+    assert all(flat.ids and any(flat.loss_mask) for flat, _, _ in trained)
 
 
 def test_verls_loop_returns_what_a_rollout_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,7 +280,11 @@ async def test_only_what_is_safe_to_begin_again_is_begun_again(
         begun.append(turn)
         await asyncio.Event().wait()
 
-    settings = {"rollout_timeout_s": 0.05, "on_incomplete": OnIncomplete.MASK}
+    settings: dict[str, Any] = {
+        "rollout_timeout_s": 0.05,
+        "on_incomplete": OnIncomplete.MASK,
+        "min_fraction": 0.0,
+    }
     async with world(tmp_path, env_class=env_class, during=during, **settings) as (client, _):
         found = await client.submit([request()]).next()
 

@@ -20,6 +20,7 @@ from palestra.training import (
     OnIncomplete,
     OnStale,
     OnViolation,
+    Outage,
 )
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +90,8 @@ async def test_whatever_happens_each_key_ends_once(policy: OnIncomplete, stale: 
 
 @pytest.mark.parametrize("policy", list(OnIncomplete))
 async def test_a_death_in_the_midst_leaves_nothing_open(policy: OnIncomplete) -> None:
-    async with trainer(fate, on_incomplete=policy, **SETTINGS) as (client, agent, servers):
+    named = dict.fromkeys((*FailureClass, *Outage), policy)
+    async with trainer(fate, on_incomplete=named, **SETTINGS) as (client, agent, servers):
         handle = client.submit(requests(ROWS // GROUP, GROUP))
         came = 0
         try:

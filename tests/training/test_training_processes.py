@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from palestra.config import ResolvedConfig, load_config
-from palestra.serving import PROCESS, Fleet, HeadAddress, head_server
+from palestra.serving import EMBEDDED, PROCESS, Fleet, HeadAddress, head_server
 from palestra.training import (
+    Attempts,
     ClientSettings,
+    Failed,
     IncompleteRollouts,
     Key,
     RolloutClient,
@@ -26,6 +28,8 @@ from palestra.training.memory import gone
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ENVIRONMENT = """
+import re
+import time
 from pathlib import Path
 from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
 from palestra.serving import ResourcesServer, Session
@@ -36,6 +40,11 @@ class X(ResourcesServer):
         return SeedSessionResponse()
 
     async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        if (body.responses_create_params.metadata or {}).get("do") == "hold the lock":
+            Path("holding").touch()
+            re.match("(a+)+$", "a" * 40 + "b")
+        if (body.responses_create_params.metadata or {}).get("do") == "sleep":
+            time.sleep(0.8)
         return self.reply(body, 1.0)
 """
 AGENT = """
@@ -150,6 +159,98 @@ async def test_an_agent_killed_after_k_of_n_rows_is_told_within_seconds(project:
     assert "a rollout waits" in str(error)
     assert handle.summary().adds_up
     assert all(gone(instance.pid) for instance in fleet.instances.values() if instance.pid)
+
+
+async def test_servers_of_a_configuration_live_in_processes_of_their_own(project: Path) -> None:
+    async with RolloutClient(config(project), ClientSettings(memory_reserve=0.0)) as client:
+        await client.submit([row(0)]).gather()
+        states = (await client.health()).servers
+        pids = client._running.watch.pids
+
+    assert len(set(pids)) == len(states) == 3
+    assert os.getpid() not in pids
+
+
+async def test_an_embedded_verifier_that_blocks_the_trainer_is_named(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedded = Fleet(config(project), default_placement=EMBEDDED)
+    async with RolloutClient(embedded, ClientSettings(memory_reserve=0.0)) as client:
+        await client.submit([row(0, "sleep")]).gather()
+        await asyncio.sleep(0)  # for the beat that is late
+
+    assert any("x blocked the event loop" in record.message for record in caplog.records)
+
+
+async def test_a_verifier_that_holds_the_lock_leaves_the_trainer_its_loop(project: Path) -> None:
+    settings = ClientSettings(memory_reserve=0.0, rollout_timeout_s=2.0, attempts=Attempts(most={}))
+    async with RolloutClient(config(project), settings) as client:
+        async with asyncio.timeout(30):
+            with pytest.raises(IncompleteRollouts) as raised:
+                await client.submit([row(0), row(1, "hold the lock")]).gather()
+
+    assert raised.value.failures == {"timeout": 1}
+    assert [outcome.task_id for outcome in raised.value.completed] == [0]
+
+
+async def test_a_rollout_that_another_one_keeps_waiting_blames_the_server_that_is_held(
+    project: Path,
+) -> None:
+    settings = {"on_incomplete": "mask", "min_fraction": 0.0, "attempts": Attempts(most={})}
+    async with training(config(project), rollout_timeout_s=3.0, **settings) as (client, fleet):
+        holding = client.submit([row(0, "hold the lock")])
+        async with asyncio.timeout(20):
+            while not Path("holding").exists():  # noqa: ASYNC110, ASYNC240  # another process
+                await asyncio.sleep(0.05)
+            waiting = await client.submit([row(1)]).next()
+        pid = pid_of(fleet, "x")
+        await holding.aclose()
+
+    assert isinstance(waiting, Failed)
+    assert waiting.message.startswith(f"server x (process {pid}) answered nothing within 1 s")
+    assert waiting.evidence.hint.startswith("look at x: an `async def` that blocks")
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("blocked", "do"), [("agent", ""), ("x", "hold the lock")])
+async def test_a_server_that_does_not_go_on_ends_its_batch_with_its_name(
+    project: Path, blocked: str, do: str
+) -> None:
+    async with training(config(project), stuck_patience_s=0.0, on_incomplete="mask") as (
+        client,
+        fleet,
+    ):
+        handle = client.submit([row(0, do), *(row(number, "wait") for number in range(1, 4))])
+        if blocked == "agent":
+            os.kill(pid_of(fleet, "agent"), signal.SIGSTOP)
+        async with asyncio.timeout(60):
+            with pytest.raises(IncompleteRollouts) as raised:
+                await handle.gather()
+        health = await client.health()
+        pid = pid_of(fleet, blocked)
+
+    cause = raised.value.cause
+    assert (cause.process, cause.pid) == (blocked, pid)
+    assert cause.waiting == tuple(Key(number, 0) for number in range(4))
+    assert (health.ok, blocked in health.reason) == (False, True)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("policy", ["mask", "return_partial", "drop_group"])
+async def test_a_killed_agent_raises_under_every_policy_within_seconds(
+    project: Path, policy: str
+) -> None:
+    async with training(config(project), on_incomplete=policy) as (client, fleet):
+        handle = client.submit([row(number) for number in range(800)])
+        await handle.next()
+        os.kill(pid_of(fleet, "agent"), signal.SIGKILL)
+        async with asyncio.timeout(10):
+            with pytest.raises(IncompleteRollouts) as raised:
+                _ = [outcome async for outcome in handle]
+
+    assert (raised.value.requested, raised.value.cause.process) == (800, "agent")
+    assert handle.summary().adds_up
 
 
 async def test_an_agent_that_its_own_limit_stops_is_out_of_memory(project: Path) -> None:

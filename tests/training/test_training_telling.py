@@ -90,7 +90,7 @@ async def test_a_deadline_between_two_attempts_says_how_the_last_one_failed() ->
         (failed,) = [outcome async for outcome in _until_empty(batch)]
 
     assert failed.failure is FailureClass.TIMEOUT
-    assert "attempt 1 failed (infra): the disk is full" in failed.message
+    assert "attempt 1 failed (infra_error): the disk is full" in failed.message
 
 
 async def _until_empty(batch: Any) -> Any:

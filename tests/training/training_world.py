@@ -135,7 +135,7 @@ async def trainer(
     """A client of an agent that does as `script` says."""
     agent = ToldAgent(script)
     servers = ToldServers(agent, *others)
-    given: dict[str, Any] = {"attempts": QUICK, "memory_reserve": 0.0}
+    given: dict[str, Any] = {"attempts": QUICK, "memory_reserve": 0.0, "min_fraction": 0.0}
     async with RolloutClient(
         contextlib.nullcontext(servers), ClientSettings(**given | settings), memory=memory
     ) as client:

@@ -2,20 +2,24 @@
 
 import asyncio
 import logging
+import re
 import time
 from dataclasses import dataclass, field
 
 import pytest
 
-from palestra.errors import CallError, DeadlineExceeded
+from palestra.errors import CallError, DeadlineExceeded, EndpointRefuses, RowIdentity
 from palestra.transport import (
     BUSY_STATUSES,
     CallContext,
     ConnectionFailed,
     HttpReply,
+    Refusals,
     RetryCount,
     RetryPolicy,
     calling,
+    context_from_headers,
+    context_headers,
     with_retries,
 )
 
@@ -234,3 +238,49 @@ def test_an_endpoint_that_asks_for_more_than_anybody_waits_is_busy_and_not_late(
 
     assert endpoint.ask(within_s=3600).status == 503
     assert len(endpoint.tries) == 1
+
+
+def test_what_waits_says_when_the_next_try_comes_and_when_there_are_no_more() -> None:
+    count = RetryCount()
+
+    count.again("answered 429", 28.0, 60.0)
+
+    now = time.monotonic()
+    assert re.fullmatch(r"next try in 28 s, giving up at \d\d:\d\d:\d\d", count.plan_at(now))
+    assert count.plan_at(now + 30.0) == ""
+    assert count.retries == 1
+
+
+def test_a_long_pause_is_cut_short_where_the_run_s_patience_ends() -> None:
+    refusals = Refusals()
+    endpoint = Endpoint([status(429, retry_after="600")])
+
+    async def asked() -> None:
+        context = CallContext(RowIdentity(run="run"), patience_s=0.2)
+        patience = refusals.patience_of(context)
+        assert patience is not None
+
+        async def send(left_s: float | None) -> HttpReply:
+            reply = await endpoint.send(left_s)
+            patience.refused()
+            return reply
+
+        with calling(context), patience:
+            await with_retries(
+                send,
+                what="x",
+                stateless=True,
+                policy=RetryPolicy(give_up_after_s=3600.0),
+                count=RetryCount(),
+                patience=patience,
+            )
+
+    with pytest.raises(EndpointRefuses, match="x answered 429; all 1 requests"):
+        asyncio.run(asked())
+
+
+def test_the_patience_of_a_run_travels_with_its_calls() -> None:
+    context = context_from_headers(context_headers(CallContext(patience_s=90.0)))
+
+    assert context.patience_s == 90.0
+    assert context_from_headers({}).patience_s is None

@@ -3,13 +3,13 @@
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import palestra
 from palestra.cli.again import verified_by
 from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.descriptors import check_descriptors, most_in_flight
+from palestra.cli.guard import tell_guard
 from palestra.cli.loop import Stopped, run_to_end, to_its_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
@@ -22,16 +22,25 @@ from palestra.rollouts import (
     Collected,
     CollectSettings,
     PreparedRun,
+    RunPaths,
     begin,
     check_rows,
     discard,
-    has_answers,
-    own_hint,
     plan,
-    reverify_command,
+    scored_keys,
 )
-from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, read_jsonl
+from palestra.schema import (
+    FAILURE_CLASS,
+    FAILURE_TERMINAL,
+    FailedAttempts,
+    Unscored,
+    own_hint,
+    read_jsonl,
+)
 from palestra.serving import raise_descriptor_limit
+
+FROZEN_AFTER_S: Final = 5.0
+"""How long beyond a rollout's timeout the event loop may stand still, whatever holds it."""
 
 
 def collect(
@@ -84,12 +93,16 @@ def _say_how_to_go_on(stopped: Stopped, settings: CollectSettings) -> int:
         notice(f"stopped by {stopped.signal.name} before any rollout had ended")
         return stopped.exit_code
     notice(f"stopped by {stopped.signal.name}; what has ended is in {shown(output)}")
+    notice(f"hint: {_how_to_go_on(settings)}")
+    return stopped.exit_code
+
+
+def _how_to_go_on(settings: CollectSettings) -> str:
     instead = ", without overwrite," if settings.overwrite else ""
-    notice(
-        f"hint: the same command with --output {shown(output)} --resume "
+    return (
+        f"the same command with --output {shown(settings.output_jsonl_fpath)} --resume "
         f"(++resume_from_cache=true){instead} goes on from there"
     )
-    return stopped.exit_code
 
 
 async def _collect(config: ResolvedConfig, settings: CollectSettings, watch: Watch) -> int:
@@ -129,6 +142,13 @@ async def collect_with(
             if warning := check_descriptors(settings, planned.remaining, targets, open_files):
                 notice(f"warning: {warning}")
             watch.most_in_flight = most_in_flight(targets, open_files)
+            tell_guard(
+                output=str(settings.output_jsonl_fpath),
+                max_attempts=settings.max_attempts,
+                verified_by=settings.verified_by,
+                again=_how_to_go_on(settings),
+                limit_s=settings.rollout_timeout + FROZEN_AFTER_S,
+            )
             begun = True  # from here on what is there can be continued, whoever stops us
             prepared = await to_its_end(partial(begin, planned))
             _introduce(prepared)
@@ -166,23 +186,13 @@ def report(
             say(f"  {shown(path)}")
     if collected.covered(settings.min_coverage):
         return 0
-    ended = _Failures.of(prepared.paths.failures)
+    ended = _Failures.of(prepared.paths)
     for kind, (message, hint) in sorted(ended.messages.items()):
         notice(f"{kind}: {message}" + (f" ({hint})" if hint else ""))
-    again = (
-        "--resume with a higher --max-attempts (max_attempts) tries those again that may succeed"
-    )
-    kept = has_answers(prepared.paths.failures)
-    mended = (
-        f"after mending the verifier, {reverify_command(prepared.paths.output, settings.verified_by)} "
-        "scores what the model has answered, without the model"
-        if kept
-        else "after mending an environment or its rows, --overwrite starts afresh"
-    )
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{shown(prepared.paths.failures)} says why, rollout by rollout; "
-        + "; ".join([again] * ended.retriable + [mended] * (ended.terminal or kept)),
+        + ended.unscored.what_helps(),
     )
     notice(f"error: {error.message}")
     notice(f"hint: {error.hint}")
@@ -195,22 +205,20 @@ class _Failures:
 
     messages: Mapping[str, tuple[str, str]]
     """A message and its hint for each class: enough to know what to look for."""
-    retriable: bool
-    """Whether some may go well another time."""
-    terminal: bool
-    """Whether some never will, as things are."""
+    unscored: Unscored
+    """What helps the rollouts that failed."""
 
     @classmethod
-    def of(cls, path: Path) -> Self:
+    def of(cls, paths: RunPaths) -> Self:
         first: dict[str, tuple[str, str]] = {}
-        may_succeed: set[bool] = set()
-        for line in read_jsonl(path) if path.exists() else ():
+        attempts = FailedAttempts()
+        for line in read_jsonl(paths.failures) if paths.failures.exists() else ():
+            attempts.note(line.row)
             if not line.row.get(FAILURE_TERMINAL):
                 continue  # another attempt followed, and has the last word
-            said = str(line.row["message"]), own_hint(str(line.row.get("hint") or ""))
-            first.setdefault(str(line.row[FAILURE_CLASS]), said)
-            may_succeed.add(bool(line.row.get("retriable")))
-        return cls(first, True in may_succeed, False in may_succeed)
+            message = str(line.row["message"]), own_hint(str(line.row.get("hint") or ""))
+            first.setdefault(str(line.row[FAILURE_CLASS]), message)
+        return cls(first, attempts.unscored(scored=scored_keys(paths.output)))
 
 
 __all__ = ["collect", "collect_with", "stoppable"]

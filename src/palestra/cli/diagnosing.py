@@ -56,6 +56,8 @@ def show(found: Diagnosis) -> None:
     """Print a diagnosis for people."""
     for output, counts in found.counts.items():
         say(f"{output}: {_counted(counts)}")
+        if counts.what_helps:
+            say(visible(f"what helps: {counts.what_helps}"))
     for finding in found.findings:
         say(five_parts(finding, visible=visible))
     if found.consequences:

@@ -14,15 +14,17 @@ import orjson
 from palestra.cli.again import verified_by
 from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
-from palestra.cli.console import masking, say, warn_all
+from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.meaning import run_meaning
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, existing_path, load
+from palestra.cli.unfinished import OUTPUT, RUNS, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, did_you_mean, nearest
 from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import CollectSettings
-from palestra.serving import load_environment
+from palestra.serving import cache_root, file_rows, requirements_of, unsatisfied
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     config = _config(target, args, overrides)
     warn_all(config.warnings)
     _refuse_settings_of_its_own(config)
-    output = args.output or _new_run(target.name)
+    output = args.output or _run_of(args, target, config)
     collecting = _collect_args(args, target, config, output)
     named = verified_by(overrides, config.secrets, args.target)
     settings = replace(collecting.settings(config), verified_by=named)
@@ -122,6 +124,8 @@ def find_target(args: EvalArgs) -> Target:
     config = f"resources_servers/{given}/configs/{given}.yaml"
     if existing_path(config).exists():
         return _named_target(given, config, args)
+    if (folder := existing_path(f"resources_servers/{given}")).is_dir():
+        raise _unconfigured(given, folder)
     own = _own_environments()
     near = nearest(given, own) or nearest(given, _environments())
     yours = f"yours here: {', '.join(own)}; " if own else ""
@@ -138,8 +142,26 @@ def _config_in(given: str) -> str | None:
         return None
     config = folder / "configs" / f"{folder.absolute().name}.yaml"
     if not config.exists():
-        raise ConfigError(f"{given} is no environment's folder: it has no {config}")
+        raise _unconfigured(given, folder)
     return str(config)
+
+
+def _unconfigured(given: str, folder: Path) -> ConfigError:
+    """The folder is there, and something in it is missing."""
+    name = folder.absolute().name
+    missing = f"{shown(folder)}/configs/{name}.yaml"
+    if not (folder / "app.py").exists():
+        return ConfigError(
+            f"{given} is no environment's folder: {missing} and {shown(folder)}/app.py are missing"
+        )
+    in_tree = folder.absolute().parent.name == "resources_servers"
+    where = shown(folder) if in_tree else f"resources_servers/{name}"
+    return ConfigError(
+        f"the environment {given!r} has no config: {shown(folder)}/app.py is there, and "
+        f"{missing} is missing",
+        hint=("" if in_tree else f"move the folder to {where}, then ")
+        + f"palestra init {where} --config-only",
+    )
 
 
 def _environments() -> list[str]:
@@ -168,7 +190,12 @@ def _file_target(path: Path) -> Target:
     if not path.exists():
         near = did_you_mean(path.name, _own_environments())
         raise ConfigError(f"{path} does not exist{near}")
-    made = load_environment(path)
+    if missing := unsatisfied(requirements_of(path)):
+        notice(
+            f"{path.name} runs in an environment of its own, with {', '.join(missing)} of "
+            "requirements.txt; the first time it is made"
+        )
+    made = file_rows(path.absolute(), cache=cache_root())
     server = _server_name(made.name, path.stem)
     extra = {
         server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
@@ -181,8 +208,8 @@ def _file_target(path: Path) -> Target:
             }
         },
     }
-    empty = "" if made.data else f"{path} has no rows: the data of its @environment is empty"
-    return Target(path.stem, extra=extra, rows=iter(made.rows()), empty=empty)
+    empty = "" if made.count else f"{path} has no rows: the data of its @environment is empty"
+    return Target(path.stem, extra=extra, rows=made.rows, empty=empty)
 
 
 def _server_name(function: str, file: str) -> str:
@@ -217,10 +244,21 @@ def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedCon
     return load(overrides, ng=False, extra=merged)
 
 
+def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> Path:
+    """Where a run without `--output` goes: to a new folder, or on with an unfinished one."""
+    new = _new_run(target.name)
+    collecting = _collect_args(args, target, config, new)
+    if not collecting.resume_from_cache:
+        return new
+    meaning = run_meaning(config, collecting.settings(config))
+    more_attempts = config.tree.get("max_attempts") is not None
+    return unfinished_run(target.name, meaning, more_attempts=more_attempts)
+
+
 def _new_run(name: str) -> Path:
     """A folder for a new run, named after the moment."""
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{name}-{stamp}" / "rollouts.jsonl"
+    return RUNS / f"{name}-{stamp}" / OUTPUT
 
 
 def _collect_args(

@@ -75,6 +75,7 @@ def show_instances(instances: Any) -> None:
             (i.name, i.server_type, i.placement, i.urls[0] if i.urls else "in-process", i.state)
             for i in rows
         ],
+        spare="type,placement",
     )
 
 

@@ -112,6 +112,8 @@ def plain_line(now: Snapshot) -> str:
         parts.append(f"{now.repeated} attempts repeated")
     if now.retries:
         parts.append(f"{now.retries} requests retried")
+    if now.retry_plan:
+        parts.append(one_line(f"{now.retry_reason}, {now.retry_plan}"))
     if now.slowest and now.slowest[0].age_s > OLD_S:
         parts.append(_oldest(now.slowest[0]))
     return ", ".join(parts)
@@ -211,7 +213,7 @@ def _repeats(now: Snapshot) -> list[Part]:
         parts.append(f"{now.repeated:,} attempts repeated")
     if now.retries:
         parts.append(f"{now.retries:,} requests retried")
-        parts.append(one_line(now.retry_reason))
+        parts.append(one_line(f"{now.retry_plan}: {now.retry_reason}".removeprefix(": ")))
     return parts
 
 

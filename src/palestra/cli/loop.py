@@ -1,5 +1,8 @@
 """Running a command's coroutine: the first Ctrl-C or SIGTERM stops it in order, the second at once.
 
+A SIGTERM within `SAME_S` of the first one is the same one: a batch system tells every process of a
+job, and a parent of ours passes on what it was told.
+
 In order means within `STOP_S`: whatever the coroutine does then, whether it swallows its
 cancellation, waits for a thread that goes on, or blocks the loop, the process ends.
 """
@@ -9,6 +12,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
@@ -16,11 +20,15 @@ from typing import Any, Final, TypeVar, final
 
 from palestra.cli.console import leave_now, notice
 from palestra.serving import dumping_tasks, rare_collections
+from palestra.system import beating
 
 T = TypeVar("T")
 
-STOP_S: Final = 4.0
-"""How long an orderly stop may take; with the last words it stays within five seconds."""
+STOP_S: Final = {signal.SIGINT: 2.0, signal.SIGTERM: 3.5}
+"""How long an orderly stop may take: with the last words it stays within what the guard allows."""
+SAME_S: Final = {signal.SIGINT: 0.3, signal.SIGTERM: 1.0}
+"""Within which a second signal is taken for the first one: what is sent to every process of a group
+comes from the guard once more."""
 TIDY_S: Final = 0.5
 """How long tasks that nobody waits for any more may take to end."""
 
@@ -81,7 +89,7 @@ async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None)
     stop = _Stop(asyncio.get_running_loop(), task, last_words)
     with _handling((signal.SIGINT, signal.SIGTERM), stop), dumping_tasks():
         try:
-            async with rare_collections():
+            async with rare_collections(), beating():
                 return await task
         except asyncio.CancelledError:
             if stop.received is not None:
@@ -104,15 +112,19 @@ class _Stop:
         self._task = task
         self._last_words = last_words
         self.received: signal.Signals | None = None
+        self._received_at = 0.0
         self.orderly = False
         """The coroutine has ended: who called it says the last words."""
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
         if self.received is not None:
+            if self.received == number and now - self._received_at < SAME_S[self.received]:
+                return
             os._exit(128 + number)
-        self.received = signal.Signals(number)
+        self.received, self._received_at = signal.Signals(number), now
         self._loop.call_soon_threadsafe(self._task.cancel)
-        limit = threading.Timer(STOP_S, self._end)
+        limit = threading.Timer(STOP_S[self.received], self._end)
         limit.daemon = True
         limit.start()
 
@@ -131,19 +143,26 @@ class _Stop:
         leave_now(stopped.exit_code)
 
     def _say(self, stopped: Stopped) -> None:
-        notice(f"{stopped.signal.name}: something did not stop within {STOP_S:.0f} s; leaving it")
+        within_s = STOP_S[stopped.signal]
+        notice(f"{stopped.signal.name}: something did not stop within {within_s:g} s; leaving it")
         if self._last_words is not None:
             self._last_words(stopped)
 
 
 @contextlib.contextmanager
 def _handling(numbers: tuple[signal.Signals, ...], handler: _Stop) -> Iterator[None]:
+    """Have `handler` for these signals.
+
+    After a SIGTERM another one is ignored: the last words are still to be said, and the same one
+    may come again. The process ends within `STOP_S` of the first nevertheless.
+    """
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
         for number, previous in before.items():
-            signal.signal(number, previous)
+            again = number == handler.received == signal.SIGTERM
+            signal.signal(number, signal.SIG_IGN if again else previous)
 
 
 def _tidy(loop: asyncio.AbstractEventLoop) -> None:

@@ -14,6 +14,7 @@ ON_STALE = "error or restart, when the run to --resume was made otherwise; defau
 MIN_COVERAGE = "Share that must be scored for exit code 0; default 1.0."
 ROLLOUT_TIMEOUT = "Seconds that one attempt may take; default 3600."
 MAX_ATTEMPTS = "Attempts per rollout; default 3."
+PATIENCE = "Stop when the endpoint refuses all for so long; default 120; 0 or none: never."
 
 Configs = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="A config file; may be repeated.")

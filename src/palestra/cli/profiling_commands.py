@@ -107,7 +107,7 @@ def show_summary(summary: RunSummary, *, by_family: bool) -> None:
 def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
     """Over what was scored."""
     scores = group.scores
-    head = [group.name, str(group.tasks), f"{group.scored}/{group.requested}"]
+    head = [group.name, str(group.tasks), _scored(group)]
     if scores is None:
         return [*head, *["-"] * (len(ks) + 5), _failures(group)]
     passed = {at.k: _of_tasks(at, scores.tasks) for at in scores.pass_at}
@@ -124,6 +124,17 @@ def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
         "-" if tokens is None else f"{tokens:.0f}",
         _failures(group),
     ]
+
+
+def _scored(group: GroupSummary) -> str:
+    """`380/400`, and how many of them were cut off or empty: `380/400 (12 truncated, 3 %)`."""
+    marks = [
+        f"{count} {what}, {count / group.scored:.0%}"
+        for what, count in (("truncated", group.truncated), ("empty", group.empty_answers))
+        if count
+    ]
+    told = f" ({'; '.join(marks)})" if marks else ""
+    return f"{group.scored}/{group.requested}{told}"
 
 
 def _requested_row(group: GroupSummary, ks: Sequence[int]) -> list[str]:

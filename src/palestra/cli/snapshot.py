@@ -62,6 +62,8 @@ class Snapshot:
     repeated: int
     retries: int
     retry_reason: str
+    retry_plan: str
+    """When the next try comes, while something waits for one."""
     last_failure: str
     slowest: tuple[Slow, ...]
 
@@ -110,6 +112,7 @@ class Meter:
             repeated=accounting.retried_attempts,
             retries=progress.retries.retries,
             retry_reason=progress.retries.last_reason,
+            retry_plan=progress.retries.plan_at(now),
             last_failure=progress.last_failure,
             slowest=_slowest(progress, now),
         )

@@ -1,35 +1,166 @@
-"""Tables for people. Plain text when the output is not a terminal, so that it can be searched."""
+"""Tables for people. Plain text when the output is not a terminal, so that it can be searched.
+
+A number is never broken. A table that is too wide for its terminal first wraps its texts between
+words, then leaves out the columns that its caller can spare, and at last becomes one block a row.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from palestra.cli.escaping import one_line
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PIPED_WIDTH: Final = 200
+"""Columns to wrap texts at where there is no terminal; nothing is left out there."""
+_EDGES, _GAP = 2, 3
+"""What the lines of a table hold besides its cells."""
+_NARROWEST_TEXT: Final = 16
+"""A column of texts is not made narrower; below that, words stand under each other."""
+_INDENT: Final = 2
+_NARROWEST_VALUE: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column: its cells, as they are shown."""
+
+    name: str
+    cells: Sequence[str]
+    numeric: bool
+
+    @property
+    def natural(self) -> int:
+        """The width at which nothing is wrapped."""
+        return max(map(_width, (self.name, *self.cells)), default=0)
+
+    @property
+    def least(self) -> int:
+        """The width at which no cell is broken inside of a word, or of a number."""
+        head = max(map(_width, self.name.split() or [""]))
+        if self.numeric:
+            return max(head, *map(_width, self.cells), 0)
+        words = (word for cell in self.cells for word in cell.split())
+        return max(head, *map(_width, words), min(self.natural, _NARROWEST_TEXT), 0)
+
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", right: str = ""
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    title: str = "",
+    right: str = "",
+    spare: str = "",
 ) -> None:
-    """Print rows under `columns`; those named in `right` (space separated) align right."""
-    from rich import box
+    """Print rows under `columns`; those named in `right` (comma separated) hold numbers.
+
+    `spare`: the columns to leave out where the terminal is too narrow, the first one first.
+    """
     from rich.console import Console
+    from rich.text import Text
+
+    made = _columns(columns, rows, right.split(","))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(PIPED_WIDTH, _total([column.least for column in made])))
+    if title:
+        console.print(Text(one_line(title)))
+    for part in _fitted(made, console.width, [name for name in spare.split(",") if name]):
+        console.print(part)
+
+
+def _columns(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], numeric: Sequence[str]
+) -> list[_Column]:
+    # Visibly: cells come from data.
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
+    return [
+        _Column(name, [row[place] for row in cells], name in numeric)
+        for place, name in enumerate(names)
+    ]
+
+
+def _fitted(columns: list[_Column], width: int, spare: Sequence[str]) -> Iterable["RenderableType"]:
+    from rich.text import Text
+
+    kept = list(columns)
+    left_out: list[str] = []
+    for name in spare:
+        if _fits(kept, width):
+            break
+        kept = [column for column in kept if column.name != name]
+        left_out.append(name)
+    if not _fits(kept, width):
+        yield from _turned(columns, width)
+        return
+    yield _table(kept, width)
+    if left_out:
+        yield Text(f"not shown at {width} columns: {', '.join(left_out)}")
+
+
+def _fits(columns: Sequence[_Column], width: int) -> bool:
+    return _total([column.least for column in columns]) <= width
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _EDGES + _GAP * max(0, len(widths) - 1)
+
+
+def _table(columns: Sequence[_Column], width: int) -> "RenderableType":
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in columns:
-        table.add_column(
-            column, justify="right" if column in right.split(",") else "left", overflow="fold"
-        )
-    for row in rows:
+    for column, wide in zip(columns, _widths(columns, width), strict=True):
+        justify = "right" if column.numeric else "left"
+        table.add_column(column.name, justify=justify, overflow="fold", width=wide)
+    for row in zip(*(column.cells for column in columns), strict=True):
         # As Text: names like `pass@1[avg-of-4]` would be read as markup.
-        # And visibly: they come from data.
-        table.add_row(*(Text(one_line(str(cell))) for cell in row))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
-    if title:
-        console.print(Text(one_line(title)))
-    console.print(table)
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _widths(columns: Sequence[_Column], width: int) -> list[int]:
+    """The natural widths, the widest made narrower until all fit."""
+    widths = [column.natural for column in columns]
+    least = [column.least for column in columns]
+    while _total(widths) > width:
+        reducible = [place for place, wide in enumerate(widths) if wide > least[place]]
+        if not reducible:
+            break
+        widest = max(reducible, key=lambda place: widths[place])
+        widths[widest] -= 1
+    return widths
+
+
+def _turned(columns: Sequence[_Column], width: int) -> Iterable["RenderableType"]:
+    """One block a row: its first cell, and a line for each other one."""
+    from rich.table import Table
+    from rich.text import Text
+
+    first, *others = columns
+    names = max((_width(column.name) for column in others), default=0)
+    for place, cell in enumerate(first.cells):
+        yield Text(f"{first.name} {cell.strip()}".strip(), style="bold", overflow="fold")
+        block = Table.grid(padding=(0, 2, 0, 0))
+        value_width = max(_NARROWEST_VALUE, width - _INDENT - names - 2)
+        block.add_column(width=0)
+        block.add_column(width=names)
+        block.add_column(width=value_width, overflow="fold")
+        for column in others:
+            if column.cells[place]:
+                block.add_row("", Text(column.name), Text(column.cells[place]))
+        yield block
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that `text` takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def print_key_metrics(entries: Iterable[Mapping[str, Any]]) -> None:

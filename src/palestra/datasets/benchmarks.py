@@ -4,7 +4,9 @@ A `prepare_script` is a Python file with `prepare()`, which makes the rows and r
 of the dataset. It runs in a process of its own, so that what it does ends with it.
 """
 
+import contextlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,8 +21,14 @@ from palestra.datasets.scripts import Scripts
 from palestra.errors import ConfigError, InputDataError, RunFailed
 from palestra.schema import Line, read_jsonl
 
-MOST_OUTPUT: Final = 2000
-"""Characters of what a failed script has printed last that are shown."""
+MOST_OUTPUT: Final = 400
+"""Characters of the last line of a failed script that are shown."""
+_EXCEPTION: Final = re.compile(r"[\w.]+(?:Error|Exception|Timeout|Found): ")
+_NO_NETWORK: Final = re.compile(
+    r"Name or service not known|name resolution|getaddrinfo|Network is unreachable"
+    r"|No route to host|Connection(?: was)? refused|ConnectionError|ConnectTimeout|ProxyError"
+    r"|Max retries exceeded|Couldn't reach|LocalEntryNotFound|[Oo]ffline mode"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ def prepare_benchmarks(
     todo = list({found.path: found for found in benchmarks}.values())
     made: dict[Path, int] = {}
     failures: list[str] = []
+    hints: dict[str, None] = {}
     ran_wrong = False
     with ThreadPoolExecutor(how.at_once) as threads, Scripts() as scripts:
         futures = [(found, threads.submit(_prepared, found, how, scripts, tell)) for found in todo]
@@ -53,9 +62,13 @@ def prepare_benchmarks(
                 made[found.path] = future.result()
             except (RunFailed, InputDataError, ConfigError) as error:
                 failures.append(f"{found.dataset}: {error.message}")
+                if error.hint:
+                    hints[error.hint] = None
                 ran_wrong = ran_wrong or isinstance(error, RunFailed)
     if failures:
-        raise (RunFailed if ran_wrong else InputDataError)("\n".join(failures))
+        raise (RunFailed if ran_wrong else InputDataError)(
+            "\n".join(failures), hint="; ".join(hints)
+        )
     return made
 
 
@@ -82,8 +95,7 @@ def _run(found: Located, script: Path, how: Preparing, scripts: Scripts) -> None
     if done.exit_code is None:
         raise RunFailed(f"{script} was not done within {how.timeout_s:g} s")
     if done.exit_code:
-        said = how.mask(done.printed.strip())[-MOST_OUTPUT:]
-        raise RunFailed(f"{script} ended with exit code {done.exit_code}:\n{said}")
+        raise _script_failed(found, script, how.mask(done.printed), done.exit_code)
     made = json.loads(answer.read_text())
     if made is None or how.place(made).resolve() != found.path.resolve():
         raise RunFailed(
@@ -93,6 +105,30 @@ def _run(found: Located, script: Path, how: Preparing, scripts: Scripts) -> None
     if not found.there:
         raise RunFailed(f"prepare() of {script} has not made {found.path}")
     answer.unlink()
+
+
+def _script_failed(found: Located, script: Path, printed: str, exit_code: int) -> RunFailed:
+    """Its last line, where that comes from, and what to do; all that it printed is in a file."""
+    lines = [line.rstrip() for line in printed.splitlines() if line.strip()]
+    # The text of an exception may go on for lines after the one that names it.
+    errors = [line for line in lines if _EXCEPTION.match(line)]
+    last = (errors or lines or ["it printed nothing"])[-1].strip()
+    shown = last if len(last) <= MOST_OUTPUT else f"{last[:MOST_OUTPUT]}…"
+    numbers = re.findall(rf'File "{re.escape(str(script))}", line (\d+)', printed)
+    place = f"{script}:{numbers[-1]}" if numbers else str(script)
+    log = found.path.with_name(f"{found.path.stem}_prepare.log")
+    kept = ""
+    with contextlib.suppress(OSError):
+        log.write_text(printed, encoding="utf-8", errors="replace")
+        kept = f"; all that it printed is in {log}"
+    if any(_NO_NETWORK.search(line) for line in lines):
+        do = (
+            "it cannot reach the network from here: run it where it can, or put the rows at "
+            f"{found.path}"
+        )
+    else:
+        do = "correct the script, or what it is called with (+prepare_script_args)"
+    return RunFailed(f"{place} ended with exit code {exit_code}: {shown}", hint=do + kept)
 
 
 def _unfinished(found: Located) -> Path:

@@ -30,6 +30,10 @@ class Diagnosis:
         """The same with `mask` over all that it quotes."""
         return replace(
             self,
+            counts={
+                output: replace(counts, what_helps=mask(counts.what_helps))
+                for output, counts in self.counts.items()
+            },
             findings=tuple(finding.masked(mask) for finding in self.findings),
             consequences=tuple(map(mask, self.consequences)),
             unknown=tuple(replace(quote, text=mask(quote.text)) for quote in self.unknown),

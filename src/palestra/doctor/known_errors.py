@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from palestra.errors import (
+    AgentError,
     CallError,
     ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
+    EndpointRefuses,
+    EnvironmentFault,
     Hopeless,
     InfraError,
     InputDataError,
@@ -21,6 +24,7 @@ from palestra.errors import (
     ModelNotServed,
     ModelRejectedRow,
     PalestraError,
+    PromptTooLong,
     RowError,
     ServerDied,
     VerifierError,
@@ -56,6 +60,7 @@ SURE: Final = (
     _known(WrongSetting, "config.no-token", r"asks for its fleet's token"),
     _known(WrongSetting, "config.endpoint-lacks-setting"),
     # A page of HTML, or a path that there is not, says nothing of keys and models.
+    _known(EndpointRefuses, "model.refuses-everything"),
     _known(Hopeless, "model.no-openai-endpoint", r"answered \d+[^<]{0,60}<(?:!doctype )?html"),
     _known(
         ModelNotServed,
@@ -75,6 +80,9 @@ SURE: Final = (
 OTHERWISE: Final = (
     _known(Hopeless, "model.key-refused", r"answered 40[13]|api key"),
     _known(Hopeless, "model.not-served"),
+    _known(PromptTooLong, "data.prompt-too-long"),
+    _known(AgentError, "verifier.agent-raises"),
+    _known(EnvironmentFault, "verifier.environment-raises"),
     _known(ModelRejectedRow, "data.endpoint-refuses-row"),
     _known(JudgeFailure, "verifier.judge-unreadable"),
     _known(VerifierError, "verifier.raises"),

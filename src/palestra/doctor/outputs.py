@@ -20,6 +20,7 @@ from palestra.schema import (
     FAILURE_TERMINAL,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    FailedAttempts,
     RolloutKey,
 )
 
@@ -45,6 +46,8 @@ class Counts:
     failed: int = 0
     """Rollouts that ended without a reward."""
     profile_rows: int = 0
+    what_helps: str = ""
+    """What gives those without a score one; empty when there are none."""
 
     @property
     def missing(self) -> int:
@@ -72,11 +75,14 @@ def read_run(output: Path) -> RunReading:
     requested = set(_keys(run, paths.materialized_inputs))
     run.counts.inputs = len(requested)
     scored = _read_scored(run, requested)
-    _read_failures(run, scored)
+    attempts = _read_failures(run, scored)
     profile = output.with_name(f"{output.stem}_reward_profiling.jsonl")
     if profile.exists():
         run.counts.profile_rows = sum(1 for _ in profile.open("rb"))
     _missing(run)
+    wanted = run.counts.inputs if run.counts.requested is None else run.counts.requested
+    untried = max(0, wanted - len(scored | attempts.keys()))
+    run.counts.what_helps = attempts.unscored(scored=scored, missing=untried).what_helps()
     return run
 
 
@@ -167,11 +173,12 @@ def _torn(run: RunReading, path: Path, number: int, line: bytes) -> None:
     run.observations.append(_seen("cache.torn-journal", text, [shown]))
 
 
-def _read_failures(run: RunReading, scored: set[RolloutKey]) -> None:
+def _read_failures(run: RunReading, scored: set[RolloutKey]) -> FailedAttempts:
     path = run.paths.failures
     if not path.exists():
-        return
+        return FailedAttempts()
     failed: set[RolloutKey] = set()
+    attempts = FailedAttempts()
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -181,6 +188,7 @@ def _read_failures(run: RunReading, scored: set[RolloutKey]) -> None:
                 _bad_line(run, path, number, line, error)
                 continue
             run.counts.failed_attempts += 1
+            attempts.note(row)
             if row.get(FAILURE_TERMINAL) and key not in scored:
                 failed.add(key)
             told = _failure(path, number, row, recovered=key in scored)
@@ -188,6 +196,7 @@ def _read_failures(run: RunReading, scored: set[RolloutKey]) -> None:
                 told = replace(told, quotes=(), problems=())
             run.observations.append(told)
     run.counts.failed = len(failed)
+    return attempts
 
 
 def _failure(path: Path, number: int, row: Mapping[str, Any], *, recovered: bool) -> Observation:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from palestra.errors import DeadlineExceeded
-from palestra.transport import Activity, CallContext, calling
+from palestra.transport import PLAN, Activity, CallContext, calling
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ async def asked_once(ask: Callable[[], Coroutine[Any, Any, T]], *, within_s: flo
             await asyncio.wait({asking}, timeout=_LOOK_EVERY_S)
             impatient = time.monotonic() - began > PATIENCE_S
             if impatient and activity.phase == _RETRYING and not asking.done():
-                why = activity.awaiting.removeprefix(_AS)
+                why = activity.awaiting.removeprefix(_AS).partition(PLAN)[0]
                 raise DeadlineExceeded(f"{why}; it was asked for {PATIENCE_S:g} s")
         return await asking
     finally:

@@ -21,6 +21,7 @@ from palestra.errors.tree import (
     CallError,
     CredentialsRejected,
     DeadlineExceeded,
+    EndpointRefuses,
     EnvironmentFault,
     Evidence,
     FieldProblem,
@@ -31,6 +32,7 @@ from palestra.errors.tree import (
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
+    PromptTooLong,
     RowError,
     RowIdentity,
     VerifierError,
@@ -45,6 +47,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     Hopeless,
     CredentialsRejected,
     ModelNotServed,
+    EndpointRefuses,
     WrongSetting,
     DeadlineExceeded,
     EnvironmentFault,
@@ -53,6 +56,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     ModelError,
     RowError,
     ModelRejectedRow,
+    PromptTooLong,
     VerifierError,
 )
 """Of each kind, the plainest first."""

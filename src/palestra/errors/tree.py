@@ -4,11 +4,14 @@
     ├── BadInput                  the user gave something unusable: exit 2, nothing written
     │   ├── ConfigError           a setting, config file or reference
     │   └── InputDataError        rows, files or outputs on disk
+    │       └── RejectedRows      rows that lack what they are read for, each with its field
     ├── RunFailed                 a run started and did not reach its end: exit 1
     │   └── ServerDied            a server process of the fleet ended by itself
     └── CallError                 one call, on behalf of one rollout, failed
         ├── InfraError            connection refused, reset, process gone
         ├── ModelError            the model endpoint answered with an error
+        ├── ModelRejectedRow      the model endpoint can never serve this row
+        │   └── PromptTooLong     it does not fit into the model's context
         ├── RowError              422: the body does not fit the request model
         ├── AgentError            an agent's own code raised
         ├── EnvironmentFault      an environment raised while it was seeded or used
@@ -18,6 +21,7 @@
         └── Hopeless              no call can succeed as configured: the run stops
             ├── CredentialsRejected   the endpoint rejects the key
             ├── ModelNotServed        the endpoint has no such model
+            ├── EndpointRefuses       the endpoint refuses everything, for too long
             └── WrongSetting          a setting contradicts what the endpoint does
 
 A caller picks the height at which to catch. `CallError` is what crosses the wire: see
@@ -66,6 +70,24 @@ class InputDataError(BadInput):
     layer = Layer.DATA
 
 
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One field of a request that its model rejects. `pointer` is a JSON pointer."""
+
+    pointer: str
+    expected: str
+
+
+class RejectedRows(InputDataError):
+    """Rows lack what they are read for. A server that was sent them answers 422."""
+
+    def __init__(
+        self, message: str, *, hint: str = "", problems: tuple[FieldProblem, ...] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = problems
+
+
 class RunFailed(PalestraError):
     """Something that had started could not reach its end."""
 
@@ -96,14 +118,6 @@ class Hop:
     url: str = ""
     status: int | None = None
     body: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldProblem:
-    """One field of a request that its model rejects. `pointer` is a JSON pointer."""
-
-    pointer: str
-    expected: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +183,13 @@ class ModelRejectedRow(ModelError):
     retriable = False
 
 
+class PromptTooLong(ModelRejectedRow):
+    """The model never read the row: its prompt does not fit into the model's context."""
+
+    layer = Layer.DATA
+    reason = "prompt_too_long"
+
+
 class RowError(CallError):
     """A body does not fit the request model of the server that got it (HTTP 422)."""
 
@@ -231,6 +252,12 @@ class ModelNotServed(Hopeless):
     """The endpoint has no such model, or no such path."""
 
     reason = "model_not_served"
+
+
+class EndpointRefuses(Hopeless):
+    """The endpoint has refused all that was asked, for longer than the run's patience."""
+
+    reason = "endpoint_refuses"
 
 
 class WrongSetting(Hopeless):

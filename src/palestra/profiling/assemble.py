@@ -1,6 +1,7 @@
 """Joins the scanned files of a run into a frame, refusing what does not fit. Pure."""
 
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from palestra.profiling.frame import (
 from palestra.profiling.join import Keys, duplicates, positions
 from palestra.profiling.scan import PARTIAL
 from palestra.profiling.tables import KeyTable, Scanned, integers
+from palestra.schema import Remedy, Unscored, the_command
 
 KEYS_SHOWN = 10
 
@@ -34,9 +36,9 @@ def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
         _refuse_duplicates(table, table.keys(rank), tasks)
     join = _Join.of(scanned, rank)
     _refuse_orphans(scanned, tasks, join)
-    requests, unmatched = _requests(scanned, tasks, rank, join)
+    requests, unscored, unmatched = _requests(scanned, tasks, rank, join)
     if not allow_partial:
-        _refuse_missing(scanned, requests, join, tasks)
+        _refuse_missing(scanned, requests, join, tasks, unscored)
     by_key = join.rollouts.order()
     families = None
     if scanned.families is not None:
@@ -51,8 +53,10 @@ def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
             scanned.agents.names, join.labels(scanned.inputs.agent, scanned.rollouts.agent)
         ),
         rollout_places=scanned.rollouts.places(by_key),
+        endings=scanned.endings.take(by_key),
         families=families,
         notices=scanned.notices + unmatched,
+        unscored=unscored,
     )
 
 
@@ -96,8 +100,11 @@ def _ranked(names: Sequence[TaskIndex]) -> tuple[list[TaskIndex], IntArray]:
 
 def _requests(
     scanned: Scanned, tasks: Sequence[TaskIndex], rank: IntArray, join: _Join
-) -> tuple[Requests, tuple[str, ...]]:
-    """The requests with their outcomes; a failure counts only where no attempt was scored."""
+) -> tuple[Requests, Unscored, tuple[str, ...]]:
+    """The requests with their outcomes, and what helps those without a score.
+
+    A failure counts only where no attempt was scored.
+    """
     outcome = join.outcome()
     known = [key for key in scanned.failures if scanned.tasks.find(key[0]) is not None]
     codes = [scanned.tasks.find(task) for task, _ in known]
@@ -108,9 +115,16 @@ def _requests(
     at = positions(failed, join.inputs)
     classes = [scanned.failures[key].failure_class for key in known]
     names = (SCORED, *sorted(set(classes) - {SCORED}))
-    for place, failure_class in zip(at.tolist(), classes, strict=True):
+    remedies: Counter[Remedy] = Counter()
+    commands: set[str] = set()
+    for place, failure_class, key in zip(at.tolist(), classes, known, strict=True):
         if place >= 0 and outcome[place] == NO_OUTCOME:
             outcome[place] = names.index(failure_class)
+            failure = scanned.failures[key]
+            remedies[failure.remedy] += 1
+            if failure.answered:
+                commands.add(failure.reverify)
+    remedies[Remedy.RESUME] += int(np.sum(outcome == NO_OUTCOME))
     unmatched = len(scanned.failures) - int(np.sum(at >= 0))
     notices = (
         (f"{unmatched} keys of the failures file have no materialized row and do not count",)
@@ -118,7 +132,8 @@ def _requests(
         else ()
     )
     places = scanned.inputs.places(join.order)
-    return Requests(tasks, join.inputs, places, outcome, names), notices
+    requests = Requests(tasks, join.inputs, places, outcome, names)
+    return requests, Unscored(remedies, the_command(commands)), notices
 
 
 def _refuse_duplicates(table: KeyTable, keys: Keys, tasks: Sequence[TaskIndex]) -> None:
@@ -150,7 +165,11 @@ def _refuse_orphans(scanned: Scanned, tasks: Sequence[TaskIndex], join: _Join) -
 
 
 def _refuse_missing(
-    scanned: Scanned, requests: Requests, join: _Join, tasks: Sequence[TaskIndex]
+    scanned: Scanned,
+    requests: Requests,
+    join: _Join,
+    tasks: Sequence[TaskIndex],
+    unscored: Unscored,
 ) -> None:
     missing = np.flatnonzero(~requests.scored)
     if not len(missing):
@@ -161,7 +180,7 @@ def _refuse_missing(
     raise InputDataError(
         f"{len(missing)} of {len(requests)} rollouts are missing from {scanned.rollouts}{how}: "
         + _shown(join.inputs.take(missing), tasks),
-        hint=f"resume the run to collect them, or profile what is there with {PARTIAL}",
+        hint=f"{PARTIAL} profiles what is there; {unscored.what_helps()}",
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from palestra.profiling.columns import REWARD, BoolArray, Columns, FloatArray, IntArray
 from palestra.profiling.join import Keys
 from palestra.profiling.statistics import group_of_rows, starts_of_sorted
+from palestra.schema import Unscored
 
 TaskIndex = int | str
 
@@ -102,6 +103,19 @@ class Rollouts:
 
 
 @dataclass(frozen=True, slots=True)
+class Endings:
+    """Of each rollout, how its answer came to an end."""
+
+    truncated: BoolArray
+    """Cut off at a limit on tokens or context, and scored as it was."""
+    empty: BoolArray
+    """The model said nothing: neither text nor a call of a tool."""
+
+    def take(self, rows: IntArray) -> "Endings":
+        return Endings(self.truncated[rows], self.empty[rows])
+
+
+@dataclass(frozen=True, slots=True)
 class Requests:
     """Every materialized row: its key, where it is in the file, and how it ended."""
 
@@ -171,11 +185,14 @@ class RunFrame:
     rollouts: Rollouts
     rollout_places: Places
     """Per rollout, where its row is."""
+    endings: Endings
     agents: Labels[AgentName]
     families: Labels[str] | None
     """Per request, the value of the field that `load_run` was told to group by."""
     notices: Sequence[str]
     """What a reader should know about the files, one sentence each."""
+    unscored: Unscored
+    """The requests without a score, by what helps."""
 
     @property
     def inputs_path(self) -> Path:

@@ -26,11 +26,12 @@ from palestra.profiling.columns import (
     finite,
     is_finite_number,
 )
-from palestra.profiling.frame import SCORED, AgentName, RunFrame, TaskIndex
+from palestra.profiling.frame import SCORED, AgentName, Endings, RunFrame, TaskIndex
 from palestra.profiling.manifests import check_one_run, requested_beside
 from palestra.profiling.scan import PARTIAL, Block, RowReader
 from palestra.profiling.sources import Files, failure_files, run_files
 from palestra.profiling.tables import Codes, Failure, KeyTable, Scanned
+from palestra.schema import EMPTY_ANSWER, FAILURE_TERMINAL, RETRIABLE, reverify_in
 
 AGENT_REF = "agent_ref"
 CREATE_PARAMS = "responses_create_params"
@@ -68,7 +69,7 @@ def load_run(
     scan = _Scan(group_by)
     with _no_garbage():
         inputs = scan.inputs(inputs_from)
-        rollouts, columns = scan.rollouts(rollouts_from, allow_partial=allow_partial)
+        rollouts, columns, endings = scan.rollouts(rollouts_from, allow_partial=allow_partial)
         failures = scan.failures(failures_from)
     scanned = Scanned(
         tasks=scan.tasks,
@@ -77,6 +78,7 @@ def load_run(
         inputs=inputs,
         rollouts=rollouts,
         columns=columns.build(),
+        endings=endings,
         failures=failures,
         notices=(*unvouched, *scan.notices, *scan.ungrouped(), *_not_finite(columns.not_finite)),
     )
@@ -125,8 +127,9 @@ class _Scan:
 
     def rollouts(
         self, paths: Sequence[Path], *, allow_partial: bool
-    ) -> tuple[KeyTable, ColumnBuilder]:
+    ) -> tuple[KeyTable, ColumnBuilder, Endings]:
         table, columns = KeyTable(), ColumnBuilder()
+        truncated, empty = array("b"), array("b")
         torn = self.notices if allow_partial else None
         # a shard in which nothing was scored is none of the others' fault
         shards = len(paths) > 1
@@ -136,9 +139,12 @@ class _Scan:
                 _refuse_other_than_rollouts(block)
                 self._keep(table, block)
                 columns.add(block.fields, len(block))
+                truncated.extend(map(_is_cut, block.field(RESPONSE)))
+                empty.extend(value is True for value in block.field(EMPTY_ANSWER))
         if not len(table):
             raise InputDataError(f"{paths[0]} and its other shards hold no rows")
-        return table, columns
+        endings = Endings(np.array(truncated, np.bool_), np.array(empty, np.bool_))
+        return table, columns, endings
 
     def failures(self, paths: Sequence[Path]) -> dict[tuple[TaskIndex, int], Failure]:
         """By key, the last failed attempt."""
@@ -146,7 +152,7 @@ class _Scan:
         for path in paths:
             for block in self._reader.blocks(path, torn=self.notices, may_be_empty=True):
                 for key, failure in zip(_keys(block), _failures(block), strict=True):
-                    last[key] = max(failure, last.get(key, failure))
+                    last[key] = failure.together(last[key]) if key in last else failure
         return last
 
     def ungrouped(self) -> tuple[str, ...]:
@@ -167,6 +173,12 @@ class _Scan:
             families = block.field(self._group_by[0])
             names = [_family(value, self._group_by[1:]) for value in families]
             table.family.extend(_family_codes(self.families, names))
+
+
+def _is_cut(response: object) -> bool:
+    """Whether an answer, or a conversation, was cut off at a limit on tokens or context."""
+    details = getattr(response, "incomplete_details", None)
+    return isinstance(details, dict) and details.get("reason") == "max_output_tokens"
 
 
 def _family_codes(families: Codes[str], names: Sequence[str | None]) -> "array[int]":
@@ -306,14 +318,22 @@ _UNSCORED_HINT = (
 
 
 def _failures(block: Block) -> Iterator[Failure]:
-    classes, attempts = block.field(FAILURE_CLASS), block.field("attempt")
-    for at, (found, attempt) in enumerate(zip(classes, attempts, strict=True)):
+    names = (FAILURE_CLASS, "attempt", FAILURE_TERMINAL, RETRIABLE, RESPONSE, "hint")
+    columns = zip(*map(block.field, names), strict=True)
+    for at, (found, attempt, terminal, retriable, response, hint) in enumerate(columns):
         if not isinstance(found, str) or found == SCORED:
             raise InputDataError(
                 f"{block.place(at)} has no {FAILURE_CLASS}",
                 hint="give the run's <stem>_failures.jsonl as the failures",
             )
-        yield Failure(attempt if isinstance(attempt, int) else 1, found)
+        yield Failure(
+            attempt if isinstance(attempt, int) else 1,
+            found,
+            terminal=terminal is True,
+            retriable=retriable is True,
+            answered=response is not None,
+            reverify=reverify_in(hint) if isinstance(hint, str) else "",
+        )
 
 
 def _not_finite(counts: Mapping[str, int]) -> Iterator[str]:

@@ -3,15 +3,16 @@
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from palestra.profiling.columns import Columns, IntArray
-from palestra.profiling.frame import AgentName, Places, TaskIndex
+from palestra.profiling.frame import AgentName, Endings, Places, TaskIndex
 from palestra.profiling.join import Keys
+from palestra.schema import Remedy, remedy_of
 
 K = TypeVar("K")
 
@@ -100,6 +101,23 @@ class Failure:
 
     attempt: int
     failure_class: str
+    terminal: bool = field(default=False, compare=False)
+    retriable: bool = field(default=False, compare=False)
+    answered: bool = field(default=False, compare=False)
+    """An answer of the model is kept, of this attempt or of another one of the rollout."""
+    reverify: str = field(default="", compare=False)
+    """The command that verifies it."""
+
+    @property
+    def remedy(self) -> Remedy:
+        """What helps, when the rollout has no score."""
+        return remedy_of(terminal=self.terminal, retriable=self.retriable, answered=self.answered)
+
+    def together(self, other: "Failure") -> "Failure":
+        """The later of two attempts of one rollout, with the answer that either has kept."""
+        later = max(self, other)
+        kept = next((each for each in (self, other) if each.answered), later)
+        return replace(later, answered=kept.answered, reverify=kept.reverify)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +130,7 @@ class Scanned:
     inputs: KeyTable
     rollouts: KeyTable
     columns: Columns
+    endings: Endings
     failures: Mapping[tuple[TaskIndex, int], Failure]
     """The last attempt at each key that has a failed one."""
     notices: tuple[str, ...]

@@ -6,7 +6,8 @@ once, as a scored row or as a typed failure.
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.rollouts.accounting import Accounting, AccountingError
-from palestra.rollouts.answers import has_answers, own_hint, reverify_command
+from palestra.rollouts.afterwards import record_afterwards
+from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.deadlines import Deadlines
@@ -26,6 +27,7 @@ from palestra.rollouts.merging import (
 )
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.progress import InFlight, Observer, Progress
+from palestra.rollouts.recorded import scored_keys
 from palestra.rollouts.results import ENDED_RUN, Failed, Scored, checked, outcome_of, went_on
 from palestra.rollouts.row_checks import check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
@@ -39,6 +41,7 @@ from palestra.rollouts.settings import (
     Shard,
 )
 from palestra.rollouts.tasks import BoundedTasks
+from palestra.rollouts.unscored import unscored_in
 
 __all__ = [
     "AUTO",
@@ -85,21 +88,22 @@ __all__ = [
     "discard",
     "doors_behind",
     "first_cause",
-    "has_answers",
     "load_prompt",
     "materialize",
     "merge",
     "open_for_events",
     "outcome_of",
-    "own_hint",
     "plan",
     "plan_merge",
     "prepare",
     "read_manifest",
+    "record_afterwards",
     "repair",
     "reverify_command",
     "run",
+    "scored_keys",
     "semantics_of",
+    "unscored_in",
     "went_on",
     "with_grace",
     "with_seed",

@@ -20,9 +20,6 @@ LOST_ANSWER: Final = "response_left_out"
 """Why a failures-file row has no `response` although the model gave one."""
 
 
-_KEPT: Final = "the model's answer is kept: "
-
-
 def answer_in(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The model's answer that a failures-file row holds; None when it holds none."""
     held = row.get(RESPONSE)
@@ -89,17 +86,6 @@ def reverify_command(output: Path, verified_by: str = "") -> str:
 def _typed(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def hint_with(own: str, again: str) -> str:
-    """The hint of a failure whose answer is kept. `again`: the command that verifies it."""
-    kept = f"{_KEPT}{again} verifies it without the model"
-    return f"{own}; {kept}" if own else kept
-
-
-def own_hint(hint: str) -> str:
-    """A hint without what `hint_with` has added to it."""
-    return hint.partition(_KEPT)[0].removesuffix("; ")
 
 
 def has_answers(failures: Path) -> bool:

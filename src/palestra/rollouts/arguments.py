@@ -1,8 +1,9 @@
 """What a user gives for a collection, under the names of the field's commands, checked."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -17,7 +18,10 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, resolve_path
 from palestra.errors import ConfigError
-from palestra.rollouts.settings import AUTO, CollectSettings, InputFile, Shard
+from palestra.rollouts.settings import AUTO, PATIENCE_S, CollectSettings, InputFile, Shard
+
+NO_END: Final = frozenset({"none", "null", "never"})
+"""What turns a limit off, beside 0."""
 
 Args = TypeVar("Args", bound=BaseModel)
 
@@ -57,6 +61,7 @@ class CollectArgs(BaseModel):
     min_coverage: float = Field(default=1.0, ge=0, le=1)
     rollout_timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
     max_attempts: int = Field(default=3, ge=1)
+    patience: float | None = Field(default=PATIENCE_S, ge=0)
     overwrite: bool = False
     on_stale: Literal["error", "restart"] = "error"
     shard: str | None = None
@@ -75,6 +80,17 @@ class CollectArgs(BaseModel):
     @classmethod
     def _is_a_concurrency(cls, value: Any) -> Any:
         return concurrency(value)
+
+    @field_validator("patience", mode="before")
+    @classmethod
+    def _is_a_patience(cls, value: Any) -> Any:
+        """Seconds; 0 and `none` are patience without end."""
+        return None if str(value).lower() in NO_END else value
+
+    @field_validator("patience")
+    @classmethod
+    def _ends(cls, value: float | None) -> float | None:
+        return value if value and math.isfinite(value) else None
 
     @field_validator("shard")
     @classmethod

@@ -54,6 +54,8 @@ class Limits:
     rollout_timeout_s: float = 3600.0
     max_attempts: int = 3
     attempt_pause_s: float = 1.0
+    patience_s: float | None = None
+    """For how long a model endpoint may refuse everything; None: as long as it takes."""
     stuck_after_s: float = 5.0
     """What an attempt gets beyond its deadline to let itself be stopped. Then it is left behind."""
 
@@ -271,7 +273,11 @@ class Collector:
         """Account for one attempt; whether it was the rollout's last."""
         if isinstance(result, Scored):
             self._accounting.score(
-                result.outcome, result.reward, result.output_tokens, result.tool_failures
+                result.outcome,
+                result.reward,
+                result.output_tokens,
+                result.tool_failures,
+                empty=result.empty,
             )
             return True
         self.progress.last_failure = f"{result.key} {result.outcome.value}: {result.message}"
@@ -313,6 +319,7 @@ class Collector:
                 flight,
                 limit_s=self._limits.rollout_timeout_s,
                 deadlines=self._deadlines,
+                patience_s=self._limits.patience_s,
             )
             return scored(row, result)
         except CallError as error:

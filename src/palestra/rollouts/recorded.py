@@ -1,18 +1,23 @@
 """Reading back what a run has recorded: rows of its output and of its failures file."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from palestra.errors import InputDataError
-from palestra.rollouts.results import ENDED_RUN, RETRIABLE, WORTH_ANOTHER_ATTEMPT
+from palestra.rollouts.results import ENDED_RUN, WORTH_ANOTHER_ATTEMPT
 from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
+    RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
     Outcome,
+    RolloutKey,
     finite_reward,
     no_reward,
     read_jsonl,
@@ -91,6 +96,25 @@ def _problem(row: Any, needed: set[str]) -> str:
     if FAILURE_CLASS in needed and not (isinstance(kind, str) and kind in _OUTCOMES):
         return f"/{FAILURE_CLASS} is {kind!r}, no way for a rollout to end"
     return ""
+
+
+class _Key(msgspec.Struct):
+    task: int = msgspec.field(name=TASK_INDEX)
+    rollout: int = msgspec.field(name=ROLLOUT_INDEX)
+
+
+def scored_keys(path: Path) -> frozenset[RolloutKey]:
+    """The rollouts that a run's output holds; lines that are no rows are passed over."""
+    if not path.exists():
+        return frozenset()
+    decoder = msgspec.json.Decoder(_Key)
+    keys: set[RolloutKey] = set()
+    with path.open("rb") as file:
+        for line in file:
+            with contextlib.suppress(msgspec.MsgspecError):
+                key = decoder.decode(line)
+                keys.add(RolloutKey(key.task, key.rollout))
+    return frozenset(keys)
 
 
 def outcome_of(row: Mapping[str, Any]) -> Outcome:

@@ -8,14 +8,16 @@ import msgspec
 from pydantic import BaseModel
 
 from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError, readable
-from palestra.rollouts.answers import asked_of_result, hint_with, line_with_answer
+from palestra.rollouts.answers import asked_of_result, line_with_answer
 from palestra.rollouts.marked import raise_if_marked
 from palestra.schema import (
     AGENT_REF,
+    EMPTY_ANSWER,
     FAILURE_CLASS,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
     MAX_ROW_BYTES,
+    RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
     TOOL_FAILURES,
@@ -24,7 +26,9 @@ from palestra.schema import (
     encode_json,
     fields_of,
     finite_reward,
+    hint_with,
     no_reward,
+    says_nothing,
 )
 
 
@@ -38,6 +42,8 @@ class Scored(msgspec.Struct, frozen=True):
     output_tokens: int = 0
     tool_failures: tuple[str, ...] = ()
     """Of each tool call that broke: the tool, and the exception's type."""
+    empty: bool = False
+    """Whether the model said nothing at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +65,6 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
 )
 """Classes that another attempt may turn into a score. Code that raised would raise again."""
 
-
-RETRIABLE = "retriable"
-"""Field of a failures-file row: whether, attempts aside, another one could have helped."""
 ENDED_RUN = "ended_run"
 """Field of a failures-file row: what failed ended the whole collection (a rejected key). Such an
 attempt is not held against its rollout, which runs again once that is mended."""
@@ -88,15 +91,20 @@ def _scored(row: Mapping[str, Any], fields: dict[str, Any]) -> Scored:
     reward = reward_in(fields)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     identity = {TASK_INDEX: key.task, ROLLOUT_INDEX: key.rollout, AGENT_REF: row[AGENT_REF]}
-    line = line_of({**fields, "reward": reward, **identity})
     response = fields.get("response")
+    truncated = _truncated(response)
+    output = _get(response, "output")
+    empty = not truncated and isinstance(output, list) and says_nothing(output)
+    mark = {EMPTY_ANSWER: True} if empty else {}
+    line = line_of({**fields, "reward": reward, **identity, **mark})
     return Scored(
         key=key,
-        outcome=Outcome.TRUNCATED if _truncated(response) else Outcome.SCORED,
+        outcome=Outcome.TRUNCATED if truncated else Outcome.SCORED,
         reward=reward,
         line=line,
         output_tokens=_output_tokens(response),
         tool_failures=tool_failures_in(fields),
+        empty=empty,
     )
 
 

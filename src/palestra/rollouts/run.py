@@ -68,6 +68,7 @@ async def run(
         rollout_timeout_s=settings.rollout_timeout,
         max_attempts=settings.max_attempts,
         attempt_pause_s=settings.attempt_pause_s,
+        patience_s=settings.patience,
     )
     with Journal(prepared.paths) as journal:
         _confirm(prepared)

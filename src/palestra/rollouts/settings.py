@@ -7,6 +7,8 @@ from typing import Any, Final, Literal, Self
 
 from palestra.profiling import ProfilePaths
 
+PATIENCE_S: Final = 120.0
+
 AUTO: Final = "auto"
 """A bound on rollouts in flight that follows how the endpoint copes."""
 
@@ -90,6 +92,8 @@ class CollectSettings:
     rollout_timeout: float = 3600.0
     max_attempts: int = 3
     attempt_pause_s: float = 1.0
+    patience: float | None = PATIENCE_S
+    """For how long a model endpoint may refuse everything before the run stops; None: any time."""
     overwrite: bool = False
     on_stale: Literal["error", "restart"] = "error"
     """What to do when a run to be continued was made from something else: refuse, or move it

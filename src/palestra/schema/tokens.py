@@ -4,7 +4,7 @@ Each turn has its lists on the last of its items. See `palestra.schema.items.Ite
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +19,8 @@ TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
 )
 
 _OWN = (FunctionCall, Reasoning)
+_READ = frozenset({"user", "system", "developer"})
+_OWN_TYPES = frozenset({"function_call", "reasoning"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,38 @@ def is_models_own(item: InputItem | OutputItem) -> bool:
     if isinstance(item, Message):
         return item.role == "assistant"
     return isinstance(item, FunctionCall | Reasoning)
+
+
+def model_turns(conversation: Iterable[Any]) -> int:
+    """How many turns of a model are in a conversation of items or messages, objects or JSON."""
+    turns, inside = 0, False
+    for item in conversation:
+        own = field_of(item, "role") == "assistant" or field_of(item, "type") in _OWN_TYPES
+        turns += own and not inside
+        inside = own
+    return turns
+
+
+def says_nothing(output: Iterable[Any]) -> bool:
+    """Whether a model answered neither text nor a call of a tool; items are objects or JSON."""
+    for item in output:
+        kind = field_of(item, "type")
+        if kind == "reasoning" or field_of(item, "role") in _READ:
+            continue
+        # What has another form than a message says something.
+        if kind not in {None, "message"} or _has_text(field_of(item, "content")):
+            return False
+    return True
+
+
+def _has_text(content: Any) -> bool:
+    if isinstance(content, str):
+        return bool(content.strip())
+    # What is no text (a refusal) says something as well.
+    return any(
+        not isinstance(text := field_of(part, "text"), str) or text.strip()
+        for part in content or ()
+    )
 
 
 def turn_ends(output: Sequence[OutputItem]) -> list[int]:

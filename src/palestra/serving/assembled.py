@@ -67,6 +67,7 @@ def _type_of(config: ResolvedConfig, name: str) -> str:
 async def _start(name: str, server: Server) -> None:
     try:
         await server.start()
+        await server.start_workers()
         server.asgi_app()
     except PalestraError:
         raise

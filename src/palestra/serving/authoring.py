@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
+from pathlib import Path
 from typing import Any
+
+from pydantic import PrivateAttr
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError, RowError
@@ -25,6 +28,9 @@ from palestra.schema import (
     response_of,
 )
 from palestra.serving.aside import Aside
+from palestra.serving.author_calls import VERIFY, AuthorMethod, code_of
+from palestra.serving.code_files import is_authors_file
+from palestra.serving.isolation import FunctionCalls
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
 from palestra.serving.reward_rules import RewardRules
 
@@ -46,6 +52,7 @@ class Environment:
     system: str
     gold: str = ""
     reward_rules: RewardRules = field(default_factory=RewardRules)
+    isolated: bool = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.verify(*args, **kwargs)
@@ -120,14 +127,21 @@ def environment(
     name: str = "",
     gold: str = "",
     reward_rules: RewardRules | None = None,
+    isolated: bool = True,
 ) -> Callable[[Callable[..., float]], Environment]:
     """Make an environment of a function.
 
     `data`: one mapping per task. `prompt`: the user message, with `{field}` placeholders.
     The function gets `answer`, the text of the model's last message, and any fields of the row
-    it names; `response` gives it the whole trajectory. It returns the reward. A plain function
-    is called on one of a few threads, so it should keep no state between calls and cannot use
-    signals (SIGALRM timeouts); an `async` one is awaited, and must not block.
+    it names; `response` gives it the whole trajectory. It returns the reward.
+
+    A plain function is called in one of several worker processes, alone there, so it may use
+    signals, and must keep no state that another call needs. One that does not return is killed at
+    the rollout's deadline, and so is one that crashes or takes more than 4 GiB: its rollout ends as
+    `verifier_error`. An `async` one is awaited in the server's process, and must not block.
+    `isolated=False` calls a plain one in the server's process too, on one of a few threads: it
+    shares memory with the server there, and nothing can stop it.
+
     `name`: what the environment is called in tables, files and errors; else the function's.
     `gold`: what a perfect model would answer, with `{field}` placeholders, for `verify-env`.
     `reward_rules`: what its rewards may be, where it is not 0 for wrong and 1 for right.
@@ -136,13 +150,15 @@ def environment(
     def decorate(function: Callable[..., Any]) -> Environment:
         label = name or getattr(function, "__name__", "environment")
         rules = reward_rules or RewardRules()
-        return Environment(label, function, tuple(data), prompt, system, gold, rules)
+        return Environment(label, function, tuple(data), prompt, system, gold, rules, isolated)
 
     return decorate
 
 
 class FunctionServer(ResourcesServer):
-    """The resources server of an `Environment`; `of` binds one to a class."""
+    """The resources server of an `Environment`; `server_class_of` binds one to a class."""
+
+    _palestra_calls: FunctionCalls | None = PrivateAttr(default=None)
 
     async def verify(self, body: VerifyRequest) -> VerifyResponse:
         """Call the author's function with what it asks for."""
@@ -152,16 +168,31 @@ class FunctionServer(ResourcesServer):
             ANSWER: body.response.final_text,
             RESPONSE: body.response,
         }
-        call = functools.partial(made.verify, **_wanted(made, offered))
-        if inspect.iscoroutinefunction(made.verify):
-            reward: Any = await call()
+        wanted = _wanted(made, offered)
+        calls = self._isolated_calls()
+        if calls is not None:
+            reward: Any = await calls.reward(wanted)
+        elif inspect.iscoroutinefunction(made.verify):
+            reward = await made.verify(**wanted)
         else:
-            reward = await self._aside.run(call)
+            reward = await self._aside.run(functools.partial(made.verify, **wanted))
             if inspect.isawaitable(reward):  # of a decorated function, or a callable object
                 reward = await reward
         # NumPy's numbers are rewards too; anything else is reported as what it is.
         given = float(reward) if isinstance(reward, Real) else reward
         return self.reply(body, given, extracted_answer=offered[ANSWER])
+
+    def palestra_author_method(
+        self, method: Callable[..., Any] | None, path: str
+    ) -> AuthorMethod | None:
+        """The environment's function, where it is not one that comes with us."""
+        made = self.made_environment()
+        code = code_of(made.verify)
+        if path != VERIFY or code is None or not is_authors_file(code.co_filename):
+            return super().palestra_author_method(method, path)
+        if self._is_isolated():
+            return None
+        return AuthorMethod(made.verify, self, path)
 
     def gold_response(self, row: Mapping[str, Any]) -> Response | None:
         """The environment's `gold`, filled from the row."""
@@ -176,19 +207,59 @@ class FunctionServer(ResourcesServer):
         """The environment that this class serves."""
         raise NotImplementedError
 
+    def environment_path(self) -> Path | None:
+        """The file that the environment was loaded from, for processes that load it too."""
+        return None
+
+    def _is_isolated(self) -> bool:
+        """Whether the function is called in other processes."""
+        made = self.made_environment()
+        has_file = self.environment_path() is not None
+        return has_file and made.isolated and not _is_async(made.verify)
+
+    def _isolated_calls(self) -> FunctionCalls | None:
+        """Calls in other processes; None where the function is to run in this one."""
+        if self._palestra_calls is None:
+            path = self.environment_path()
+            if path is None or not self._is_isolated():
+                return None
+            self._palestra_calls = FunctionCalls(path, self.name, self._palestra_errors)
+        return self._palestra_calls
+
+    async def start_workers(self) -> None:
+        """Import the file in another process now: what fails there is said before any row."""
+        calls = self._isolated_calls()
+        if calls is not None:
+            await calls.start()
+
+    async def end_workers(self) -> None:
+        """End them."""
+        calls, self._palestra_calls = self._palestra_calls, None
+        if calls is not None:
+            await calls.close()
+
     @cached_property
     def _aside(self) -> Aside:
         return Aside()
 
 
-def server_class_of(made: Environment) -> type[FunctionServer]:
-    """A server class for one environment."""
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to await: async itself, its `__call__`, or what it wraps."""
+    called = getattr(function, "__call__", function)  # noqa: B004  # of an object
+    return any(map(inspect.iscoroutinefunction, (function, called, inspect.unwrap(function))))
+
+
+def server_class_of(made: Environment, path: Path | None = None) -> type[FunctionServer]:
+    """A server class for one environment. `path`: the file that it was loaded from."""
 
     class BoundFunctionServer(FunctionServer):
         config: ResourcesServerConfig
 
         def made_environment(self) -> Environment:
             return made
+
+        def environment_path(self) -> Path | None:
+            return path
 
     return BoundFunctionServer
 

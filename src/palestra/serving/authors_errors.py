@@ -1,6 +1,11 @@
 """What escapes from an author's own code: which of it is theirs, and how to say it."""
 
 import asyncio
+from dataclasses import dataclass
+
+from palestra.config import ServerType
+from palestra.errors import CallError, Evidence
+from palestra.transport import fault_of
 
 ESCAPES = (Exception, SystemExit, asyncio.CancelledError)
 """What the code of a server may raise and its callers must not: `sys.exit` in a verifier would
@@ -27,3 +32,35 @@ def text_of(error: BaseException) -> str:
 def error_text(error: BaseException) -> str:
     """`KeyError: 'x'`: type and text."""
     return f"{type(error).__name__}: {text_of(error)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorsPlace:
+    """A line of an author's file. `function` is empty where only the call is known."""
+
+    function: str = ""
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}" if self.file else ""
+
+
+def overran(
+    server: str,
+    path: str,
+    place: AuthorsPlace,
+    limit_s: float,
+    *,
+    server_type: str = ServerType.RESOURCES,
+) -> CallError:
+    """The failure of a call whose author's code was still running at the rollout's deadline.
+
+    `place`: the innermost frame of the author's own code at that moment.
+    """
+    where = f" in {place.function}, {place.file}:{place.line}" if place.file else ""
+    return fault_of(server_type, path)(
+        f"{server}{path} was still running after {limit_s:.1f} s{where}, and was stopped",
+        hint="give that line a limit of its own, or the rollout more time (--rollout-timeout)",
+        evidence=Evidence(traceback=str(place)),
+    )

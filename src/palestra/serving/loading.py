@@ -15,6 +15,7 @@ from palestra.config import PACKAGE_ROOT, ServerType
 from palestra.errors import ConfigError
 from palestra.serving.authoring import Environment, server_class_of
 from palestra.serving.server import Server
+from palestra.serving.unimportable import unimportable
 
 ALIASES: Final = "palestra.compat.aliases"
 """Makes the names of other frameworks importable; by its name, as it stands above this package."""
@@ -43,11 +44,8 @@ def load_module(path: Path) -> ModuleType:
             return _load_foreign(path)
     except ConfigError:
         raise
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"{path} needs the module {error.name!r}, which is not installed",
-            hint=f"install it, or list it in {path.parent / 'requirements.txt'}",
-        ) from error
+    except ImportError as error:
+        raise unimportable(path, error, _line_in(path, error)) from error
     except Exception as error:
         line = _line_in(path, error)
         raise ConfigError(
@@ -63,7 +61,7 @@ def load_server_class(path: Path) -> type[Server]:
     module = load_module(path)
     environments = [value for value in vars(module).values() if isinstance(value, Environment)]
     if len(environments) == 1:
-        return server_class_of(environments[0])
+        return server_class_of(environments[0], path.resolve())
     own = [
         value
         for value in vars(module).values()

@@ -65,19 +65,26 @@ class OwnErrors:
     def log(self, server: str, path: str, error: BaseException) -> str:
         """Say that a method raised, unless that was said a moment ago; the author's frames."""
         frames = own_frames(error)
-        key = (path, type(error).__name__, frames)
+        self.note(server, path, type(error).__name__, error_text(error), frames)
+        return frames
+
+    def note(self, server: str, path: str, kind: str, text: str, frames: str) -> None:
+        """Say that a method raised `text`, unless that was said a moment ago.
+
+        `kind`: the exception's class name; `frames`: the author's.
+        """
+        key = (path, kind, frames)
         if key not in self._kinds and len(self._kinds) >= MOST_KINDS:
             key = ("", "", "")
         known = self._kinds.get(key)
         if known is None:
-            name = f"{server}{path} raised {type(error).__name__}"
+            name = f"{server}{path} raised {kind}"
             self._kinds[key] = _Told(name, 1, 1, self._clock())
-            logger.error("%s%s raised %s\n%s", server, path, error_text(error), frames)
-            return frames
+            logger.error("%s%s raised %s\n%s", server, path, text, frames)
+            return
         known.count += 1
         if self._clock() - known.at >= PAUSE_S:
             self._tell(known)
-        return frames
 
     def tell_rest(self) -> None:
         """Say how often each came in all, where that was not said yet."""

@@ -51,8 +51,9 @@ async def serve(order: WorkOrder) -> None:
     served: Server | ProfiledServer = server
     if profiler is not None:
         served = profiler.start().over(server, name=order.process_name, token=order.token)
-    await served.start()
     try:
+        await served.start()
+        await server.start_workers()
         with dumping_tasks(server.palestra_in_flight.lines):
             async with (
                 rare_collections(),

@@ -31,13 +31,13 @@ from palestra.training.outcomes import (
     outcome_from_json,
     outcome_to_json,
 )
+from palestra.training.policies import OnIncomplete, Outage, Policies
 from palestra.training.raw import RawRow
 from palestra.training.requests import Key, RolloutRequest
-from palestra.training.servers import Servers
+from palestra.training.servers import OpenServers, Servers
 from palestra.training.settings import (
     Attempts,
     ClientSettings,
-    OnIncomplete,
     OnStale,
     OnViolation,
 )
@@ -65,7 +65,10 @@ __all__ = [
     "OnIncomplete",
     "OnStale",
     "OnViolation",
+    "OpenServers",
+    "Outage",
     "Outcome",
+    "Policies",
     "RawRow",
     "RolloutClient",
     "RolloutRequest",

@@ -4,6 +4,7 @@ No I/O here. Each rollout ends once; an outcome waits until it is taken, and wha
 meanwhile (its group was dropped, its weights have become too old) changes what is taken.
 """
 
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from typing import Final, final
@@ -12,11 +13,14 @@ from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts, NoT
 from palestra.training.failing import failed
 from palestra.training.flights import Arrived, State, Ticket
 from palestra.training.outcomes import Completed, Failed, FailureClass, Group, Outcome, Summary
+from palestra.training.policies import OnIncomplete, Outage
 from palestra.training.requests import Key
-from palestra.training.settings import ClientSettings, OnIncomplete, OnStale
+from palestra.training.settings import ClientSettings, OnStale
 from palestra.training.tokens import INCOMPLETE_CAPTURE
 
 COMPLETED: Final = "completed"
+_WHOLE_GROUPS: Final = frozenset({OnIncomplete.RAISE, OnIncomplete.DROP_GROUP})
+_ROUNDING: Final = 1e-9
 _SEVERAL: Final = 2
 INTENDED: Final = frozenset({FailureClass.CANCELLED, FailureClass.STALE})
 """Failures that the trainer asked for: by cancelling, or by its limit on staleness."""
@@ -28,6 +32,7 @@ class Batch:
 
     def __init__(self, tickets: Iterable[Ticket], settings: ClientSettings) -> None:
         self._settings = settings
+        self._policies = settings.policies
         self.tickets: dict[Key, Ticket] = {ticket.key: ticket for ticket in tickets}
         self.members: dict[int | str, list[Key]] = defaultdict(list)
         for ticket in self.tickets.values():
@@ -47,17 +52,26 @@ class Batch:
         """Group -> why it was dropped."""
         self._lost: Counter[int | str] = Counter()
         """Failed members that nobody asked to fail, by group."""
+        self._missing: set[Key] = set()
+        """Rollouts that failed though nobody asked them to, and those dropped with their group."""
+        self._outages: dict[Key, Outage] = {}
+        """Rollouts that an outage ended."""
         self._first_failure: Failed | None = None
         self.error: BatchFailed | None = None
         self._cancelled_by_trainer = 0
 
     # What happens to rollouts
 
-    def settle(self, outcome: Outcome, size: int = 0) -> bool:
-        """A rollout has ended; False when it had already, and this does not count."""
+    def settle(self, outcome: Outcome, size: int = 0, outage: Outage | None = None) -> bool:
+        """A rollout has ended; False when it had already, and this does not count.
+
+        `outage`: what ended it, when that was no fault of the rollout.
+        """
         ticket = self.tickets[outcome.key]
         if ticket.state is State.ENDED:
             return False
+        if outage is not None:
+            self._outages[outcome.key] = outage
         ticket.state = State.ENDED
         self._record(outcome)
         self.arrived.append(Arrived(outcome, size))
@@ -77,11 +91,19 @@ class Batch:
         if outcome.failure not in INTENDED:
             self._first_failure = self._first_failure or outcome
             self._lost[outcome.group_id] += 1
+            self._missing.add(key)
 
     def _note_ids(self, outcome: Completed) -> None:
         self.has_ids = self.has_ids or bool(outcome.chains)
         if outcome.mask_reason.startswith(INCOMPLETE_CAPTURE):
             self._without_ids = self._without_ids or outcome.mask_reason
+
+    def leftover(self) -> list[Outcome]:
+        """What nobody has taken; it does not wait any more."""
+        waiting = [each.outcome for each in self.arrived]
+        self.arrived.clear()
+        self.waiting_bytes = 0
+        return waiting
 
     @property
     def pending(self) -> int:
@@ -99,21 +121,39 @@ class Batch:
 
     # Policies
 
+    def policy_for(self, outcome: Failed) -> OnIncomplete:
+        """What a failure means to its batch."""
+        outage = self._outages.get(outcome.key)
+        if outage is not None:
+            return self._policies.for_outage(outage)
+        return self._policies.for_failure(outcome.failure)
+
+    @property
+    def too_few(self) -> bool:
+        """Whether fewer can come back than `min_fraction` of what was asked for."""
+        left = len(self.tickets) - len(self._missing)
+        return bool(self._missing) and left < self._least
+
+    @property
+    def _least(self) -> int:
+        """How many rollouts must come back."""
+        return math.ceil(self._settings.min_fraction * len(self.tickets) - _ROUNDING)
+
     def hopeless_group(self, group: int | str) -> bool:
-        """Whether a group can no longer reach the share of completed members that it needs."""
+        """Whether a group that lost members can no longer have as many as it needs."""
         size = len(self.members[group])
-        return size - self._lost[group] < self._needed(size)
+        return self._lost[group] > 0 and size - self._lost[group] < self._needed(size)
 
     def _needed(self, size: int) -> float:
+        """How many members a group needs that lost some, and may not."""
         share = self._settings.min_group_fraction
-        if share is not None:
-            return share * size
-        whole = self._settings.on_incomplete in {OnIncomplete.RAISE, OnIncomplete.DROP_GROUP}
-        return size if whole else 1
+        return size if share is None else share * size
 
     def drop_group(self, group: int | str, why: str) -> list[Ticket]:
         """Nothing of this group is wanted any more; those of it that have not ended."""
         self._dropped[group] = why
+        if self._lost[group]:
+            self._missing.update(self.members[group])
         members = (self.tickets[key] for key in self.members[group])
         return [ticket for ticket in members if ticket.state is not State.ENDED]
 
@@ -144,37 +184,40 @@ class Batch:
     def all_of(self, found: dict[Key, Outcome], weights: int | None) -> list[Outcome]:
         """Every outcome, in the order of the requests, as they are to be handed out now.
 
-        With `drop_group` nothing is left of a group that lacks members, for whatever reason.
+        Nothing is left of a group that lacks members which `drop_group` is for.
         """
         now = {key: self.looked_at(outcome, weights) for key, outcome in found.items()}
-        if self._settings.on_incomplete is OnIncomplete.DROP_GROUP:
-            for group, members in self.members.items():
-                lost = [key for key in members if not isinstance(now[key], Completed)]
-                if len(members) - len(lost) >= self._needed(len(members)):
-                    continue
-                self._dropped.setdefault(group, f"rollout {lost[0]} is missing")
-                now |= {key: self.looked_at(now[key], weights) for key in members}
+        lost: dict[int | str, list[Failed]] = defaultdict(list)
+        for outcome in now.values():
+            if isinstance(outcome, Failed):
+                lost[outcome.group_id].append(outcome)
+        for group, failures in lost.items():
+            members = self.members[group]
+            breaking = [one for one in failures if self.policy_for(one) is OnIncomplete.DROP_GROUP]
+            if not breaking or len(members) - len(failures) >= self._needed(len(members)):
+                continue
+            if group not in self._dropped:
+                self.drop_group(group, f"rollout {breaking[0].key} is missing")
+            now |= {key: self.looked_at(now[key], weights) for key in members}
         return [now[key] for key in self.tickets]
 
     def _not_wanted(self, outcome: Completed, weights: int | None) -> Failed | None:
-        request = self.tickets[outcome.key].request
         if outcome.group_id in self._dropped:
-            return failed(
-                request,
-                FailureClass.CANCELLED,
-                f"its group was dropped: {self._dropped[outcome.group_id]}",
-                attempts=outcome.attempt,
-            )
-        if self._settings.on_stale is not OnStale.KEEP and too_old(
-            outcome.oldest_weights, weights, self._settings.max_staleness
-        ):
-            return failed(
-                request,
-                FailureClass.STALE,
-                stale(outcome.oldest_weights, weights, self._settings.max_staleness),
-                attempts=outcome.attempt,
-            )
-        return None
+            failure = FailureClass.CANCELLED
+            why = f"its group was dropped: {self._dropped[outcome.group_id]}"
+        elif self._is_stale(outcome, weights):
+            failure = FailureClass.STALE
+            why = stale(outcome.oldest_weights, weights, self._settings.max_staleness)
+        else:
+            return None
+        request = self.tickets[outcome.key].request
+        return failed(request, failure, why, attempts=outcome.attempt)
+
+    def _is_stale(self, outcome: Completed, weights: int | None) -> bool:
+        most = self._settings.max_staleness
+        if most is None or self._settings.on_stale is OnStale.KEEP:
+            return False
+        return too_old(outcome.oldest_weights, weights, most)
 
     def group_of(
         self, group: int | str, outcomes: dict[Key, Outcome], weights: int | None
@@ -184,29 +227,48 @@ class Batch:
         `outcomes`: those of its members, since they were taken.
         """
         ordered = [self.looked_at(outcomes[key], weights) for key in self.members[group]]
-        whole = Group(group, ordered)
-        found = whole.completed
+        completed = Group(group, ordered).completed
         if group in self._dropped:
             return None
-        if len(found) < self._needed(len(ordered)):
+        if not self._enough(ordered, len(completed)):
             # Its completed members are not handed out, so the books do not count them.
-            self._dropped[group] = f"{len(found)} of {len(ordered)} rollouts of it are left"
-            for outcome in found:
+            self.drop_group(group, f"{len(completed)} of {len(ordered)} rollouts of it are left")
+            for outcome in completed:
                 self.looked_at(outcome, weights)
             return None
-        if self._settings.on_incomplete is OnIncomplete.MASK:
-            return whole
-        return Group(group, list(found))
+        return Group(group, [outcome for outcome in ordered if self._in_group(outcome)])
+
+    def _enough(self, members: list[Outcome], completed: int) -> bool:
+        """Whether a group is to be handed out."""
+        if self._settings.min_group_fraction is not None:
+            return completed >= self._needed(len(members))
+        return completed > 0 and not any(
+            isinstance(member, Failed) and self.policy_for(member) in _WHOLE_GROUPS
+            for member in members
+        )
+
+    def _in_group(self, outcome: Outcome) -> bool:
+        """Whether a member stands in the group that is handed out."""
+        return isinstance(outcome, Completed) or self.policy_for(outcome) is OnIncomplete.MASK
 
     # What is said
 
     def incomplete(
-        self, cause: Cause | None = None, log_tails: dict[str, tuple[str, ...]] | None = None
+        self,
+        cause: Cause | None = None,
+        log_tails: dict[str, tuple[str, ...]] | None = None,
+        *,
+        failure: Failed | None = None,
+        short: bool = False,
     ) -> IncompleteRollouts:
-        """The error that says what is missing now. Without a `cause` it is the first failure's."""
+        """The error that says what is missing now.
+
+        Without a `cause` it is that of `failure`, and without one that of the first failure.
+        `short`: it is raised because fewer can come back than `min_fraction` asks for.
+        """
         missing = tuple(key for key in self.tickets if self._ended.get(key) != COMPLETED)
         kinds = Counter(self._ended.get(key, "unfinished") for key in missing)
-        first = self._first_failure
+        first = failure or self._first_failure
         tails = dict(log_tails or {})
         if cause is None:
             cause = _cause_of(first)
@@ -214,6 +276,7 @@ class Batch:
                 tails[first.evidence.where or "its server"] = tuple(first.evidence.log_tail)
         return IncompleteRollouts(
             requested=len(self.tickets),
+            least=self._least if short else None,
             received=self.completed,
             missing=missing,
             cause=cause,
@@ -260,12 +323,22 @@ class Batch:
 
 
 def too_old(sampled: int | None, now: int | None, most: int | None) -> bool:
-    """Whether tokens of version `sampled` are older than `most` versions."""
-    return None not in (sampled, now, most) and now - sampled > most  # type: ignore[operator]  # none of them is None
+    """Whether tokens of version `sampled` are older than `most` versions.
+
+    An unknown version counts as the oldest: nothing says that it is a newer one.
+    """
+    if most is None or now is None:
+        return False
+    return sampled is None or now - sampled > most
 
 
 def stale(sampled: int | None, now: int | None, most: int | None) -> str:
     """The sentence for it."""
+    if sampled is None:
+        return (
+            f"its oldest tokens are of an unknown weight version, and the weights are at {now} "
+            f"(max_staleness={most}): call set_weight_version before the first submit"
+        )
     return (
         f"its oldest tokens are of weight version {sampled}, and the weights are at {now}: "
         f"more than max_staleness={most} apart"

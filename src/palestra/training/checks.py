@@ -3,10 +3,13 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from reprlib import Repr
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from palestra.errors import ConfigError
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 _SHORT: Final = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -68,6 +71,7 @@ def instance_of(kind: type, allowed: str) -> Rule:
     return Rule(allowed, lambda given: isinstance(given, kind))
 
 
+FRACTION: Final = Rule("a number from 0 to 1", lambda given: _is_finite(given) and 0 <= given <= 1)
 SECONDS: Final = number(unit="of seconds")
 MAPPING: Final = instance_of(Mapping, "a mapping (a dict)")
 NAME: Final = Rule(
@@ -89,6 +93,16 @@ def require(name: str, given: object, rule: Rule) -> None:
     problem = rule.problem(name, given)
     if problem:
         raise ConfigError(problem)
+
+
+def chosen(name: str, given: object, kind: type[Choice]) -> Choice:
+    """The member of `kind` that `given` is, or is spelt like. Raises ConfigError for any other."""
+    try:
+        return kind(str(given))
+    except ValueError:
+        raise ConfigError(
+            f"{name} is {shown(given)}; it must be one of {', '.join(kind)}"
+        ) from None
 
 
 def _is_whole(given: object) -> bool:

@@ -1,6 +1,6 @@
 """`RolloutClient`: N rollouts asked for, N answers, or an error that says why.
 
-async with RolloutClient(Fleet(config), settings) as client:
+async with RolloutClient(config, settings) as client:
     async with client.submit(requests) as batch:
         async for group in batch.groups(8):
             train_on(group.completed)
@@ -13,19 +13,21 @@ import itertools
 import logging
 import time
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self, final
 
-from palestra.errors import CallError, ConfigError, PalestraError, mask_error
+from palestra.config import ResolvedConfig
+from palestra.errors import CallError, ConfigError, Layer, PalestraError, mask_error
 from palestra.training.capture import ModelServers
-from palestra.training.checks import SECONDS, require, shown, whole
+from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
 from palestra.training.flights import Flight, Ticket
 from palestra.training.handle import Handle
-from palestra.training.lanes import Death, Lane
+from palestra.training.lanes import Halt, Lane
 from palestra.training.memory import Memory, MemoryGuard
+from palestra.training.policies import Outage
 from palestra.training.pool import Pool
 from palestra.training.postmortem import PostMortem
 from palestra.training.requests import RolloutRequest
@@ -33,13 +35,22 @@ from palestra.training.rows import tickets_of
 from palestra.training.running import Runner
 from palestra.training.servers import (
     DeathWatch,
+    OpenServers,
     Servers,
     agents_of,
     ending_behind,
     only_agent,
     repeatable_environments,
+    servers_of,
 )
 from palestra.training.settings import ClientSettings, settings_of
+from palestra.training.stuck import (
+    Patience,
+    Unresponsive,
+    stuck_cause,
+    stuck_sentence,
+    watch_over_loop,
+)
 from palestra.transport import new_id
 
 logger = logging.getLogger("palestra.training")
@@ -77,22 +88,21 @@ class Health:
 
 @final
 class RolloutClient:
-    """Runs rollouts for a trainer. `servers` is entered with the client, and left with it."""
+    """Runs rollouts for a trainer.
+
+    `servers` is a configuration, whose servers live in processes of their own (those which name
+    no `placement`), or a fleet. It is entered with the client, and left with it.
+    """
 
     def __init__(
         self,
-        servers: AbstractAsyncContextManager[Servers],
+        servers: ResolvedConfig | OpenServers,
         settings: ClientSettings | None = None,
         *,
         memory: Memory | None = None,
     ) -> None:
-        if not isinstance(servers, AbstractAsyncContextManager):
-            raise ConfigError(
-                f"servers is {shown(servers)}; it must be a fleet",
-                hint="RolloutClient(Fleet(config)), or RolloutClient(attached()) for one that runs",
-            )
         self.settings = settings_of(settings)
-        self._entering = servers
+        self._entering = servers_of(servers)
         self._memory = memory or Memory()
         self._stack = AsyncExitStack()
         self._run = new_id()[:RUN_DIGITS]
@@ -128,18 +138,21 @@ class RolloutClient:
         client = servers.client
         default_agent = only_agent(servers, self.settings.agent)
         watch = DeathWatch(servers, self._on_death)
+        unresponsive = Unresponsive(servers)
         models = ModelServers(client, self._run, capture=self.settings.token_ids)
         runner = Runner(
             client,
             self.settings,
             models=models,
             watch=watch,
+            unresponsive=unresponsive,
             repeatable=await repeatable_environments(client),
             on_hopeless=self._on_death,
         )
         guard = MemoryGuard(self.settings.memory_reserve, self._memory, time.monotonic)
         pool = Pool(self.settings, guard, self._fly)
         post_mortem = PostMortem(self._memory, list(watch.pids), in_flight=self.settings.in_flight)
+        await self._stack.enter_async_context(watch_over_loop(servers))
         await models.open()
         self._stack.push_async_callback(_close, models, pool)
         watch.start()
@@ -148,15 +161,21 @@ class RolloutClient:
         self._stack.push_async_callback(_end, pool)
         keeping = asyncio.create_task(self._keep_order(pool, models), name="order among rollouts")
         self._stack.push_async_callback(_cancelled, keeping)
+        asking = asyncio.create_task(unresponsive.watch(), name="asking servers")
+        self._stack.push_async_callback(_cancelled, asking)
         self._stack.callback(pool.close)
         self._stack.callback(runner.close)
-        return _Inside(servers, default_agent, pool, runner, models, watch, post_mortem)
+        return _Inside(
+            servers, default_agent, pool, runner, models, watch, unresponsive, post_mortem
+        )
 
     async def _keep_order(self, pool: Pool, models: ModelServers) -> None:
+        patience = Patience(self.settings.stuck_patience_s)
         while True:
             await asyncio.sleep(self.settings.stuck_after_s / 4)
             pool.sweep()
-            if pool.death is None:
+            self._look_for_stuck(pool, patience)
+            if not pool.halted:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FORGETTING_S):
                         await models.forget()
@@ -183,7 +202,18 @@ class RolloutClient:
         except Exception:  # whatever is wrong with the explanation, the servers are gone
             logger.exception("the end of the servers cannot be explained")
             cause = Cause(sentence=error.message, setting=error.hint)
-        inside.pool.die(Death(error, cause, tails))
+        inside.pool.die(Halt(Outage.SERVER_DIED, error.layer, cause, tails))
+
+    def _look_for_stuck(self, pool: Pool, patience: Patience) -> None:
+        """End what waits for a server that has been stuck for longer than the patience."""
+        server = self._running.unresponsive.stuck
+        if not patience.is_over(server, time.monotonic()):
+            if server is None:
+                pool.set_stuck(None)
+        elif server is not None and pool.stuck is None:
+            waiting = sorted((ticket.number, ticket.key) for ticket in pool.flights)
+            cause = stuck_cause(server, [key for _, key in waiting])
+            pool.set_stuck(Halt(Outage.STUCK, Layer.INFRA, cause))
 
     # What a trainer does
 
@@ -221,9 +251,13 @@ class RolloutClient:
         """What is going on, and whether it can go on."""
         inside = self._running
         pool, death = inside.pool, inside.pool.death
+        stuck = inside.unresponsive.stuck
+        reason = "" if stuck is None else stuck_sentence(stuck)
+        if death is not None:
+            reason = death.cause.sentence
         return Health(
-            ok=death is None,
-            reason="" if death is None else death.cause.sentence,
+            ok=not reason,
+            reason=reason,
             in_flight=len(pool.flights),
             queued=pool.queued,
             waiting=pool.waiting,
@@ -276,11 +310,12 @@ class _Inside:
     runner: Runner
     models: ModelServers
     watch: DeathWatch
+    unresponsive: Unresponsive
     post_mortem: PostMortem
 
 
 async def _close(models: ModelServers, pool: Pool) -> None:
-    if pool.death is None:  # else nobody is there to be told
+    if not pool.halted:  # else nobody is there to be told
         await models.close()
 
 

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 
 from palestra.errors import Layer, RunFailed
+from palestra.training.outcomes import Completed, Outcome
 from palestra.training.requests import Key
 
 SHOWN_KEYS = 20
 """How many missing keys a message spells out; `missing` has all of them."""
 SHOWN_LINES = 10
+SHOWN_FRAMES = 20
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +36,24 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     out_of_memory: bool = False
     """Whether the counters of its cgroup, or what it printed, say that memory ran out."""
     setting: str = ""
-    """What to lower, and to what or from what."""
+    """What to lower, and to what or from what; or what to look at."""
+    stack: tuple[str, ...] = ()
+    """What a process that is stuck executes."""
+    waiting: tuple[Key, ...] = ()
+    """The rollouts that were in flight, and so wait for it."""
 
 
 class BatchFailed(RunFailed):
     """What was asked for will not all come back."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    """Of rollouts that have ended, those that the trainer was not handed before, in the order of
+    the requests. What the batch's end cancelled is among them."""
+
+    @property
+    def completed(self) -> list[Completed]:
+        """Those of `outcomes` with a reward."""
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Completed)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not by calling the class: what it is made of is more than its message.
@@ -60,6 +75,8 @@ class IncompleteRollouts(BatchFailed):
     """How the missing ones ended, by class."""
     log_tails: dict[str, tuple[str, ...]]
     """The last lines of each process that ended."""
+    least: int | None
+    """How many had to come back by `min_fraction`, where that is why it is raised."""
 
     def __init__(
         self,
@@ -70,6 +87,7 @@ class IncompleteRollouts(BatchFailed):
         cause: Cause,
         failures: dict[str, int] | None = None,
         log_tails: dict[str, tuple[str, ...]] | None = None,
+        least: int | None = None,
     ) -> None:
         self.requested = requested
         self.received = received
@@ -77,6 +95,7 @@ class IncompleteRollouts(BatchFailed):
         self.cause = cause
         self.failures = failures or {}
         self.log_tails = log_tails or {}
+        self.least = least
         super().__init__(_message(self), hint=cause.setting)
 
 
@@ -151,16 +170,21 @@ class TokenDiscontinuity(BatchFailed):
 
 
 def _message(error: IncompleteRollouts) -> str:
-    missing = error.missing
-    named = ", ".join(str(key) for key in missing[:SHOWN_KEYS])
-    more = f" and {len(missing) - SHOWN_KEYS} more" if len(missing) > SHOWN_KEYS else ""
     kinds = ", ".join(f"{name} {count}" for name, count in sorted(error.failures.items()))
+    cause = error.cause
     lines = [
         f"requested {error.requested} rollouts and received {error.received}: "
-        f"{len(missing)} are missing" + (f" ({kinds})" if kinds else ""),
-        f"cause: {error.cause.sentence}",
-        f"missing: {named}{more}",
+        f"{len(error.missing)} are missing" + (f" ({kinds})" if kinds else ""),
     ]
+    if error.least is not None:
+        lines.append(f"min_fraction in ClientSettings asks for at least {error.least}")
+    lines.append(f"cause: {cause.sentence}")
+    if cause.waiting:
+        lines.append(f"{len(cause.waiting)} rollouts wait for it: {_keys(cause.waiting)}")
+    if cause.stack:
+        lines.append(f"what {cause.process} executes:")
+        lines += [f"  | {line}" for line in cause.stack[:SHOWN_FRAMES]]
+    lines.append(f"missing: {_keys(error.missing)}")
     for process, tail in error.log_tails.items():
         if not tail:
             lines.append(f"{process} printed nothing")
@@ -168,3 +192,8 @@ def _message(error: IncompleteRollouts) -> str:
         lines.append(f"the last lines of {process}:")
         lines += [f"  | {line}" for line in tail[-SHOWN_LINES:]]
     return "\n".join(lines)
+
+
+def _keys(keys: tuple[Key, ...]) -> str:
+    more = f" and {len(keys) - SHOWN_KEYS} more" if len(keys) > SHOWN_KEYS else ""
+    return ", ".join(map(str, keys[:SHOWN_KEYS])) + more

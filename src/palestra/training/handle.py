@@ -1,13 +1,14 @@
 """`Handle`: one submission, from the trainer's side."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self, final
 
 from palestra.errors import InputDataError
 from palestra.training.checks import require, shown, whole
-from palestra.training.errors import Cause
+from palestra.training.errors import BatchFailed, Cause
 from palestra.training.lanes import Lane
 from palestra.training.outcomes import Group, Outcome, Summary
 from palestra.training.pool import Pool
@@ -20,9 +21,10 @@ from palestra.training.settings import ClientSettings
 class Handle:
     """One submission. Take its outcomes in one way: iterate, or `groups`, or `gather`.
 
-    Each of these raises `IncompleteRollouts` when the policy is `raise` and a rollout has failed,
-    and under any policy when nothing at all came back; `InvalidLogprobs` and `TokenDiscontinuity`
-    when their policy is `raise`.
+    Each of these raises `IncompleteRollouts` when a rollout has failed for whose class the policy
+    is `raise`, and under any policy when a server died or is stuck, or fewer than `min_fraction`
+    can come back; `InvalidLogprobs` and `TokenDiscontinuity` when their policy is `raise`. What
+    had ended and was not handed out is on the error, as its `outcomes`.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Handle:
             if batch.error is not None:
                 await self._quiet()
                 self._over()
+                self._attach(batch.error)
                 raise batch.error
             outcome = self._pool.take(lane)
             if outcome is not None:
@@ -73,6 +76,12 @@ class Handle:
             lane.changed.clear()
             await lane.changed.wait()
 
+    def _attach(self, error: BatchFailed, taken: Iterable[Outcome] = ()) -> None:
+        """Put on an error what waits, and what was `taken` and not handed out."""
+        batch = self._lane.batch
+        ended = {outcome.key: outcome for outcome in (*taken, *error.outcomes, *batch.leftover())}
+        error.outcomes = tuple(ended[key] for key in batch.tickets if key in ended)
+
     async def groups(self, size: int) -> AsyncIterator[Group]:
         """Each group as soon as all of its `size` members have ended.
 
@@ -82,14 +91,22 @@ class Handle:
         self._check_sizes(size)
         held: dict[int | str, dict[Key, Outcome]] = {}
         handed_out = 0
-        while (outcome := await self.next()) is not None:
-            members = held.setdefault(outcome.group_id, {})
-            members[outcome.key] = outcome
-            if len(members) == size:
-                group = self._pool.group(self._lane, outcome.group_id, held.pop(outcome.group_id))
+        try:
+            while (outcome := await self.next()) is not None:
+                members = held.setdefault(outcome.group_id, {})
+                members[outcome.key] = outcome
+                if len(members) < size:
+                    continue
+                group = self._pool.group(self._lane, outcome.group_id, members)
+                if batch.error is not None:
+                    continue  # and the next one raises it, with these members on it
+                del held[outcome.group_id]
                 if group is not None:
                     handed_out += 1
                     yield group
+        except BatchFailed as error:
+            self._attach(error, itertools.chain.from_iterable(m.values() for m in held.values()))
+            raise
         if not handed_out and batch.wanted:
             raise batch.incomplete(Cause(sentence="no group came back with enough members"))
 
@@ -109,11 +126,16 @@ class Handle:
     async def gather(self) -> list[Outcome]:
         """All outcomes, in the order of the requests."""
         batch = self._lane.batch
+        found: dict[Key, Outcome] = {}
         try:
-            found = {outcome.key: outcome async for outcome in self}
+            while (outcome := await self.next()) is not None:
+                found[outcome.key] = outcome
         except asyncio.CancelledError:
             # What was taken is lost with it, so nobody can want the rest.
             self.cancel()
+            raise
+        except BatchFailed as error:
+            self._attach(error, found.values())
             raise
         if len(found) < len(batch.tickets):
             raise RuntimeError(
@@ -121,8 +143,10 @@ class Handle:
                 "iterate, or take groups, or gather"
             )
         outcomes = self._pool.all_of(self._lane, found)
-        if batch.came_to_nothing:
-            raise batch.incomplete()
+        missing = batch.incomplete() if batch.came_to_nothing else batch.error
+        if missing is not None:
+            self._attach(missing, outcomes)
+            raise missing
         return outcomes
 
     def cancel(self, keys: Iterable[Key] | None = None) -> None:

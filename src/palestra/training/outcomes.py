@@ -125,7 +125,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", 
     chains: list[Chain] = []
     """One, as a rule; several after a `split`; none when no token ids were captured."""
     stop_reason: str = ""
-    """Why the model stopped: `stop`, `max_output_tokens`, `content_filter`, …"""
+    """Why the model stopped: `stop`, `max_output_tokens`, `context_full`, `content_filter`, …"""
     truncated: bool = False
     """Cut off by a limit on tokens or context, and scored as it was."""
     masked: bool = False
@@ -160,9 +160,11 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", 
 
     @property
     def oldest_weights(self) -> int | None:
-        """The oldest version that sampled any of its tokens."""
-        versions = [turn.weights_start for turn in self.turns if turn.weights_start is not None]
-        return min(versions, default=self.weights_start)
+        """The oldest version that may have sampled any of its tokens; None when that is unknown."""
+        versions = [turn.weights_start for turn in self.turns]
+        known = [version for version in versions if version is not None]
+        # A turn of an unknown version began after its attempt did.
+        return min(known) if known and len(known) == len(versions) else self.weights_start
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -18,11 +18,12 @@ from palestra.training.batch import INTENDED, Batch, stale, too_old
 from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
 from palestra.training.flights import RETRYING, Flight, State, Ticket
-from palestra.training.lanes import Death, Lane
+from palestra.training.lanes import Halt, Lane
 from palestra.training.memory import MemoryGuard
 from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Group, Outcome
+from palestra.training.policies import OnIncomplete
 from palestra.training.requests import Key
-from palestra.training.settings import ClientSettings, OnIncomplete, OnStale
+from palestra.training.settings import ClientSettings, OnStale
 
 logger = logging.getLogger("palestra.training")
 
@@ -59,6 +60,7 @@ class Pool:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
+        self._policies = settings.policies
         self._guard = guard
         self._run = run
         self._clock = clock
@@ -70,7 +72,10 @@ class Pool:
         """The largest outcome of late."""
         self.paused = False
         self.weights: int | None = None
-        self.death: Death | None = None
+        self.death: Halt | None = None
+        """Why nothing will ever come back."""
+        self.stuck: Halt | None = None
+        """Why nothing comes back for now."""
         self.held_back = ""
         self.last_failure = ""
         self._seen_ids = False
@@ -83,8 +88,9 @@ class Pool:
         """Take in a submission."""
         queue = sorted(tickets)  # which is a heap
         lane = self.lanes[run] = Lane(Batch(tickets, self._settings))
-        if self.death is not None:
-            self._bury(lane, self.death)
+        halt = self.death or self.stuck
+        if halt is not None:
+            self._bury(lane, halt)
             return lane
         loop = asyncio.get_running_loop()
         lane.queue = queue
@@ -197,11 +203,19 @@ class Pool:
             self._failed(lane, outcome)
 
     def _failed(self, lane: Lane, outcome: Failed) -> None:
-        if self._settings.on_incomplete is OnIncomplete.RAISE:
+        policy = lane.batch.policy_for(outcome)
+        if policy is OnIncomplete.RAISE:
             # What is missing is said before the rest is stopped for it.
-            self.fail(lane, lane.batch.incomplete())
-        elif self._settings.on_incomplete is OnIncomplete.DROP_GROUP:
+            self.fail(lane, lane.batch.incomplete(failure=outcome))
+            return
+        if policy is OnIncomplete.DROP_GROUP:
             self._drop(lane, outcome)
+        self._check_share(lane)
+
+    def _check_share(self, lane: Lane) -> None:
+        """A batch of which too little can come back ends now, under every policy."""
+        if lane.batch.error is None and lane.batch.too_few:
+            self.fail(lane, lane.batch.incomplete(short=True))
 
     def _drop(self, lane: Lane, outcome: Failed) -> None:
         if not lane.batch.hopeless_group(outcome.group_id):
@@ -232,11 +246,15 @@ class Pool:
 
     def all_of(self, lane: Lane, found: dict[Key, Outcome]) -> list[Outcome]:
         """What was taken of a batch, as it is to be handed out now."""
-        return lane.batch.all_of(found, self.weights)
+        outcomes = lane.batch.all_of(found, self.weights)
+        self._check_share(lane)
+        return outcomes
 
     def group(self, lane: Lane, group: int | str, found: dict[Key, Outcome]) -> Group | None:
         """What was taken of a group, as it is to be handed out now."""
-        return lane.batch.group_of(group, found, self.weights)
+        members = lane.batch.group_of(group, found, self.weights)
+        self._check_share(lane)
+        return members
 
     def failing(self, failure: Failed) -> None:
         """An attempt has failed, whatever becomes of its rollout."""
@@ -292,35 +310,54 @@ class Pool:
                 lane = self.lanes[ticket.run]
                 self.cancel(lane, [ticket], why, failure=FailureClass.STALE)
 
-    def die(self, death: Death) -> None:
+    def die(self, halt: Halt) -> None:
         """Nothing can come back any more: everything that has not ended has failed."""
         if self.death is not None:
             return
-        self.death = death
-        for lane in list(self.lanes.values()):
-            self._bury(lane, death)
+        self.death = halt
+        self._bury_all(halt)
 
-    def _bury(self, lane: Lane, death: Death) -> None:
+    def set_stuck(self, halt: Halt | None) -> None:
+        """A server is stuck, so that what was asked for fails; None: all of them go on."""
+        if halt is not None and self.stuck is None and self.death is None:
+            self._bury_all(halt)
+        self.stuck = halt
+
+    @property
+    def halted(self) -> bool:
+        """Whether the servers can be asked for nothing now."""
+        return self.death is not None or self.stuck is not None
+
+    def _bury_all(self, halt: Halt) -> None:
+        for lane in list(self.lanes.values()):
+            self._bury(lane, halt)
+
+    def _bury(self, lane: Lane, halt: Halt) -> None:
         batch = lane.batch
         unfinished = batch.unfinished()
-        tails = [line for tail in death.log_tails.values() for line in tail]
+        tails = [line for tail in halt.log_tails.values() for line in tail]
+        buried: list[Failed] = []
         for ticket in unfinished:
-            evidence = Evidence(log_tail=tails, hint=death.cause.setting)
+            evidence = Evidence(log_tail=tails, hint=halt.cause.setting)
             outcome = failed(
                 ticket.request,
                 FailureClass.INFRA,
-                death.cause.sentence,
-                layer=death.error.layer,
+                halt.cause.sentence,
+                layer=halt.layer,
                 retriable=False,
                 attempts=ticket.attempts,
                 evidence=evidence,
             )
-            if batch.settle(outcome):
+            if batch.settle(outcome, outage=halt.outage):
+                buried.append(outcome)
                 self._stop(ticket)
-                if self._settings.on_incomplete is OnIncomplete.DROP_GROUP:
-                    self._drop(lane, outcome)
-        if unfinished and self._settings.on_incomplete is OnIncomplete.RAISE:
-            batch.error = batch.error or batch.incomplete(death.cause, death.log_tails)
+        policy = self._policies.for_outage(halt.outage)
+        if buried and policy is OnIncomplete.RAISE:
+            self.fail(lane, batch.incomplete(halt.cause, halt.log_tails))
+        elif policy is OnIncomplete.DROP_GROUP:
+            for outcome in buried:
+                self._drop(lane, outcome)
+        self._check_share(lane)
         lane.changed.set()
 
     # Keeping order

@@ -67,10 +67,16 @@ _RULES: Final[Mapping[str, Rule]] = MappingProxyType(
 
 
 def requests_in(requests: Iterable[RolloutRequest]) -> list[RolloutRequest]:
-    """The requests as a list. Raises InputDataError for what is none of requests."""
+    """The requests as a list. Raises InputDataError for what is no list of them, or is empty."""
     if isinstance(requests, Iterable) and not isinstance(requests, Mapping | str | bytes):
         asked = list(requests)
         strange = [place for place, one in enumerate(asked) if not isinstance(one, RolloutRequest)]
+        if not asked:
+            raise InputDataError(
+                "no rollout is asked for: the list of requests is empty",
+                hint="look for what made it empty (a filter, a dataset that has ended): training "
+                "on nothing would look like an epoch",
+            )
         if not strange:
             return asked
         told = f"requests[{strange[0]}] is {shown(asked[strange[0]])}"

@@ -5,11 +5,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, final
 
-from palestra.config import ServerType
+from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
-from palestra.serving import REPEATABLE, Ending, RunningInstance
+from palestra.serving import PROCESS, REPEATABLE, Ending, Fleet, RunningInstance
+from palestra.training.checks import shown
 from palestra.training.memory import gone
 from palestra.transport import CallContext, ServerClient, calling
 
@@ -26,10 +28,17 @@ connections to having ended."""
 class Servers(Protocol):
     """A fleet that runs: what a client calls and watches. `palestra.serving.Fleet` is one."""
 
-    client: ServerClient
-    instances: Mapping[str, RunningInstance]
-    ending: Ending | None
-    """How the process ended that `watch` raised of, when that is known."""
+    @property
+    def client(self) -> ServerClient:
+        """Calls the servers."""
+
+    @property
+    def instances(self) -> Mapping[str, RunningInstance]:
+        """The servers, by name."""
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the process ended that `watch` raised of, when that is known."""
 
     async def watch(self) -> None:
         """Wait until a server process ends by itself, and raise how."""
@@ -86,6 +95,28 @@ class DeathWatch:
         """The server processes of this machine."""
         instances = self._servers.instances.values()
         return [instance.pid for instance in instances if instance.pid is not None]
+
+
+OpenServers = AbstractAsyncContextManager[Servers]
+"""A fleet that is started and stopped by entering and leaving it."""
+
+
+def servers_of(given: ResolvedConfig | OpenServers) -> OpenServers:
+    """The servers that a client is given: a fleet, or the configuration of one.
+
+    Servers of a configuration live in processes of their own, unless it says otherwise: code of
+    theirs that blocks, or eats the memory, does not do so to the trainer.
+    Raises ConfigError for anything else.
+    """
+    if isinstance(given, ResolvedConfig):
+        return Fleet(given, default_placement=PROCESS)
+    if not isinstance(given, AbstractAsyncContextManager):
+        raise ConfigError(
+            f"servers is {shown(given)}; it must be a configuration or a fleet",
+            hint="RolloutClient(load_config(config_paths=[…])), or RolloutClient(attached()) for a "
+            "fleet that runs",
+        )
+    return given
 
 
 def ending_behind(error: PalestraError) -> Ending | None:

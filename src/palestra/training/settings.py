@@ -5,39 +5,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from palestra.errors import ConfigError
 from palestra.training.checks import (
+    FRACTION,
     MAPPING,
     SECONDS,
     Rule,
+    chosen,
     instance_of,
     number,
     problems_in,
     require,
     share,
-    shown,
     whole,
 )
 from palestra.training.outcomes import FailureClass
+from palestra.training.policies import OnIncomplete, Policies, PolicyWords
 
 MIB = 1024 * 1024
-
-Choice = TypeVar("Choice", bound=StrEnum)
-
-
-class OnIncomplete(StrEnum):
-    """What happens when a rollout has failed for good."""
-
-    RAISE = "raise"
-    """`IncompleteRollouts`, at once; what still runs is cancelled."""
-    DROP_GROUP = "drop_group"
-    """Its group is cancelled and dropped: `groups` does not yield it."""
-    MASK = "mask"
-    """Its group keeps its size, with the `Failed` in its place."""
-    RETURN_PARTIAL = "return_partial"
-    """Its group is yielded without it."""
 
 
 class OnViolation(StrEnum):
@@ -88,7 +75,7 @@ class Attempts:
     def checked(self) -> Self:
         """Itself, its classes as such. Raises ConfigError for what cannot be meant."""
         require("attempts.most", self.most, MAPPING)
-        most = {_chosen("attempts.most", kind, FailureClass): n for kind, n in self.most.items()}
+        most = {chosen("attempts.most", kind, FailureClass): n for kind, n in self.most.items()}
         for kind, count in most.items():
             require(f"attempts.most[{kind}]", count, whole(1))
         _require_all(self, _RULES_OF_ATTEMPTS, "attempts.")
@@ -107,7 +94,12 @@ class ClientSettings:
 
     agent: str = ""
     """The agent instance for rows without `agent_ref`; empty: the fleet's only one."""
-    on_incomplete: OnIncomplete = OnIncomplete.RAISE
+    on_incomplete: PolicyWords = OnIncomplete.RAISE
+    """One policy for all classes of failure, or a policy by class: `{"verifier_error": "mask"}`; classes
+    that are not named raise. `server_died` and `stuck` raise unless they are named."""
+    min_fraction: float = 0.9
+    """The least share of a batch that must come back: when more has failed, or was dropped with
+    its group, `IncompleteRollouts` is raised under every policy."""
     min_group_fraction: float | None = None
     """The least share of a group that must be completed for `groups` to yield it. None: all of
     it with `drop_group`, any of it with `mask` and `return_partial`."""
@@ -122,8 +114,13 @@ class ClientSettings:
     attempts: Attempts = field(default_factory=Attempts)
     call_timeout_s: float | None = None
     """Of one call that a rollout makes: of the model, a tool, the verifier."""
-    rollout_timeout_s: float = 3600.0
-    """Of one attempt."""
+    rollout_timeout_s: float = 1800.0
+    """Of one attempt. The two attempts that a timeout gets are together the hour that a collection
+    gives its one: a training step waits for its slowest rollout."""
+    endpoint_patience_s: float | None = 600.0
+    """For how long a model endpoint may refuse everything (429, 5xx, no connection) before all that
+    waits raises `EndpointRefuses`, as a rejected key does; None: any time. Longer than an update of
+    weights takes."""
     batch_timeout_s: float | None = None
     """Of a submission; what has not ended by then has failed as a timeout."""
     in_flight: int = 256
@@ -137,6 +134,9 @@ class ClientSettings:
     memory_reserve: float = 0.08
     """The share of the memory that this process may use (its cgroup's limit, or the machine's)
     below which no rollout is started until others have ended. 0 turns that off."""
+    stuck_patience_s: float = 10.0
+    """How long a server may stay stuck before the batches that need it end. A server is stuck when
+    its event loop has not run for 10 seconds."""
     stuck_after_s: float = 5.0
     """What an attempt gets beyond its deadline, or beyond its cancellation, to let itself be
     stopped. Then it is left behind."""
@@ -145,8 +145,19 @@ class ClientSettings:
         """Itself, its policies as such. Raises ConfigError for what cannot be meant."""
         _require_all(self, _RULES)
         # A policy that is only spelt like one would be compared with none of them, and do nothing.
-        policies = {name: _chosen(name, getattr(self, name), kind) for name, kind in _POLICIES}
-        return dataclasses.replace(self, attempts=self.attempts.checked(), **policies)
+        checked = {name: chosen(name, getattr(self, name), kind) for name, kind in _POLICIES}
+        words, policies = self.on_incomplete, self.policies
+        return dataclasses.replace(
+            self,
+            attempts=self.attempts.checked(),
+            on_incomplete=words if isinstance(words, Mapping) else policies.others,
+            **checked,
+        )
+
+    @property
+    def policies(self) -> Policies:
+        """`on_incomplete`, for each class of failure."""
+        return Policies.of(self.on_incomplete)
 
 
 def settings_of(given: ClientSettings | None) -> ClientSettings:
@@ -167,37 +178,29 @@ _RULES_OF_ATTEMPTS: Final[Mapping[str, Rule]] = MappingProxyType(
 _RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         "agent": instance_of(str, "the name of an agent instance"),
+        "min_fraction": FRACTION,
         "min_group_fraction": share(zero=False).or_none(),
         "token_ids": instance_of(bool, "True or False"),
         "max_staleness": whole(0).or_none(),
         "attempts": instance_of(Attempts, "an Attempts: Attempts(most={FailureClass.INFRA: 3})"),
         "call_timeout_s": SECONDS.or_none(),
         "rollout_timeout_s": SECONDS,
+        "endpoint_patience_s": SECONDS.or_none(),
         "batch_timeout_s": SECONDS.or_none(),
         "in_flight": whole(1),
         "max_waiting": whole(1),
         "max_bytes": whole(1),
         "memory_reserve": share(zero=True),
+        "stuck_patience_s": number(least=0, unit="of seconds"),
         "stuck_after_s": SECONDS,
     }
 )
 _POLICIES: Final[tuple[tuple[str, Any], ...]] = (
-    ("on_incomplete", OnIncomplete),
     ("on_invalid_logprobs", OnViolation),
     ("on_discontinuity", OnViolation),
     ("on_stale", OnStale),
 )
 _MOST_DOUBLINGS: Final = 32
-
-
-def _chosen(name: str, given: object, kind: type[Choice]) -> Choice:
-    """The member of `kind` that `given` is, or is spelt like."""
-    try:
-        return kind(str(given))
-    except ValueError:
-        raise ConfigError(
-            f"{name} is {shown(given)}; it must be one of {', '.join(kind)}"
-        ) from None
 
 
 def _require_all(given: object, rules: Mapping[str, Rule], prefix: str = "") -> None:

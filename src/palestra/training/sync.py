@@ -1,6 +1,6 @@
 """The client for code that is not async: the same, on an event loop of a thread of its own.
 
-    with SyncRolloutClient(lambda: Fleet(config), settings) as client:
+    with SyncRolloutClient(config, settings) as client:
         with client.submit(requests) as batch:
             for group in batch.groups(8):
                 train_on(group.completed)
@@ -13,16 +13,16 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Self, TypeVar, final
 
+from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError
 from palestra.training.checks import shown
 from palestra.training.client import Health, RolloutClient
 from palestra.training.handle import Handle
 from palestra.training.outcomes import Group, Outcome, Summary
 from palestra.training.requests import Key, RolloutRequest, requests_in
-from palestra.training.servers import Servers
+from palestra.training.servers import OpenServers
 from palestra.training.settings import ClientSettings, settings_of
 
 Result = TypeVar("Result")
@@ -118,17 +118,23 @@ class SyncHandle:
 
 @final
 class SyncRolloutClient:
-    """As `RolloutClient`, without `await`. `servers` is called on the thread that runs them."""
+    """As `RolloutClient`, without `await`.
+
+    `servers` is a configuration, or a function that makes a fleet: it is called on the thread that
+    runs them.
+    """
 
     def __init__(
         self,
-        servers: Callable[[], AbstractAsyncContextManager[Servers]],
+        servers: ResolvedConfig | Callable[[], OpenServers],
         settings: ClientSettings | None = None,
     ) -> None:
-        if not callable(servers):
+        if not isinstance(servers, ResolvedConfig) and not callable(servers):
             raise ConfigError(
-                f"servers is {shown(servers)}; it must be a function that makes a fleet",
-                hint="SyncRolloutClient(lambda: Fleet(config)): it is made on the client's thread",
+                f"servers is {shown(servers)}; it must be a configuration, or a function that "
+                "makes a fleet",
+                hint="SyncRolloutClient(load_config(config_paths=[…])), or SyncRolloutClient("
+                "attached) for a fleet that runs",
             )
         self._servers = servers
         self._settings = settings_of(settings)
@@ -146,7 +152,9 @@ class SyncRolloutClient:
 
     async def _enter(self) -> RolloutClient:
         # Fleets and futures belong to the loop that they are made on.
-        return await RolloutClient(self._servers(), self._settings).__aenter__()
+        servers = self._servers
+        opened = servers if isinstance(servers, ResolvedConfig) else servers()
+        return await RolloutClient(opened, self._settings).__aenter__()
 
     def __exit__(self, *raised: object) -> None:
         del raised

@@ -38,9 +38,11 @@ from palestra.transport.local import (
     LocalServer,
     call_asgi,
 )
+from palestra.transport.patience import Patience, Refusals
 from palestra.transport.peer import RESERVED_PATHS, Peer
 from palestra.transport.retry import (
     BUSY_STATUSES,
+    PLAN,
     WITHIN_FLEET,
     RetryCount,
     RetryPolicy,
@@ -57,6 +59,7 @@ __all__ = [
     "BUSY_STATUSES",
     "CONNECTOR_LIMIT",
     "IN_PROCESS_CLIENT",
+    "PLAN",
     "RESERVED_PATHS",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
@@ -72,8 +75,10 @@ __all__ = [
     "HttpTransport",
     "LocalEndpoint",
     "LocalServer",
+    "Patience",
     "Peer",
     "PlainTransport",
+    "Refusals",
     "RequestRefused",
     "RetryCount",
     "RetryPolicy",

@@ -18,6 +18,7 @@ from email.utils import parsedate_to_datetime
 from palestra.errors import CallError, DeadlineExceeded
 from palestra.transport.context import current_call
 from palestra.transport.http import ConnectionFailed, HttpReply
+from palestra.transport.patience import Patience
 
 logger = logging.getLogger("palestra.transport")
 
@@ -42,6 +43,11 @@ WITHIN_FLEET = RetryPolicy(busy=frozenset(), server_errors=1, give_up_after_s=20
 outside has already retried what was worth retrying."""
 
 
+PLAN = " (waiting: "
+"""Where what is awaited goes on with when, after its reason."""
+
+_SHOWN_IN_TENTHS_S = 10.0
+
 SLIVER_S = 1.0
 """A later try that the deadline ends within this says less of an endpoint than the one before."""
 
@@ -53,6 +59,20 @@ class RetryCount:
     retries: int = 0
     last_reason: str = ""
     last_notice: float = field(default=0.0)
+    _plan: str = ""
+    _plan_ends: float = 0.0
+
+    def again(self, reason: str, pause_s: float, ends_in_s: float) -> str:
+        """Count a request that is sent again after a pause; `next try in …, giving up at …`."""
+        self.retries += 1
+        self.last_reason = reason
+        self._plan = plan_text(pause_s, ends_in_s)
+        self._plan_ends = time.monotonic() + pause_s
+        return self._plan
+
+    def plan_at(self, now: float) -> str:
+        """What the last request to be sent again waits for; empty once it was sent."""
+        return self._plan if now < self._plan_ends else ""
 
 
 async def with_retries(
@@ -63,12 +83,14 @@ async def with_retries(
     policy: RetryPolicy,
     count: RetryCount,
     words: Callable[[bytes], str] = lambda _: "",
+    patience: Patience | None = None,
 ) -> HttpReply:
     """Send until an answer comes that is worth having, and return it.
 
     `send` gets the seconds left. `words` is what the body of a busy answer says, to be shown:
-    a quota that is used up is a 429 as well, and waiting does not fill it. Raises what the last try
-    raised that had time for more, or `DeadlineExceeded` naming the reason of the retries.
+    a quota that is used up is a 429 as well, and waiting does not fill it. `patience`: of the run,
+    told of each try by `send`. Raises what the last try raised that had time for more,
+    `DeadlineExceeded` naming the reason of the retries, or `EndpointRefuses`.
     """
     context = current_call()
     started = time.monotonic()
@@ -106,11 +128,39 @@ async def with_retries(
             if reply is None or late:
                 raise failure
             return reply
-        _notice(count, reason, pause)
+        if patience is not None:
+            patience.check(reason)
+        plan = count.again(reason, pause, _ends_in_s(policy, started, left, patience))
+        _notice(count, plan)
         if context.activity is not None:
-            context.activity.now("retrying", f"another try, as {reason}")
-        await asyncio.sleep(pause)
+            context.activity.now("retrying", f"another try, as {reason}{PLAN}{plan})")
+        await _pause(pause, reason, patience)
         wait_s = min(policy.longest_wait_s, wait_s * 2)
+
+
+def _ends_in_s(
+    policy: RetryPolicy, started: float, left_s: float | None, patience: Patience | None
+) -> float:
+    """Seconds until nothing is tried any more, whichever limit comes first."""
+    patience_s = None if patience is None else patience.left_s
+    own_s = policy.give_up_after_s - (time.monotonic() - started)
+    return min(each for each in (own_s, left_s, patience_s) if each is not None)
+
+
+def plan_text(pause_s: float, ends_in_s: float) -> str:
+    """`next try in 28 s, giving up at 14:03:10`, by the clock of this machine."""
+    ends_at = time.strftime("%H:%M:%S", time.localtime(time.time() + ends_in_s))
+    shown = f"{pause_s:.1f}" if pause_s < _SHOWN_IN_TENTHS_S else f"{pause_s:.0f}"
+    return f"next try in {shown} s, giving up at {ends_at}"
+
+
+async def _pause(pause_s: float, reason: str, patience: Patience | None) -> None:
+    """Wait for the next try, unless the run's patience runs out before it."""
+    if patience is not None and (left_s := patience.left_s) is not None and left_s < pause_s:
+        await asyncio.sleep(left_s)
+        patience.check(reason)
+        pause_s -= left_s
+    await asyncio.sleep(pause_s)
 
 
 async def _tried(
@@ -128,16 +178,12 @@ async def _tried(
         raise before from error
 
 
-def _notice(count: RetryCount, reason: str, pause: float) -> None:
-    count.retries += 1
-    count.last_reason = reason
+def _notice(count: RetryCount, plan: str) -> None:
     now = time.monotonic()
     # The first one is said at once; under load one line per few seconds is enough.
     if count.retries == 1 or now - count.last_notice > 5.0:
         count.last_notice = now
-        logger.warning(
-            "%s; trying again in %.1f s (%d retries so far)", reason, pause, count.retries
-        )
+        logger.warning("%s; %s (%d retries so far)", count.last_reason, plan, count.retries)
 
 
 def retry_after_s(reply: HttpReply) -> float | None:

@@ -11,6 +11,7 @@ from palestra.cli.options import (
     MIN_COVERAGE,
     ON_STALE,
     OVERWRITE,
+    PATIENCE,
     RESUME,
     ROLLOUT_TIMEOUT,
     Configs,
@@ -55,6 +56,7 @@ def collect(
     min_coverage: Annotated[float | None, typer.Option(help=MIN_COVERAGE)] = None,
     rollout_timeout: Annotated[float | None, typer.Option(help=ROLLOUT_TIMEOUT)] = None,
     max_attempts: Annotated[int | None, typer.Option(help=MAX_ATTEMPTS)] = None,
+    patience: Annotated[str | None, typer.Option(metavar="SECONDS", help=PATIENCE)] = None,
     on_stale: Annotated[str | None, typer.Option(help=ON_STALE)] = None,
     shard: Annotated[
         str | None, typer.Option(help="I/N: this job's share of the tasks, from 0/N on.")
@@ -90,6 +92,7 @@ def collect(
         min_coverage=min_coverage,
         rollout_timeout=rollout_timeout,
         max_attempts=max_attempts,
+        patience=patience,
         on_stale=on_stale,
         shard=shard,
         split=split,
@@ -136,6 +139,7 @@ def evaluate(
     min_coverage: Annotated[float | None, typer.Option(help=MIN_COVERAGE)] = None,
     rollout_timeout: Annotated[float | None, typer.Option(help=ROLLOUT_TIMEOUT)] = None,
     max_attempts: Annotated[int | None, typer.Option(help=MAX_ATTEMPTS)] = None,
+    patience: Annotated[str | None, typer.Option(metavar="SECONDS", help=PATIENCE)] = None,
 ) -> None:
     """Run one environment against one model and profile it, all in this process."""
 
@@ -164,6 +168,7 @@ def evaluate(
                 min_coverage=min_coverage,
                 rollout_timeout=rollout_timeout,
                 max_attempts=max_attempts,
+                patience=patience,
             ),
         )
         return evaluate_environment(args, overrides or [])

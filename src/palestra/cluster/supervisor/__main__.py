@@ -1,6 +1,6 @@
 """`python supervisor.pyz PLAN JOB [--task N]`: run one job; exit 0 only if it went well.
 
-It also runs as `--mind`, `--mind-step`, `--port` and `--keyed` for itself: see `processes`,
+It also runs as `--mind`, `--mind-step`, `--mind-service`, `--port` and `--keyed` for itself: see `processes`,
 `context` and `keyed`.
 """
 
@@ -35,6 +35,7 @@ def _choose_port(arguments: Sequence[str]) -> int:
 SMALL_TASKS: dict[str, Callable[[Sequence[str]], int]] = {
     processes.MIND: processes.mind,
     processes.MIND_STEP: functools.partial(processes.mind, step=True),
+    processes.MIND_SERVICE: functools.partial(processes.mind, step=True, hold_s=processes.GRACE_S),
     keyed.KEYED: keyed.run_keyed,
     keyed.MODULE: keyed.run_module,
     PORT: _choose_port,
@@ -59,12 +60,13 @@ def main(given: Sequence[str] | None = None) -> int:
 
 def _run(context: Context) -> int:
     signals = Signals()
+    supervision = Supervision(context, signals)
 
     def drain(_number: int, _frame: FrameType | None) -> None:
         signals.drain = True
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        signals.stop = number
+        supervision.told_to_stop(number)
 
     signal.signal(signal.SIGUSR1, drain)
     signal.signal(signal.SIGTERM, stop)
@@ -73,7 +75,7 @@ def _run(context: Context) -> int:
     before = left_in(context.run.shard(shard.name)) if shard else None
     if before is None and shard:
         before = shard.rows
-    ended = Supervision(context, signals).run()
+    ended = supervision.run()
     return requeue_if_worthwhile(context, ended, before)
 
 

@@ -14,7 +14,7 @@ from palestra.profiling.report.wording import amount, number, percent
 from palestra.profiling.statistics import describe
 from palestra.profiling.summary import GroupSummary, RunSummary, Scores
 from palestra.profiling.task_rows import solved_by_task
-from palestra.schema.outcomes import Outcome
+from palestra.schema import Outcome, Unscored
 
 WORTH_TRYING_AGAIN = 0.1
 """From this gain of the best of k over one rollout on, the report calls it large."""
@@ -86,6 +86,13 @@ def outcomes(summary: RunSummary) -> Markup:
     """How every requested rollout ended."""
     total = summary.total
     ends = [("scored", total.scored, "has a reward")]
+    if total.truncated:
+        cut = "of the scored: cut off at a limit on tokens or context"
+        ends.append((Outcome.TRUNCATED.value, total.truncated, cut))
+    if total.empty_answers:
+        ends.append(
+            ("empty answers", total.empty_answers, "of the scored: neither text nor a tool call")
+        )
     ends += [(name, n, _CAUSES.get(name, "")) for name, n in sorted(total.failures.items())]
     if total.unaccounted:
         ends.append(("no trace", total.unaccounted, "never started, or in flight at a kill"))
@@ -209,7 +216,7 @@ def _dropped(count: int) -> str:
 def _findings(frame: RunFrame, summary: RunSummary) -> Iterator[tuple[str, str]]:
     yield from _teaching(frame.rollouts)
     yield from _headroom(scores_of(summary), binary=is_binary(frame.rollouts.reward))
-    yield from _coverage(summary.total)
+    yield from _coverage(summary.total, frame.unscored)
 
 
 def _teaching(rollouts: Rollouts) -> Iterator[tuple[str, str]]:
@@ -255,14 +262,14 @@ def _headroom(scores: Scores, *, binary: bool) -> Iterator[tuple[str, str]]:
         )
 
 
-def _coverage(total: GroupSummary) -> Iterator[tuple[str, str]]:
+def _coverage(total: GroupSummary, unscored: Unscored) -> Iterator[tuple[str, str]]:
     missing = total.requested - total.scored
     if missing:
         yield (
             f"{amount(missing, 'requested rollout')} of {total.requested:,} have no score.",
             (
-                "They count in no number here but coverage; a failure is not a zero. Resume the "
-                "run to collect them."
+                "They count in no number here but coverage; a failure is not a zero. "
+                f"What helps: {unscored.what_helps()}."
             ),
         )
 

@@ -225,7 +225,7 @@ def _standard_error(means: FloatArray) -> float | None:
 def _too_few_scored() -> ConfigError:
     return ConfigError(
         "no task has all of the rollouts that --k needs scored",
-        hint="resume the runs, or choose a smaller --k",
+        hint="`palestra diagnose RUN` says what scores the rest; or choose a smaller --k",
     )
 
 

@@ -31,6 +31,10 @@ class EnvironmentFileServer(FunctionServer):
         """The environment in the file."""
         return self._environment
 
+    def environment_path(self) -> Path | None:
+        """The file."""
+        return self.config.path
+
     async def start(self) -> None:
         """Import the file now, so that what is wrong with it is said before the first rollout."""
         self.made_environment()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -11,6 +12,7 @@ from palestra.errors import (
     CallError,
     DeadlineExceeded,
     Hop,
+    ModelError,
     add_hop,
     excerpt,
     mask_error,
@@ -28,6 +30,8 @@ from palestra.transport import (
     HttpReply,
     HttpRequest,
     HttpTransport,
+    Patience,
+    Refusals,
     RetryCount,
     RetryPolicy,
     ServerClient,
@@ -53,7 +57,9 @@ _SHORTEST_KEY_MASKED = 8
 """A shorter key (`EMPTY`, `dummy`) is no secret, and is part of ordinary words."""
 
 
+_CLIENT_ERROR = 400
 _TOO_MANY_REQUESTS = 429
+_SERVER_ERROR = 500
 
 _LONGEST_REASON = 200
 """Characters of a busy answer that a line of the log has room for."""
@@ -64,6 +70,32 @@ class Answered(NamedTuple):
 
     url: str
     body: bytes | ContextOverflow
+
+
+async def _noted(
+    patience: Patience | None,
+    send: Callable[[float | None], Awaitable[HttpReply]],
+    remaining_s: float | None,
+) -> HttpReply:
+    """One try, of which the run's patience is told how it ended."""
+    if patience is None:
+        return await send(remaining_s)
+    patience.sent()
+    try:
+        reply = await send(remaining_s)
+    except (ConnectionFailed, ModelError):
+        patience.refused()
+        raise
+    except BaseException:
+        patience.returned()
+        raise
+    if reply.status < _CLIENT_ERROR:
+        patience.answered()
+    elif reply.status == _TOO_MANY_REQUESTS or reply.status >= _SERVER_ERROR:
+        patience.refused()
+    else:
+        patience.returned()
+    return reply
 
 
 @final
@@ -103,6 +135,7 @@ class Upstream:
         self._request_timeout_s = request_timeout_s
         self._policy = policy or RetryPolicy()
         self._count = count or RetryCount()
+        self._refusals = Refusals()
 
     async def post(self, url: str, body: Mapping[str, Any]) -> bytes | ContextOverflow:
         """POST `body` until an answer comes, within the rollout's deadline.
@@ -143,11 +176,12 @@ class Upstream:
         if activity is not None:
             activity.now("upstream", f"the endpoint of {self._server} ({url_now()})")
         last: HttpReply | None = None
+        patience = self._refusals.patience_of(current_call())
 
         async def remembered(remaining_s: float | None) -> HttpReply:
             nonlocal last
             try:
-                last = await send(remaining_s)
+                last = await _noted(patience, send, remaining_s)
             except ConnectionFailed:
                 # What it said before is not why. (It is, when only the time ran out.)
                 last = None
@@ -157,14 +191,21 @@ class Upstream:
             return last
 
         try:
-            reply = await with_retries(
-                remembered,
-                what=f"{self._server} ({url_now()})",
-                stateless=True,
-                policy=self._policy,
-                count=self._count,
-                words=self._words,
-            )
+            with patience or nullcontext():
+                reply = await with_retries(
+                    remembered,
+                    what=f"{self._server} ({url_now()})",
+                    stateless=True,
+                    policy=self._policy,
+                    count=self._count,
+                    words=self._words,
+                    patience=patience,
+                )
+                if patience is not None and reply.status >= _SERVER_ERROR:
+                    words = self._words(reply.body)
+                    patience.check(
+                        f"{self._server} ({url_now()}) answered {reply.status} ({words})"
+                    )
         except CallError as error:
             url = url_now()
             self._log("POST", url, encoded, error.message)

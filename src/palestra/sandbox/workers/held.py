@@ -49,40 +49,40 @@ class Held:
     """A worker that we hold: its line is open, so it lives."""
 
     def __init__(self, calls: socket.socket, line: socket.socket, memory_mib: int) -> None:
-        self._calls = calls
-        self._line = line
+        self.calls = calls
+        self.line = line
         self._memory_mib = memory_mib
-        self._pid = 0
+        self.pid = 0
         self.usable = False
         """Whether it waits for another call."""
 
     async def become_ready(self) -> bool:
         """Wait for its first word; False when there was none."""
         try:
-            answer = await receive_answer(self._calls)
+            answer = await receive_answer(self.calls)
         except BrokenFrame:
             return False
         if answer is None:
             return False
-        self._pid = answer[2]
+        self.pid = answer[2]
         self.usable = True
         return True
 
     def alive(self) -> bool:
         """Whether it has not ended while nobody called."""
         # Its own end of the calls is closed with it; the nursery tells of it a moment later.
-        return not select.select([self._line, self._calls], [], [], 0)[0]
+        return not select.select([self.line, self.calls], [], [], 0)[0]
 
     def kill(self) -> None:
         """Let go of it: the nursery kills it, whatever it is doing."""
         self.usable = False
-        self._calls.close()
-        self._line.close()
+        self.calls.close()
+        self.line.close()
 
     async def run(self, frame: bytes, limit_s: float) -> Outcome:
         """Make it run one call. It is `usable` afterwards, or to be killed."""
         self.usable = False
-        clock = WorkClock(self._pid)
+        clock = WorkClock(self.pid)
         exchange = asyncio.create_task(self._exchange(frame))
         try:
             left_s = limit_s
@@ -103,11 +103,11 @@ class Held:
     async def _exchange(self, frame: bytes) -> Outcome:
         loop = asyncio.get_running_loop()
         try:
-            await loop.sock_sendall(self._calls, frame)
+            await loop.sock_sendall(self.calls, frame)
         except (BrokenPipeError, ConnectionResetError):
             return await self._ending()
         try:
-            answer = await receive_answer(self._calls)
+            answer = await receive_answer(self.calls)
             return await self._ending() if answer is None else self._outcome(*answer)
         except (BrokenFrame, TypeError, ValueError) as error:
             raise WorkersBroken(f"a worker answered what is no answer: {error}") from None
@@ -125,7 +125,7 @@ class Held:
 
     async def why_not(self) -> WorkersBroken | None:
         """Why it never became ready; None when its nursery has gone."""
-        code = await self._exit_code()
+        code = await self.exit_code()
         if code is None:
             return None
         if code >= FIRST_ERRNO:
@@ -134,7 +134,7 @@ class Held:
 
     async def _ending(self) -> Outcome:
         """How it ended, while it was to answer."""
-        code = await self._exit_code()
+        code = await self.exit_code()
         if code is None:
             raise WorkersBroken("the workers' nursery ended while a call was running")
         if code == -signal.SIGKILL:
@@ -149,13 +149,13 @@ class Held:
             raise WorkersBroken(f"a worker was ended from outside, by signal {-code}")
         raise WorkersBroken(f"a worker ended with exit code {code} while a call was running")
 
-    async def _exit_code(self) -> int | None:
+    async def exit_code(self) -> int | None:
         """What the nursery says; None when it is gone itself."""
         loop = asyncio.get_running_loop()
         said = b""
         with suppress(TimeoutError, ConnectionResetError):
             async with asyncio.timeout(ENDING_LIMIT_S):
-                said = await loop.sock_recv(self._line, EXIT_CODE.size)
+                said = await loop.sock_recv(self.line, EXIT_CODE.size)
         if len(said) != EXIT_CODE.size:
             return None
         code: int = EXIT_CODE.unpack(said)[0]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import IO, Final, final
+from typing import IO, Any, Final, final
 
 import msgspec
 
@@ -22,11 +22,14 @@ END_LIMIT_S: Final = 5.0
 FORK_PAUSES_S: Final = (0.1, 0.3, 1.0, 3.0)
 """Between attempts when the system has no process left, which passes."""
 
+CALLS_BY_NAME: Final = "palestra.sandbox.workers.worker:calls_by_name"
+
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ")
 """Of our environment; keys and tokens have no business where models' text is worked on."""
 
-_PROGRAM = "import sys, json; sys.path[:] = json.loads(sys.argv[1])['path']; "
-_PROGRAM += "from palestra.sandbox.workers.nursery import main; main()"
+_PROGRAM = "import sys, json; order = sys.stdin.buffer.read(); "
+_PROGRAM += "sys.path[:] = json.loads(order)['path']; "
+_PROGRAM += "from palestra.sandbox.workers.nursery import main; main(order)"
 
 
 @final
@@ -34,8 +37,22 @@ class Keeper:
     """Starts the nursery when it is first needed, and again when it has gone."""
 
     def __init__(
-        self, *, preload: Sequence[str], memory_mib: int, calls: int, growth_mib: int
+        self,
+        *,
+        preload: Sequence[str] = (),
+        memory_mib: int,
+        calls: int = 0,
+        growth_mib: int = 0,
+        program: str = CALLS_BY_NAME,
+        argument: Any = None,
+        as_here: bool = False,
     ) -> None:
+        """`program`, `argument`: see `Order`. `as_here`: workers see the environment variables of
+        this process, and print where it does.
+        """
+        self._program = program
+        self._argument = argument
+        self._as_here = as_here
         self._preload = list(preload)
         self._memory_mib = memory_mib
         self._calls = calls
@@ -92,6 +109,7 @@ class Keeper:
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
+        outputs = _outputs() if self._as_here else ()
         order = Order(
             control=theirs.fileno(),
             preload=self._preload,
@@ -99,25 +117,34 @@ class Keeper:
             memory_mib=self._memory_mib,
             calls=self._calls,
             growth_mib=self._growth_mib,
+            program=self._program,
+            argument=self._argument,
+            outputs=(outputs[0], outputs[1]) if outputs else None,
         )
         self._control = ours
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed in `end`
         try:
-            self._nursery = subprocess.Popen(  # noqa: S603  # this interpreter, this package
-                [sys.executable, "-c", _PROGRAM, msgspec.json.encode(order)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._complaints,
-                pass_fds=(theirs.fileno(),),
-                env=_environment(),
-                # Ctrl-C reaches us alone; it ends with us.
-                start_new_session=True,
-            )
+            # Not an argument of the command: every user of the machine can read those.
+            with tempfile.TemporaryFile() as order_file:
+                order_file.write(msgspec.json.encode(order))
+                order_file.seek(0)
+                self._nursery = subprocess.Popen(  # noqa: S603  # this interpreter, this package
+                    [sys.executable, "-c", _PROGRAM],
+                    stdin=order_file,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._complaints,
+                    pass_fds=(theirs.fileno(), *outputs),
+                    env=None if self._as_here else _environment(),
+                    # Ctrl-C reaches us alone; it ends with us.
+                    start_new_session=True,
+                )
         except OSError as error:
             self.end()
             raise NoProcess(f"no process for the workers' nursery: {error}") from error
         finally:
             theirs.close()
+            for output in outputs:
+                os.close(output)
         return ours
 
     def _complaint(self) -> str:
@@ -145,6 +172,17 @@ class Keeper:
                 nursery.wait()
         if complaints is not None:
             complaints.close()
+
+
+def _outputs() -> tuple[int, int]:
+    """Copies of this process's output and errors; of the null device where one is closed."""
+    copies = []
+    for descriptor in (1, 2):
+        try:
+            copies.append(os.dup(descriptor))
+        except OSError:
+            copies.append(os.open(os.devnull, os.O_WRONLY))
+    return copies[0], copies[1]
 
 
 def _environment() -> dict[str, str]:

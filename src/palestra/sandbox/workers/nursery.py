@@ -4,8 +4,11 @@ One thread, no event loop, so that forking is safe. It is told everything by soc
 
 - *control*: each message brings two sockets and means "fork a worker": the first is for its
   calls, the second is its line. The end of control is the end of everything.
-- *line*, one per worker: closed by the caller, it means "kill"; when the worker has ended, the
-  nursery writes how (`os.waitstatus_to_exitcode`) and closes it; also when it could not fork one.
+- *line*, one per worker: a byte from the caller means "show your stack" (`STACK_SIGNAL`); closed by
+  the caller, it means "kill"; when the worker has ended, the nursery writes how
+  (`os.waitstatus_to_exitcode`) and closes it; also when it could not fork one.
+
+A worker leads a process group: what it has started is killed with it.
 """
 
 import gc
@@ -18,11 +21,17 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
 import msgspec
 
-from palestra.sandbox.workers.worker import Endurance, die_with_parent, function_named, serve
+from palestra.sandbox.workers.worker import (
+    STACK_SIGNAL,
+    Endurance,
+    Serve,
+    function_named,
+)
+from palestra.system import die_with_parent
 
 EXIT_CODE: Final = struct.Struct(">i")
 FIRST_ERRNO: Final = 1_000
@@ -30,7 +39,7 @@ FIRST_ERRNO: Final = 1_000
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a nursery is told at its start, as JSON in its first argument."""
+    """What a nursery is told at its start, as JSON on its standard input."""
 
     control: int
     """The file descriptor of the control socket."""
@@ -41,21 +50,36 @@ class Order(msgspec.Struct, frozen=True):
     memory_mib: int
     calls: int
     growth_mib: int
+    program: str
+    """`module:function`, called once, before the first fork, with `argument`: it returns what a
+    worker does with its socket."""
+    argument: Any = None
+    outputs: tuple[int, int] | None = None
+    """File descriptors for what workers print; None drops it."""
 
 
-def main() -> None:
-    """Serve the order in the first argument."""
-    order = msgspec.json.decode(sys.argv[1], type=Order)
+def main(order_json: bytes) -> None:
+    """Serve an order."""
+    order = msgspec.json.decode(order_json, type=Order)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _point_at_null(0, os.O_RDONLY)
     sys.path[:] = order.path
     for name in order.preload:
         _preload(name)
-    _be_quiet()
+    serve: Serve = function_named(order.program)(order.argument)
+    if order.outputs is None:
+        # Parsers and libraries print what they think of a model's answer; nobody asked.
+        _point_at_null(1, os.O_WRONLY)
+        _point_at_null(2, os.O_WRONLY)
+    else:
+        for number, output in enumerate(order.outputs, start=1):
+            os.dup2(output, number)
+            os.close(output)
     # Garbage collections would write to pages that all workers share.
     gc.collect()
     gc.freeze()
     endurance = Endurance(order.memory_mib, order.calls, order.growth_mib)
-    Nursery(socket.socket(fileno=order.control), endurance).run()
+    Nursery(socket.socket(fileno=order.control), serve, endurance).run()
 
 
 def _preload(name: str) -> None:
@@ -66,11 +90,9 @@ def _preload(name: str) -> None:
         __import__(module)
 
 
-def _be_quiet() -> None:
-    """Parsers and libraries print what they think of a model's answer; nobody asked."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
+def _point_at_null(descriptor: int, mode: int) -> None:
+    null = os.open(os.devnull, mode)
+    os.dup2(null, descriptor)
     os.close(null)
 
 
@@ -78,8 +100,9 @@ def _be_quiet() -> None:
 class Nursery:
     """Forks, watches and buries workers."""
 
-    def __init__(self, control: socket.socket, endurance: Endurance) -> None:
+    def __init__(self, control: socket.socket, serve: Serve, endurance: Endurance) -> None:
         self._control = control
+        self._serve = serve
         self._endurance = endurance
         self._lines: dict[int, socket.socket] = {}  # by process
         self._selector = selectors.DefaultSelector()
@@ -103,7 +126,7 @@ class Nursery:
                         if not self._fork_one():
                             return
                     else:
-                        self._let_go(key.data)
+                        self._attend(key.data)
         finally:
             for pid in self._lines:
                 _kill(pid)
@@ -133,27 +156,42 @@ class Nursery:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setpgid(0, 0)
             die_with_parent()
             self._selector.close()
             # A copy of another's line that stays open here would keep that worker alive.
             for sock in others:
                 sock.close()
-            serve(calls, self._endurance)
+            self._serve(calls, self._endurance)
             code = 0
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(code)
 
-    def _let_go(self, pid: int) -> None:
-        """Kill a worker whose line nobody holds any more, unless it was buried a moment ago."""
+    def _attend(self, pid: int) -> None:
+        """Do as a worker's line says, unless it was buried a moment ago."""
         line = self._lines.get(pid)
-        if line is not None:
-            self._selector.unregister(line)
-            _kill(pid)
+        if line is None:
+            return
+        try:
+            asked = line.recv(64)
+        except ConnectionResetError:
+            asked = b""
+        if asked:
+            with suppress(ProcessLookupError):
+                os.kill(pid, STACK_SIGNAL)
+            return
+        self._selector.unregister(line)
+        _kill(pid)
 
     def _bury(self) -> None:
         while self._lines:
+            if sys.platform == "linux":
+                # It stays a zombie for a moment, so that its number still means its own group.
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is not None:
+                    _kill(ended.si_pid)
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
@@ -166,9 +204,7 @@ class Nursery:
 
 
 def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main()
+    """Kill a worker and what it has started, as far as that is still in its group."""
+    for kill in (os.killpg, os.kill):  # it may not lead its group yet
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)

@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from palestra.sandbox.workers.frames import answer_frame, read_call, receive
 from palestra.sandbox.workers.outcomes import LONGEST_NOTE
+
+Serve = Callable[[socket.socket, "Endurance"], object]
+"""What a worker does with the socket of its calls; it ends when this returns."""
+
+STACK_SIGNAL: Final = signal.SIGRTMAX - 1 if sys.platform == "linux" else signal.SIGUSR2
+"""Asks a worker that knows it to write its stack to the socket of its calls."""
 
 READY, VALUE, RAISED, NO_MEMORY = "ready", "value", "raised", "no memory"
 """What an answer begins with; its second item says whether it is the worker's last."""
@@ -31,10 +37,14 @@ class Endurance:
     """Growth of its resident memory after which it is replaced."""
 
 
+def calls_by_name(_argument: object) -> Serve:
+    """The program of CPU workers: each call names its function."""
+    return serve
+
+
 def serve(sock: socket.socket, endurance: Endurance) -> None:
     """Answer calls on `sock`; returns when the caller has gone or the worker is worn out."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _limit_memory(endurance.memory_mib)
+    limit_worker(endurance.memory_mib)
     resident_at_first = _peak_resident_mib()
     sock.sendall(answer_frame(READY, False, os.getpid()))
     for number in range(1, endurance.calls + 1):
@@ -89,26 +99,17 @@ def function_named(name: str) -> Callable[..., Any]:
     return function
 
 
-def _limit_memory(mib: int) -> None:
-    """Allow `mib` on top of the address space that there is already."""
+def limit_worker(memory_mib: int) -> None:
+    """Write no core files, and allow `memory_mib` on top of the address space there is already."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return  # macOS does not enforce this limit anyway
     present = int(statm.read_text("ascii").split()[0]) * resource.getpagesize()
-    limit = present + mib * 2**20
+    limit = present + memory_mib * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _peak_resident_mib() -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends, where the kernel can (Linux)."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -12,7 +12,7 @@ ours as well.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,14 +24,14 @@ from palestra.serving import PROCESS, Fleet
 from palestra.training.client import Health, RolloutClient
 from palestra.training.errors import Cause, IncompleteRollouts
 from palestra.training.outcomes import Completed, Outcome, Timings
-from palestra.training.requests import Key, RolloutRequest
-from palestra.training.servers import Servers
+from palestra.training.requests import Key, RolloutRequest, requests_in
+from palestra.training.servers import OpenServers
 from palestra.training.settings import ClientSettings
 
 START_TIMEOUT_S: Final = 300.0
 STOP_TIMEOUT_S: Final = 30.0
 
-OpenServers = Callable[[], AbstractAsyncContextManager[Servers]]
+ServersMaker = Callable[[], OpenServers]
 """Called in the actor, so it must survive pickling: a function of a module, or a partial of one."""
 
 
@@ -66,7 +66,7 @@ def open_fleet(
 class RolloutActor:
     """Runs rollouts in a Ray worker. `start_actor` makes one; it imports no Ray itself."""
 
-    def __init__(self, servers: OpenServers, settings: ClientSettings | None = None) -> None:
+    def __init__(self, servers: ServersMaker, settings: ClientSettings | None = None) -> None:
         self._servers = servers
         self._settings = settings
         self._stack = AsyncExitStack()
@@ -112,11 +112,14 @@ class RolloutActor:
 
 
 def requests_of(rows: Sequence[Mapping[str, Any] | RolloutRequest]) -> list[RolloutRequest]:
-    """Requests as they are; rows by their `_ng_task_index` and `_ng_rollout_index`, or their place."""
-    return [
+    """Requests as they are; rows by their `_ng_task_index` and `_ng_rollout_index`, or their place.
+
+    Raises InputDataError when there is none.
+    """
+    return requests_in(
         row if isinstance(row, RolloutRequest) else _request_of(row, index)
         for index, row in enumerate(rows)
-    ]
+    )
 
 
 def _request_of(row: Mapping[str, Any], index: int) -> RolloutRequest:
@@ -131,7 +134,7 @@ def _request_of(row: Mapping[str, Any], index: int) -> RolloutRequest:
 
 
 def start_actor(
-    servers: OpenServers,
+    servers: ServersMaker,
     settings: ClientSettings | None = None,
     *,
     timeout_s: float = START_TIMEOUT_S,

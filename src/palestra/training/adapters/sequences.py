@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from palestra.errors import RunFailed
+from palestra.errors import InputDataError, RunFailed
 from palestra.training.errors import Cause, IncompleteRollouts
 from palestra.training.outcomes import Chain, Completed, Failed, Outcome
 
@@ -62,13 +62,15 @@ def all_completed(outcomes: Sequence[Outcome], trainer: str) -> list[Completed]:
     """The outcomes, when each has a reward.
 
     Raises IncompleteRollouts for any that failed: `trainer` has no rows without a reward, and one
-    made up would move the baseline of its group.
+    made up would move the baseline of its group. Raises InputDataError when there is no outcome.
     """
+    if not outcomes:
+        raise InputDataError(f"there is no outcome for {trainer} to train on: the list is empty")
     completed = [outcome for outcome in outcomes if isinstance(outcome, Completed)]
     failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
     if not failed:
         return completed
-    raise IncompleteRollouts(
+    incomplete = IncompleteRollouts(
         requested=len(outcomes),
         received=len(completed),
         missing=tuple(outcome.key for outcome in failed),
@@ -78,6 +80,8 @@ def all_completed(outcomes: Sequence[Outcome], trainer: str) -> list[Completed]:
         ),
         failures=dict(Counter(str(outcome.failure) for outcome in failed)),
     )
+    incomplete.outcomes = tuple(outcomes)
+    raise incomplete
 
 
 def mean(values: Iterable[float]) -> float:

@@ -1,0 +1,54 @@
+"""What the ending of a worker means to the call it was working on."""
+
+import signal
+from typing import Final
+
+from palestra.config import ServerType
+from palestra.errors import CallError, Evidence, InfraError
+from palestra.sandbox.workers.held import CRASHES
+from palestra.serving.authors_errors import AuthorsPlace, overran
+from palestra.serving.isolation.link import Ended, Ending, Hung
+from palestra.transport import fault_of
+
+MEMORY_MIB: Final = 4096
+"""Address space that an author's code may take, beyond what its worker began with."""
+_INSIDE: Final = "or set isolated=False, to run it inside the server's process"
+
+
+def failure_of(server: str, path: str, ending: Ending) -> CallError:
+    """Of the call whose code ended its worker."""
+    match ending:
+        case Hung(place, limit_s):
+            return overran(server, path, place, limit_s)
+        case Ended(code, place) if code is not None and -code in CRASHES:
+            return fault_of(ServerType.RESOURCES, path)(
+                f"{server}{path} crashed its process by {signal.Signals(-code).name}{_in(place)}",
+                hint="look at the native code that is called there",
+                evidence=Evidence(traceback=str(place)),
+            )
+        case Ended(code) if code is None or code >= 0:
+            how = "closed its connection to the server" if code is None else f"exit code {code}"
+            return fault_of(ServerType.RESOURCES, path)(
+                f"{server}{path} ended its worker process ({how})",
+                hint="look for os._exit, os.close or a library that ends the process",
+            )
+        case Ended(code):
+            return InfraError(
+                f"{server}{path}: its worker process was killed from outside, by "
+                f"{signal.Signals(-(code or 0)).name}",
+                hint="look for the kernel's out-of-memory message (dmesg)",
+            )
+        case _:
+            return InfraError(f"{server}{path}: its worker process was stopped")
+
+
+def out_of_memory(server: str, path: str) -> CallError:
+    """Of a call that wanted more than there is for it."""
+    return fault_of(ServerType.RESOURCES, path)(
+        f"{server}{path} took more than {MEMORY_MIB} MiB of memory",
+        hint=f"use less, {_INSIDE} without a limit",
+    )
+
+
+def _in(place: AuthorsPlace) -> str:
+    return f" in {place.function}, {place.file}:{place.line}" if place.file else ""

@@ -1,0 +1,121 @@
+"""What a server and its author workers say to each other.
+
+Calls go out pickled: this process made them. What comes back is MessagePack, which cannot make
+this process run anything, whatever happened to the worker.
+
+| from the worker | fields |
+|---|---|
+| `VALUE` | call, value |
+| `RAISED` | call, class name, text, the author's frames |
+| `FAILED` | call, error envelope |
+| `NO_MEMORY` | call |
+| `BUG` | path, class name, text, the author's frames: for the log |
+| `ASK` | call, question, server, request: a call through `server_client` |
+"""
+
+import pickle
+import struct
+import time
+from typing import Any, Final
+
+import msgspec
+
+from palestra.errors import RowIdentity
+from palestra.transport import CallContext
+
+VALUE, RAISED, FAILED, NO_MEMORY = "value", "raised", "failed", "no memory"
+BUG, ASK = "bug", "ask"
+ANSWERS: Final = frozenset({VALUE, RAISED, FAILED, NO_MEMORY})
+CALL, CANCEL, END, REPLY = "call", "cancel", "end", "reply"
+
+LONGEST_MESSAGE: Final = 256 * 2**20
+"""Bytes of one message of a worker: twice a row."""
+
+_LENGTH: Final = struct.Struct(">I")
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+class Rubbish(Exception):
+    """What came is no message."""
+
+
+def order_frame(*order: Any) -> bytes:
+    """A message to a worker."""
+    return framed(pickle.dumps(order, protocol=5))
+
+
+def read_order(body: bytes) -> tuple[Any, ...]:
+    """The inverse of `order_frame`, in the worker."""
+    order: tuple[Any, ...] = pickle.loads(body)  # noqa: S301  # from the process that made us
+    return order
+
+
+def message_frame(*message: Any) -> bytes:
+    """A message of a worker. Raises TypeError, ValueError or OverflowError for what has no form."""
+    body = _encode(message)
+    if len(body) > LONGEST_MESSAGE:
+        raise ValueError(f"{len(body):,} bytes, more than {LONGEST_MESSAGE:,}")
+    return framed(body)
+
+
+def framed(body: bytes) -> bytes:
+    """A body with its length before it."""
+    return _LENGTH.pack(len(body)) + body
+
+
+class Frames:
+    """Cuts a stream of bytes into bodies."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The bodies that are complete now. Raises Rubbish."""
+        buffer = self._buffer
+        buffer += chunk
+        bodies: list[bytes] = []
+        start = 0
+        while len(buffer) - start >= _LENGTH.size:
+            length: int = _LENGTH.unpack_from(buffer, start)[0]
+            if length > LONGEST_MESSAGE:
+                raise Rubbish(f"a message of {length:,} bytes")
+            end = start + _LENGTH.size + length
+            if len(buffer) < end:
+                break
+            bodies.append(bytes(buffer[start + _LENGTH.size : end]))
+            start = end
+        if start:
+            del buffer[:start]
+        return bodies
+
+
+def read_message(body: bytes) -> list[Any]:
+    """A message of a worker. Raises Rubbish."""
+    try:
+        message = _decode(body)
+    except msgspec.DecodeError as error:
+        raise Rubbish(str(error)) from error
+    if not message or not isinstance(message[0], str):
+        raise Rubbish("a message without a kind")
+    return message
+
+
+PlainContext = tuple[RowIdentity | None, float | None, float | None, bool]
+
+
+def plain_context(context: CallContext) -> PlainContext:
+    """What a worker needs of a call's context."""
+    remaining_s = context.remaining_s()
+    return context.row, remaining_s, context.call_limit_s, context.in_environment
+
+
+def context_of(plain: PlainContext) -> CallContext:
+    """The inverse of `plain_context`, in the worker."""
+    row, remaining_s, call_limit_s, in_environment = plain
+    deadline = None if remaining_s is None else time.monotonic() + remaining_s
+    return CallContext(
+        row=row, deadline=deadline, call_limit_s=call_limit_s, in_environment=in_environment
+    )

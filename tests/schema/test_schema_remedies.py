@@ -1,0 +1,80 @@
+"""What helps a rollout without a score."""
+
+from typing import Any
+
+import pytest
+
+from palestra.schema import FailedAttempts, Remedy, RolloutKey, Unscored, hint_with, remedy_of
+
+ANSWER = {"output": []}
+
+
+def attempt(task: int, number: int = 1, *, terminal: bool = True, **fields: Any) -> dict[str, Any]:
+    key = {"_ng_task_index": task, "_ng_rollout_index": 0}
+    return {**key, "attempt": number, "_ng_failure_terminal": terminal, **fields}
+
+
+def noted(*rows: dict[str, Any]) -> FailedAttempts:
+    attempts = FailedAttempts()
+    for row in rows:
+        attempts.note(row)
+    return attempts
+
+
+@pytest.mark.parametrize(
+    ("terminal", "retriable", "answered", "remedy"),
+    [
+        (False, True, False, Remedy.RESUME),
+        (False, True, True, Remedy.RESUME),
+        (True, False, True, Remedy.REVERIFY),
+        (True, True, True, Remedy.REVERIFY),
+        (True, True, False, Remedy.MORE_ATTEMPTS),
+        (True, False, False, Remedy.FIX),
+    ],
+)
+def test_what_helps_follows_from_how_the_last_attempt_ended(
+    *, terminal: bool, retriable: bool, answered: bool, remedy: Remedy
+) -> None:
+    assert remedy_of(terminal=terminal, retriable=retriable, answered=answered) is remedy
+
+
+def test_each_rollout_without_a_score_is_counted_under_one_remedy() -> None:
+    attempts = noted(
+        attempt(0, 1, terminal=False, retriable=True),
+        attempt(1, 1, terminal=False, retriable=True, response=ANSWER),
+        attempt(1, 2, retriable=True),
+        attempt(2, retriable=True),
+        attempt(3),
+        attempt(4),
+    )
+
+    unscored = attempts.unscored(scored={RolloutKey(4, 0)}, missing=2)
+
+    assert unscored.counts == {
+        Remedy.RESUME: 3,
+        Remedy.REVERIFY: 1,
+        Remedy.MORE_ATTEMPTS: 1,
+        Remedy.FIX: 1,
+    }
+
+
+def test_resuming_is_not_advised_for_a_failed_verification() -> None:
+    hint = hint_with("", "palestra reverify --rollouts a.jsonl --with-failures '{x}'")
+
+    words = noted(attempt(0, response=ANSWER, hint=hint)).unscored().what_helps()
+
+    assert "palestra reverify --rollouts a.jsonl --with-failures '{x}' scores 1" in words
+    assert "--resume runs" not in words
+
+
+def test_failures_of_several_runs_name_the_command_without_their_arguments() -> None:
+    attempts = noted(
+        attempt(0, response=ANSWER, hint=hint_with("", "palestra reverify A")),
+        attempt(1, response=ANSWER, hint=hint_with("", "palestra reverify B")),
+    )
+
+    assert "palestra reverify --with-failures scores 2" in attempts.unscored().what_helps()
+
+
+def test_nothing_helps_where_every_rollout_has_a_score() -> None:
+    assert Unscored().what_helps() == ""

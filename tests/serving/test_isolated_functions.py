@@ -1,0 +1,87 @@
+"""The function of a one-file environment, in worker processes."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from palestra.errors import CallError, FailureKind
+from palestra.schema import VerifyRequest, response_of
+from palestra.serving import FunctionServer, ResourcesServerConfig, load_server_class, server_client
+from palestra.transport import CallContext, calling
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="how workers are stopped is Linux's"),
+]
+
+FILE = Path(__file__).parent / "isolated_functions.py"
+LIMIT_S = 3.0
+HANGS = ("regex", "loop", "deaf", "sleep")
+BREAKS = ("exit", "sys exit", "segfault", "memory", "raise", "rubbish", "close everything")
+FINE = ("fine", "fork", "forked sleeper", "close output", "chdir", "where", "alarm")
+
+Endings = dict[str, float | CallError]
+
+
+def server_of(file: Path) -> FunctionServer:
+    made = load_server_class(file)
+    assert issubclass(made, FunctionServer)
+    return made(config=ResourcesServerConfig(name="env"), server_client=server_client({}, {}))
+
+
+async def ending(server: FunctionServer, kind: str, limit_s: float = LIMIT_S) -> float | CallError:
+    body = VerifyRequest.model_validate(
+        {"responses_create_params": {"input": "?"}, "response": response_of("4"), "kind": kind}
+    )
+    endpoint = server.typed_endpoint("/verify")
+    assert endpoint is not None
+    with calling(CallContext(deadline=time.monotonic() + limit_s)):
+        try:
+            reward: float = (await endpoint.invoke(body, session_id="s")).reward
+        except CallError as error:
+            return error
+        return reward
+
+
+async def all_at_once(file: Path, kinds: list[str]) -> list[float | CallError]:
+    server = server_of(file)
+    try:
+        await server.start_workers()
+        return await asyncio.gather(*(ending(server, kind) for kind in kinds))
+    finally:
+        await server.shut_down()
+
+
+@pytest.fixture(scope="module")
+def endings() -> Endings:
+    """How every kind ends, when all of them run at once, and the good ones among them."""
+    kinds = [*HANGS, *BREAKS, *FINE]
+    return dict(zip(kinds, asyncio.run(all_at_once(FILE, kinds)), strict=True))
+
+
+@pytest.mark.parametrize("kind", [*HANGS, *BREAKS])
+def test_what_hangs_or_breaks_is_a_verifier_error(endings: Endings, kind: str) -> None:
+    failure = endings[kind]
+
+    assert isinstance(failure, CallError)
+    assert failure.kind is FailureKind.VERIFIER
+
+
+@pytest.mark.parametrize("kind", FINE)
+def test_what_returns_is_scored_beside_it(endings: Endings, kind: str) -> None:
+    assert endings[kind] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"), [("regex", "backtrack"), ("loop", "spin"), ("segfault", "<lambda>")]
+)
+def test_the_failure_names_function_file_and_line(endings: Endings, kind: str, place: str) -> None:
+    failure = endings[kind]
+
+    assert isinstance(failure, CallError)
+    frame = failure.evidence.traceback
+    assert frame.startswith(f"{FILE}:"), failure
+    assert frame.endswith(f" in {place}")
