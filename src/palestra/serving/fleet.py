@@ -63,13 +63,17 @@ def placement_of(instance: InstanceConfig, default: str) -> str:
 
 @final
 class Fleet:
-    """All servers of one configuration. `default_placement` applies where a config is silent."""
+    """All servers of one configuration.
+
+    `default_placement` applies where a config names none; when it is None, too, servers are
+    embedded.
+    """
 
     def __init__(
         self,
         config: ResolvedConfig,
         *,
-        default_placement: str = EMBEDDED,
+        default_placement: str | None = None,
         on_line: Callable[[str, str], None] | None = None,
     ) -> None:
         if not isinstance(config, ResolvedConfig):
@@ -111,6 +115,13 @@ class Fleet:
     async def __aexit__(self, *_: object) -> None:
         await self._stop()
 
+    def place_by_default(self, placement: str) -> None:
+        """Place servers there where neither the config nor the fleet's maker names a placement.
+
+        For the owner of a fleet that he did not make; call it before the fleet is entered.
+        """
+        self._default = self._default or placement
+
     async def watch(self) -> None:
         """Wait until a server process ends by itself, and raise the `ServerDied` that says how."""
         await self._failed.wait()
@@ -125,7 +136,7 @@ class Fleet:
 
     async def _start(self) -> None:
         placed = [
-            (instance, placement_of(instance, self._default))
+            (instance, placement_of(instance, self._default or EMBEDDED))
             for instance in self.config.instances.values()
         ]
         exposed = any(placement == PROCESS for _, placement in placed)
