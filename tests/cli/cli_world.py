@@ -71,6 +71,8 @@ class World:
     run_dir: Path
     head_port: int
     started: list["Running"] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables that its commands get beside the usual ones."""
 
     @property
     def head(self) -> str:
@@ -79,7 +81,8 @@ class World:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if "API_KEY" not in name}
-        return {**kept, "PALESTRA_RUN_DIR": str(self.run_dir), "COLUMNS": "200"}
+        ours = {"PALESTRA_RUN_DIR": str(self.run_dir), "COLUMNS": "200"}
+        return {**kept, **ours, **self.environment}
 
     def run(self, command: str, *arguments: str, timeout_s: float = 50, within: str = "") -> Done:
         """Run a console script to its end, in the folder or one `within` it."""

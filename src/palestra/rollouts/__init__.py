@@ -41,6 +41,7 @@ from palestra.rollouts.settings import (
     Shard,
 )
 from palestra.rollouts.tasks import BoundedTasks
+from palestra.rollouts.unscored import unscored_in
 
 __all__ = [
     "AUTO",
@@ -102,6 +103,7 @@ __all__ = [
     "run",
     "scored_keys",
     "semantics_of",
+    "unscored_in",
     "went_on",
     "with_grace",
     "with_seed",

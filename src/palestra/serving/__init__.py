@@ -26,13 +26,14 @@ from palestra.serving.capture import (
 )
 from palestra.serving.child import Ending
 from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
+from palestra.serving.file_rows import FileRows, file_rows
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.in_flight import IN_FLIGHT_PATH
-from palestra.serving.instance import RunningInstance, State
+from palestra.serving.instance import STUCK_AFTER_S, RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import (
@@ -60,6 +61,7 @@ from palestra.serving.venvs import (
     cache_root,
     interpreter_for,
     made_interpreter,
+    place_of,
     requirements_of,
     unsatisfied,
 )
@@ -74,6 +76,7 @@ __all__ = [
     "REMOTE",
     "REPEATABLE",
     "SESSION_ID_KEY",
+    "STUCK_AFTER_S",
     "TOKEN_FIELDS",
     "TRAINING_RUN",
     "TRAINING_TURNS",
@@ -91,6 +94,7 @@ __all__ = [
     "EndpointSaid",
     "Environment",
     "Episode",
+    "FileRows",
     "Fleet",
     "ForeignFleet",
     "FunctionServer",
@@ -134,6 +138,7 @@ __all__ = [
     "check_head_port",
     "dumping_tasks",
     "environment",
+    "file_rows",
     "head_server",
     "http_transport",
     "interpreter_for",
@@ -141,6 +146,7 @@ __all__ = [
     "load_module",
     "load_server_class",
     "made_interpreter",
+    "place_of",
     "probe",
     "raise_descriptor_limit",
     "rare_collections",

@@ -1,5 +1,6 @@
 """`Server`: what model servers, agents and resources servers have in common."""
 
+import logging
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
@@ -25,6 +26,8 @@ from palestra.serving.published import describe
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
 from palestra.transport import ASGIApp, ServerClient, fault_of, new_id, worker_cookie
+
+logger = logging.getLogger("palestra.serving")
 
 
 class ServerConfig(BaseModel):
@@ -132,6 +135,7 @@ class Server(BaseModel):
     def translate(self, path: str, error: BaseException) -> CallError:
         """What an exception of this server's own code means to the rollout."""
         if isinstance(error, CallError):
+            self._tell_inner_failure(error)
             return self.relayed(error)
         if isinstance(error, RequestValidationError):
             return _request_error(self.name, path, error)
@@ -141,6 +145,15 @@ class Server(BaseModel):
         frames = self._palestra_errors.log(self.name, path, error)
         message = f"{self.name}{path} raised {error_text(error)}"
         return self.own_failure(path, message, Evidence(traceback=frames))
+
+    def _tell_inner_failure(self, error: CallError) -> None:
+        """Say that an inner call failed, in the field's words, when requests are debugged."""
+        if error.evidence.hops and self.server_client.debug:
+            logger.error(
+                "Hit an exception in %s calling an inner server: %s",
+                self.name,
+                self.server_client.mask(error.message),
+            )
 
     def relayed(self, error: CallError) -> CallError:
         """What the failure of a call that this server made means to whoever called it."""
