@@ -6,6 +6,7 @@ import pty
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_world import MULTI_STEP, OPENAI, SCRIPTS, TASKS, Done, FakeEndpoint, Running, World, until
@@ -258,3 +259,96 @@ def test_a_lock_that_is_held_is_told_while_it_lasts(world: World, fake: FakeEndp
 
     running.until("warning: hang_environment/verify of rollout 2:0 has been blocking")
     assert f"{world.folder}/hang.py:" in running.text()
+
+
+STORED_ROWS = [
+    {
+        "responses_create_params": {"input": str(number)},
+        "response": {"id": "r", "created_at": 0, "model": "tiny", "output": []},
+        "reward": 0.0,
+        "q": str(number),
+        "_ng_task_index": number,
+        "_ng_rollout_index": 0,
+    }
+    for number in range(4)
+]
+
+
+def reverifying(world: World, rows: list[dict[str, Any]], *more: str) -> Done:
+    world.write("hang.py", FILE.format(body=REGEX))
+    world.write("stored.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    return world.run(
+        *("palestra", "reverify", "-r", "stored.jsonl", "--environment", "hang.py"),
+        *("--output", "new.jsonl", "--timeout", str(TIMEOUT_S), *more),
+    )
+
+
+def test_reverify_ends_in_time_when_a_verifier_holds_it(world: World) -> None:
+    done = reverifying(world, STORED_ROWS)
+
+    assert done.code == 1
+    assert "error: rollout 2:0: hang_environment/verify" in done.err
+    assert f"in verify, {world.folder}/hang.py:" in done.err
+    assert "--resume" in done.err
+    assert nobody_is_in(world.folder)
+
+
+def test_reverify_goes_on_without_the_row_that_held_it(world: World) -> None:
+    reverifying(world, STORED_ROWS)
+
+    done = reverifying(world, STORED_ROWS, "--resume")
+
+    assert "4 rows = 3 verified + 1 failed" in done.out, done.err
+    [failure] = world.rows("new_failures.jsonl")
+    assert failure["_ng_failure_class"] == "verifier_error"
+    assert (failure["line"], failure["_ng_task_index"]) == (3, 2)
+    assert f"{world.folder}/hang.py:" in failure["message"]
+
+
+def test_a_stored_row_without_indices_is_named_by_its_line(world: World) -> None:
+    bare = [{k: v for k, v in row.items() if not k.startswith("_ng_")} for row in STORED_ROWS]
+
+    assert "error: row line 3: hang_environment/verify" in reverifying(world, bare).err
+
+    done = reverifying(world, bare, "--resume")
+    assert "4 rows = 3 verified + 1 failed" in done.out, done.err
+    assert [row["line"] for row in world.rows("new_failures.jsonl")] == [3]
+
+
+def test_a_server_process_that_holds_a_stored_row_ends_reverify_likewise(world: World) -> None:
+    block = "hang_environment.resources_servers.environment_file"
+    placed = f"++{block}.placement=process"
+
+    done = reverifying(world, STORED_ROWS, placed)
+    assert done.code == 1
+    assert "error: server hang_environment was ended for a call of rollout 2:0" in done.err
+
+    again = reverifying(world, STORED_ROWS, placed, "--resume")
+    assert "4 rows = 3 verified + 1 failed" in again.out, again.err
+
+
+ALWAYS_HOLDING = """
+import re
+
+from palestra.serving import environment
+
+
+@environment(data=[{"q": str(n)} for n in range(2)], prompt="{q}", gold="{q}")
+async def verify(answer: str, q: str) -> float:
+    return float(bool(re.match(r"(a+)+$", "a" * 40 + "b")))
+"""
+
+
+def test_verify_env_shows_its_report_when_the_verifier_holds_it(world: World) -> None:
+    world.write("hang.py", ALWAYS_HOLDING)
+
+    done = world.run("palestra", "verify-env", "hang.py", "--timeout", str(TIMEOUT_S), "--json")
+
+    assert done.code == 1
+    report = json.loads(done.out)
+    assert not report["complete"]
+    assert report["checks"][-1]["status"] == "failed"
+    [finding] = report["checks"][-1]["findings"]
+    assert finding["row"] == 0
+    assert f"{world.folder}/hang.py:" in finding["problem"]
+    assert nobody_is_in(world.folder)

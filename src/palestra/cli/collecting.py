@@ -3,13 +3,13 @@
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import palestra
 from palestra.cli.again import verified_by
 from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.descriptors import check_descriptors, most_in_flight
-from palestra.cli.guard import tell_guard
+from palestra.cli.guard import FROZEN_AFTER_S, tell_guard
 from palestra.cli.loop import Stopped, run_to_end, to_its_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
@@ -39,9 +39,6 @@ from palestra.schema import (
     read_jsonl,
 )
 from palestra.serving import raise_descriptor_limit
-
-FROZEN_AFTER_S: Final = 5.0
-"""How long beyond a rollout's timeout the event loop may stand still, whatever holds it."""
 
 
 def collect(

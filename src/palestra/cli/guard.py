@@ -34,6 +34,7 @@ from palestra.system import (
 
 if TYPE_CHECKING:
     from palestra.errors import CallError
+    from palestra.schema import Outcome
 
 STOP_WITHIN_S: Final = {signal.SIGINT: 2.5, signal.SIGTERM: 4.0}
 """How long the command has to end in order after a signal."""
@@ -43,6 +44,8 @@ TELL_AFTER_S: Final = 5.0
 """A lock that is held for so long is told while it lasts, and again each time it has doubled."""
 QUIET_S: Final = 1.5
 """A shorter stillness of the event loop is nobody's business."""
+FROZEN_AFTER_S: Final = 5.0
+"""How long beyond a row's timeout the event loop may stand still, whatever holds it."""
 STACKS_WITHIN_S: Final = 0.5
 ORPHANS_END_S: Final = 0.3
 _FROM_THE_KERNEL: Final = 0x80
@@ -87,8 +90,9 @@ class Guard:
     """Watches the process `pid`.
 
     That process tells it (`tell_guard`): `output`, the file of scored rows; `max_attempts` and
-    `verified_by` of the collection; `again`, how to go on; `limit_s`, how long its event loop may
-    stand still at most, whatever it does.
+    `verified_by` of the collection; `reverified`, the file that stored rows are verified into;
+    `report`, what an examination has found; `again`, how to go on; `limit_s`, how long its event
+    loop may stand still at most, whatever it does.
     """
 
     SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
@@ -221,7 +225,7 @@ class Guard:
     # What is said and done when the child is ended
 
     def _end_overdue(self, call: Executing) -> NoReturn:
-        from palestra.serving.overrun import overrun
+        from palestra.serving.overrun import overrun, row_name
 
         lasted_s = time.monotonic() - call.since
         error = overrun(call, self._stacks(), lasted_s)
@@ -229,7 +233,7 @@ class Guard:
         if error is None:
             self._give_up(f"the event loop has not run for {self._lookout.quiet_s:.0f} s")
         row = error.evidence.row
-        rollout = f"rollout {row.task}:{row.rollout}: " if row is not None else ""
+        rollout = f"{row_name(row)}: " if row is not None else ""
         recorded = self._record(error, lasted_s)
         self._give_up(f"{rollout}{error.message}", error.hint, recorded)
 
@@ -238,27 +242,35 @@ class Guard:
 
         told = blocking(running_one(self._pid, self._lookout.executing), self._stacks())
         self._kill()
-        self._give_up(f"{told} for {quiet_s:.0f} s, which is as long as a rollout may take")
+        self._give_up(f"{told} for {quiet_s:.0f} s, which is as long as a row may take")
 
     def _record(self, error: "CallError", lasted_s: float) -> str:
         """Write the struck attempt down; what to say of that."""
         from palestra.errors import PalestraError
-        from palestra.rollouts import record_afterwards
 
-        work = self._work()
-        if not work.get("output"):
-            return ""
         try:
-            result = record_afterwards(
-                Path(work["output"]),
-                error,
-                max_attempts=work.get("max_attempts", 1),
-                elapsed_s=lasted_s,
-                verified_by=work.get("verified_by", ""),
-            )
+            outcome = self._recorded(error, lasted_s)
         except (PalestraError, OSError) as problem:
             return f"warning: it could not be recorded: {problem}"
-        return "" if result is None else f"it is recorded as {result.outcome.value}"
+        return "" if outcome is None else f"it is recorded as {outcome.value}"
+
+    def _recorded(self, error: "CallError", lasted_s: float) -> "Outcome | None":
+        from palestra.rollouts import record_afterwards
+        from palestra.rollouts.reverification import record_stopped
+
+        work = self._work()
+        if work.get("reverified"):
+            return record_stopped(Path(work["reverified"]), error)
+        if not work.get("output"):
+            return None
+        result = record_afterwards(
+            Path(work["output"]),
+            error,
+            max_attempts=work.get("max_attempts", 1),
+            elapsed_s=lasted_s,
+            verified_by=work.get("verified_by", ""),
+        )
+        return None if result is None else result.outcome
 
     def _end_unstopped(self, asked: signal.Signals) -> NoReturn:
         self._kill()
@@ -269,6 +281,12 @@ class Guard:
         os._exit(128 + asked)
 
     def _give_up(self, message: str, hint: str = "", recorded: str = "") -> NoReturn:
+        if "report" in self._work():
+            from palestra.cli.verifying import show_locked
+
+            show_locked(self._work(), message)
+            sys.stdout.flush()
+            os._exit(1)
         self._say(f"error: {message}")
         if recorded:
             self._say(recorded)
@@ -299,5 +317,5 @@ class Guard:
 
 def _load() -> None:
     """Import what ending the run in its place takes, and the run itself."""
-    import palestra.rollouts
+    import palestra.rollouts.reverification
     import palestra.serving.overrun  # noqa: F401

@@ -14,13 +14,14 @@ import orjson
 import palestra
 from palestra.cli.console import notice, say, shown, warn_all
 from palestra.cli.evaluating import EvalArgs, find_target
+from palestra.cli.guard import FROZEN_AFTER_S, tell_guard
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.meaning import servers_meaning
 from palestra.cli.reaching import OwnFleet, Reachable, unless
 from palestra.cli.settings import existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
-from palestra.errors import ConfigError, RunFailed
+from palestra.errors import ConfigError, RunFailed, ServerDied
 from palestra.rollouts import RunPaths
 from palestra.rollouts.reverification import (
     Checked,
@@ -40,7 +41,9 @@ from palestra.rollouts.reverification import (
     check_places,
     failures_beside,
     holds_failures,
+    record_stopped,
     scored_beside,
+    stopped_rows,
 )
 from palestra.schema import Outcome, read_jsonl
 
@@ -81,9 +84,13 @@ def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
     except Stopped as stopped:
         notice(f"stopped by {stopped.signal.name}")
         if paths.partial.exists():
-            notice(f"hint: what is done is in {shown(paths.partial)}; --resume goes on from there")
+            notice(f"hint: what is done is in {_how_to_go_on(paths)}")
         return stopped.exit_code
     return _report(result, args, paths)
+
+
+def _how_to_go_on(paths: ReverifyPaths) -> str:
+    return f"{shown(paths.partial)}; --resume goes on from there"
 
 
 # Deciding
@@ -278,6 +285,11 @@ async def _run(work: _Work) -> Mapping[str, Any]:
             if begun.finished is not None:
                 notice(f"{shown(work.paths.output)} is complete already")
                 return begun.finished
+            tell_guard(
+                reverified=str(work.paths.output),
+                again=f"what is done is in {_how_to_go_on(work.paths)}",
+                limit_s=args.timeout_s + FROZEN_AFTER_S,
+            )
             reverification = Reverification(
                 rows=lambda: work.stored.rows(work.checked.rows),
                 origin=origin,
@@ -290,8 +302,16 @@ async def _run(work: _Work) -> Mapping[str, Any]:
                 sessions=sessions,
                 fresh_judge=args.fresh_judge,
                 timeout_s=args.timeout_s,
+                stopped=stopped_rows(work.paths.output),
             )
-            return await unless(fleet.watch(), _watched(reverification, verifier))
+            try:
+                return await unless(fleet.watch(), _watched(reverification, verifier))
+            except ServerDied as died:
+                if died.failure is not None:
+                    record_stopped(work.paths.output, died.failure)
+                    where = f"what is done is in {_how_to_go_on(work.paths)}"
+                    died.hint = "; ".join(filter(None, [died.hint, where]))
+                raise
 
 
 @contextlib.asynccontextmanager

@@ -3,15 +3,22 @@
 import asyncio
 import contextlib
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import orjson
 
 from palestra.cli.console import leave_now, masking, notice, say
+from palestra.cli.guard import tell_guard
 from palestra.cli.subjects import find_subject
 from palestra.cli.tables import print_table
-from palestra.conformance import Limits, Report, check_environment
+from palestra.conformance import Limits, Report, Subject, check_environment
 from palestra.errors import RunFailed
+from palestra.system import beating
+
+LOCKED_AFTER_S: Final = 2.0
+"""How much later than the command itself its guard gives a verifier up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +42,28 @@ def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
     # What a program is to read from standard output is the result alone.
     quiet = contextlib.redirect_stdout(sys.stderr) if args.as_json else contextlib.nullcontext()
     with masking(subject.config.secrets), quiet:
-        report = asyncio.run(check_environment(subject, args.limits, on_frozen=give_up))
+        report = asyncio.run(_examined(subject, args, give_up))
     return show_report(report, as_json=args.as_json)
+
+
+async def _examined(
+    subject: Subject, args: VerifyEnvArgs, give_up: Callable[[Report], None]
+) -> Report:
+    def tell(report: Report) -> None:
+        limit_s = args.limits.given_up_after_s + LOCKED_AFTER_S
+        tell_guard(report=report.as_json(), as_json=args.as_json, limit_s=limit_s)
+
+    async with beating():
+        return await check_environment(subject, args.limits, on_frozen=give_up, on_probe=tell)
+
+
+def show_locked(work: Mapping[str, Any], problem: str) -> None:
+    """Show the report that the command left with its guard; `problem`: why the command was ended."""
+    report = Report.from_json(work["report"])
+    last = report.checks[-1]
+    findings = tuple(replace(finding, problem=problem) for finding in last.findings)
+    checks = (*report.checks[:-1], replace(last, findings=findings))
+    show_report(replace(report, checks=checks), as_json=work["as_json"])
 
 
 def show_report(report: Report, *, as_json: bool = False) -> int:

@@ -37,11 +37,14 @@ async def check_environment(
     limits: Limits | None = None,
     *,
     on_frozen: Callable[[Report], None] | None = None,
+    on_probe: Callable[[Report], None] | None = None,
 ) -> Report:
     """Examine an environment in this process.
 
     `on_frozen` is called from a thread with what is known so far when the verifier holds the
     event loop for `frozen_s`: then this never returns, and only ending the process helps.
+    `on_probe` is called before each answer is verified, with the report to show should the
+    verifier never return and hold even that thread.
     Raises ConfigError when the environment cannot be started here.
     """
     limits = limits or Limits()
@@ -49,23 +52,24 @@ async def check_environment(
     script = Script()
     now = Now()
 
-    def frozen(still_s: float) -> None:
-        finding = Finding(
-            now.row,
-            now.kind,
-            f"has been blocking the event loop for {still_s:.0f} s",
-            now.answer,
-        )
+    def so_far(problem: str) -> Report:
+        finding = Finding(now.row, now.kind, problem, now.answer)
         last = CheckResult(now.check, Status.FAILED, now.probes, findings=(finding,))
+        return Report(subject.name, (*done, last), complete=False)
+
+    def frozen(still_s: float) -> None:
         if on_frozen is not None:
-            on_frozen(Report(subject.name, (*done, last), complete=False))
+            on_frozen(so_far(f"has been blocking the event loop for {still_s:.0f} s"))
+
+    if on_probe is not None:
+        now.on_probe = lambda: on_probe(so_far("did not return"))
 
     judges = {
         name: ScriptedJudge.of(name, script, server_client({}, {})) for name in subject.judges
     }
     async with (
         assembled(subject.config, subject.servers, {**subject.ready, **judges}) as assembly,
-        LoopGuard(frozen, frozen_s=limits.frozen_s) as guard,
+        LoopGuard(frozen, frozen_s=limits.given_up_after_s) as guard,
     ):
         door = await door_of(assembly.client, subject.name)
         server = assembly.servers[subject.name]

@@ -1,6 +1,6 @@
 """An examination under way: what is asked of the verifier, and what it answered so far."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,8 @@ class Now:
     row: int | None = None
     answer: str = ""
     probes: int = 0
+    on_probe: Callable[[], object] = lambda: None
+    """Called before each answer is verified."""
 
     def begin(self, check: str) -> None:
         """A check begins."""
@@ -62,6 +64,7 @@ class Now:
         self.probes += 1
         self.kind, self.row = probe.kind, probe.number
         self.answer = shortened(spoken(probe.response))
+        self.on_probe()
 
 
 @dataclass(slots=True)
@@ -99,7 +102,7 @@ class Examination:
     async def ask(self, probe: Probe, *, blocked_s: float) -> Verdict:
         """Verify one answer, and note when it holds the event loop for longer than that."""
         self.now.verifying(probe)
-        verdict = await self.player.verify(probe.task, probe.response, stored=probe.stored)
+        verdict = await self._verdict(probe)
         self.all_verdicts.append((probe, verdict))
         if verdict.blocked_s > blocked_s:
             await self._check_block(probe, verdict, blocked_s)
@@ -110,11 +113,16 @@ class Examination:
                 raise GivenUp(f"given up: {len(findings)} answers {why}")
         return verdict
 
+    async def _verdict(self, probe: Probe) -> Verdict:
+        return await self.player.verify(
+            probe.task, probe.response, number=probe.number, stored=probe.stored
+        )
+
     async def _check_block(self, probe: Probe, verdict: Verdict, limit_s: float) -> None:
         """Whether it blocks each time: a busy machine, or a first import, does so once."""
         shortest = verdict.blocked_s
         for _ in range(3 if verdict.blocked_s < SURELY_BLOCKED * limit_s else 1):
-            again = await self.player.verify(probe.task, probe.response, stored=probe.stored)
+            again = await self._verdict(probe)
             shortest = min(shortest, again.blocked_s)
             if shortest <= limit_s:
                 return

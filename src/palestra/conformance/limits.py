@@ -21,3 +21,8 @@ class Limits:
     """Characters of the largest hostile text."""
     frozen_s: float = 20.0
     """After so long the rest is given up: the loop may never come back."""
+
+    @property
+    def given_up_after_s(self) -> float:
+        """The same, and no longer than one answer may take and a second."""
+        return min(self.frozen_s, self.timeout_s + 1.0)

@@ -10,7 +10,7 @@ import orjson
 from pydantic import ValidationError
 
 from palestra.conformance.lag import LoopGuard
-from palestra.errors import CallError, VerifierError
+from palestra.errors import CallError, RowIdentity, VerifierError
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -74,15 +74,22 @@ class Player:
         self._timeout_s = timeout_s
 
     async def verify(
-        self, task: Mapping[str, Any], response: Response, *, stored: bool = False
+        self,
+        task: Mapping[str, Any],
+        response: Response,
+        *,
+        number: int | None = None,
+        stored: bool = False,
     ) -> Verdict:
         """Seed, play what is to be played, verify. Never raises because of the environment.
 
-        `stored`: verify alone, as of a rollout whose session is gone.
+        `number`: of the example row, when it is one. `stored`: verify alone, as of a rollout
+        whose session is gone.
         """
         self._guard.begin()
         began = time.monotonic()
-        context = CallContext(deadline=began + self._timeout_s)
+        row = None if number is None else RowIdentity(number)
+        context = CallContext(row, began + self._timeout_s)
         try:
             with calling(context):
                 async with asyncio.timeout(self._timeout_s):

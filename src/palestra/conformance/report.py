@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 SHOWN = 160
 """Characters of an answer that a finding quotes."""
@@ -66,6 +66,21 @@ class Report:
     def passed(self) -> bool:
         """Whether no check failed."""
         return self.complete and all(check.status is not Status.FAILED for check in self.checks)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """What `as_json` made."""
+        checks = tuple(
+            CheckResult(
+                check["check"],
+                Status(check["status"]),
+                check["probes"],
+                check["note"],
+                tuple(Finding(**finding) for finding in check["findings"]),
+            )
+            for check in values["checks"]
+        )
+        return cls(values["environment"], checks, values["latency_ms"], values["complete"])
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for programs."""

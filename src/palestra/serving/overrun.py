@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from palestra.errors import CallError, add_row
+from palestra.errors import CallError, RowIdentity, add_row
 from palestra.serving.author_calls import AuthorCall
 from palestra.serving.authors_errors import AuthorsPlace, overran
 from palestra.serving.isolation.stacks import authors_place
@@ -36,8 +36,13 @@ def blocking(call: Executing | None, stacks: str) -> str:
     where = f" ({place})" if place.file else ""
     if author is None:
         return f"something has been blocking the event loop{where}"
-    row = f" of rollout {author.row.task}:{author.row.rollout}" if author.row is not None else ""
+    row = f" of {row_name(author.row)}" if author.row is not None else ""
     return f"{author.server}{author.path}{row} has been blocking the event loop{where}"
+
+
+def row_name(row: RowIdentity) -> str:
+    """`rollout 2:0`; `row 2` where there is no rollout of it."""
+    return f"row {row.task}" if row.rollout is None else f"rollout {row.task}:{row.rollout}"
 
 
 def author_call(call: Executing) -> AuthorCall | None:

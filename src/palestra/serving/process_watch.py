@@ -7,7 +7,14 @@ from typing import Final, final
 from palestra.errors import CallError, RowIdentity, ServerDied
 from palestra.serving.child import Child
 from palestra.serving.instance import STUCK_AFTER_S, RunningInstance, State
-from palestra.serving.overrun import author_call, blocking, overrun, place_of, stack_of
+from palestra.serving.overrun import (
+    author_call,
+    blocking,
+    overrun,
+    place_of,
+    row_name,
+    stack_of,
+)
 from palestra.system import Executing, Lookout, Pulse, ask_for_stacks, is_stopped, running_one
 
 QUIET_S: Final = 1.5
@@ -87,7 +94,7 @@ class ProcessWatch:
         failure = overrun(call, self._stacks, lasted_s)
         place = place_of(call, self._stacks)
         row = failure.evidence.row if failure is not None else None
-        rollout = f" of rollout {row.task}:{row.rollout}" if row is not None else ""
+        rollout = f" of {row_name(row)}" if row is not None else ""
         message = failure.message if failure is not None else blocking(call, self._stacks)
         return ServerDied(
             f"server {self.child.name} was ended for a call{rollout} that did not return: {message}",

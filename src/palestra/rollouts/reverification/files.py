@@ -137,7 +137,7 @@ def _begun(partial: "Partial", origin: Origin, *, resume: bool, version: str) ->
         notices = _set_aside(partial)
         _write_manifest(paths, origin, None, version)
         return Begun(partial, notices)
-    manifest = _read_manifest(paths.manifest)
+    manifest = read_manifest(paths.manifest)
     changed = differences(manifest["made_from"], origin.as_json())
     if changed:
         raise StaleRun(
@@ -179,7 +179,8 @@ def _write_manifest(
     )
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> dict[str, Any]:
+    """What is known of a re-verification. Raises InputDataError when the file does not tell it."""
     try:
         held: dict[str, Any] = orjson.loads(path.read_bytes())
         if held["format"] > FORMAT:
@@ -187,7 +188,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
                 f"{path} was written by a newer Palestra",
                 hint="go on with the version that started it, or --overwrite",
             )
-        return {"made_from": held["made_from"], "result": held["result"]}
+        return {**held, "made_from": held["made_from"], "result": held["result"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputDataError(
             f"{path} does not say what was verified ({error!r})",

@@ -24,10 +24,11 @@ from palestra.errors import (
 )
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.marked import raise_if_marked
-from palestra.rollouts.results import described, line_of, outcome_of, reward_in
+from palestra.rollouts.results import described, line_of, reward_in
 from palestra.rollouts.reverification.changes import Changes
 from palestra.rollouts.reverification.files import Origin, Partial, is_failure
 from palestra.rollouts.reverification.replaying import replay_tools
+from palestra.rollouts.reverification.stopped import key_of_row
 from palestra.rollouts.reverification.stored import PREVIOUS, RESPONSE, StoredRow
 from palestra.rollouts.reverification.task_rows import IDENTITY
 from palestra.rollouts.tasks import BoundedTasks
@@ -49,6 +50,8 @@ from palestra.transport import Activity, CallContext, ServerClient, calling
 STATELESS = "stateless"
 REPLAY_TOOLS = "replay_tools"
 MODE_TIMEOUT_S = 30.0
+ENDED_WITHIN_S = 4.5
+"""How long after a row's deadline its fleet may take to end a process that the row's call holds."""
 WINDOW = 4
 """Rows that may be done but not written yet, per row in flight: what one slow row holds back."""
 
@@ -192,7 +195,10 @@ _NO_SESSIONS = Sessions()
 
 
 class Verifier:
-    """Calls `/verify` with a stored row. `sessions`: the servers that need one made first."""
+    """Calls `/verify` with a stored row. `sessions`: the servers that need one made first.
+
+    `stopped`: failures of rows that are not to be verified again; see `stopped.py`.
+    """
 
     def __init__(
         self,
@@ -201,17 +207,23 @@ class Verifier:
         sessions: Sessions = _NO_SESSIONS,
         fresh_judge: bool = False,
         timeout_s: float = 600.0,
+        stopped: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self._client = client
+        self._stopped = stopped or {}
         self._sessions = sessions
         self._fresh_judge = fresh_judge
         self._timeout_s = timeout_s
 
     async def verify(self, stored: StoredRow) -> Verified | Unverified:
         """The new result row, or the failure. Raises Hopeless when every row would fail so."""
+        identity = _row_identity(stored)
+        failure = self._stopped.get(key_of_row(identity))
+        if failure is not None:
+            return _unverified(stored, failure)
         activity = Activity()
         started = time.monotonic()
-        context = CallContext(_row_identity(stored), started + self._timeout_s, activity)
+        context = CallContext(identity, started + self._timeout_s, activity)
         try:
             with calling(context):
                 async with asyncio.timeout(self._timeout_s):
@@ -219,13 +231,28 @@ class Verifier:
         except Hopeless:
             raise
         except TimeoutError:
+            await self._wait_for_the_fleet()
             error: CallError = DeadlineExceeded(
                 f"not verified within {self._timeout_s:g} s; it was awaiting {activity.describe()}",
                 hint="--timeout gives each row longer",
             )
-        except CallError as failure:
-            error = failure
-        return _unverified(stored, error)
+        except DeadlineExceeded as late:
+            await self._wait_for_the_fleet()
+            error = late
+        except CallError as failed:
+            error = failed
+        return _unverified(stored, described(error))
+
+    async def _wait_for_the_fleet(self) -> None:
+        """Give it time to end a process that stands still, and the re-verification with it.
+
+        Rows that only waited for that process are verified when it goes on.
+        """
+        until = time.monotonic() + ENDED_WITHIN_S
+        while time.monotonic() < until:
+            if not self._client.standing_still():
+                return
+            await asyncio.sleep(0.1)
 
     async def _verify(self, stored: StoredRow) -> Verified:
         peer = self._client.peer(stored.server)
@@ -257,9 +284,10 @@ class Verifier:
 
 
 def _row_identity(stored: StoredRow) -> RowIdentity:
+    """Who the row is; its line, where it does not say."""
     task, rollout = stored.row.get(TASK_INDEX), stored.row.get(ROLLOUT_INDEX)
     return RowIdentity(
-        task if isinstance(task, int | str) else None,
+        task if isinstance(task, int | str) else stored.place(),
         rollout if isinstance(rollout, int) else None,
         agent=stored.agent,
     )
@@ -278,18 +306,17 @@ def _verified(stored: StoredRow, fields: dict[str, Any], sent: Mapping[str, Any]
     return Verified(reward, line_of(made))
 
 
-def _unverified(stored: StoredRow, error: CallError) -> Unverified:
-    told = described(error)
+def _unverified(stored: StoredRow, failure: Mapping[str, Any]) -> Unverified:
     # The class comes first: that is how a failure's line is known.
     line = {
-        FAILURE_CLASS: told.pop(FAILURE_CLASS),
+        FAILURE_CLASS: failure[FAILURE_CLASS],
         "line": stored.line,
         **({"of_failures": True} if stored.unverified else {}),
         **stored.identity(),
         "environment": stored.server,
-        **told,
+        **{name: value for name, value in failure.items() if name != FAILURE_CLASS},
     }
-    return Unverified(outcome_of(error), encode_json(line))
+    return Unverified(Outcome(failure[FAILURE_CLASS]), encode_json(line))
 
 
 @dataclass(frozen=True, slots=True)
