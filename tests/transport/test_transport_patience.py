@@ -93,10 +93,12 @@ def test_a_request_that_takes_much_longer_than_refusals_do_is_waited_for() -> No
         clock.now += 1.0
         served.sent()
         clock.now += 300.0
-        refused.check("answered 429")
-        served.answered()
-
         assert refused.left_s is None
+        refused.check("answered 429")
+        served.refused()
+
+        with pytest.raises(EndpointRefuses):
+            refused.check("answered 429")
 
 
 def test_slow_refusals_are_refusals() -> None:

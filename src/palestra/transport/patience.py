@@ -134,16 +134,19 @@ class Patience:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the run stops if nothing is answered; None while nothing is refused."""
-        since = self._streak.since
-        return None if since is None else max(0.0, since + self.limit_s - self._clock())
+        """Seconds until the run stops if nothing is answered.
+
+        None while nothing is refused, and while the run waits for a request whatever happens.
+        """
+        since, now = self._streak.since, self._clock()
+        if since is None or self._streak.may_be_answered(now):
+            return None
+        return max(0.0, since + self.limit_s - now)
 
     def check(self, reason: str) -> None:
         """Raise EndpointRefuses when the patience has run out. `reason`: the last refusal."""
         streak = self._streak
-        if streak.since is None or self.left_s:
-            return
-        if streak.may_be_answered(self._clock()):
+        if streak.since is None or self.left_s != 0.0:
             return
         waited_s = self._clock() - streak.since
         refused = streak.refused
