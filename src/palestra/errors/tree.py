@@ -15,6 +15,7 @@
         ├── RowError              422: the body does not fit the request model
         ├── AgentError            an agent's own code raised
         ├── EnvironmentFault      an environment raised while it was seeded or used
+        │   └── NoSession         409: its session has no place for the call
         ├── VerifierError         `verify` raised or gave no finite reward
         ├── JudgeFailure          the judge failed or gave no readable verdict
         ├── DeadlineExceeded      a deadline passed while something was awaited
@@ -93,7 +94,34 @@ class RunFailed(PalestraError):
 
 
 class ServerDied(RunFailed):
-    """A server process ended by itself, or never became ready."""
+    """A server process ended by itself, never became ready, or was ended for a call that hung.
+
+    `server` is the process's name, where one is known. Of a call that did not return: `function`,
+    `file` and `line` say where its code was, and `failure` what that means to its rollout.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        server: str = "",
+        function: str = "",
+        file: str = "",
+        line: int = 0,
+        failure: "CallError | None" = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.server = server
+        self.function = function
+        self.file = file
+        self.line = line
+        self.failure = failure
+
+    @property
+    def row(self) -> "RowIdentity | None":
+        """The rollout whose call did not return."""
+        return None if self.failure is None else self.failure.evidence.row
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +238,12 @@ class EnvironmentFault(CallError):
 
     layer = Layer.VERIFIER
     kind = FailureKind.ENVIRONMENT
+
+
+class NoSession(EnvironmentFault):
+    """The session that a call belongs to holds nothing for it: it was not opened, or has ended."""
+
+    reason = "no_session"
 
 
 class VerifierError(CallError):
