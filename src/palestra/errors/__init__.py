@@ -19,6 +19,7 @@ from palestra.errors.masking import mask_error
 from palestra.errors.tree import (
     AgentError,
     BadInput,
+    Bystander,
     CallError,
     ConfigError,
     CredentialsRejected,
@@ -47,6 +48,7 @@ from palestra.errors.tree import (
 __all__ = [
     "AgentError",
     "BadInput",
+    "Bystander",
     "CallError",
     "ConfigError",
     "CredentialsRejected",

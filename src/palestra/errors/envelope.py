@@ -18,6 +18,7 @@ from typing import Any
 from palestra.errors.layers import FailureKind, Layer
 from palestra.errors.tree import (
     AgentError,
+    Bystander,
     CallError,
     CredentialsRejected,
     DeadlineExceeded,
@@ -51,6 +52,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     DeadlineExceeded,
     EnvironmentFault,
     InfraError,
+    Bystander,
     JudgeFailure,
     ModelError,
     RowError,
