@@ -80,11 +80,11 @@ class World:
         kept = {name: value for name, value in os.environ.items() if "API_KEY" not in name}
         return {**kept, "PALESTRA_RUN_DIR": str(self.run_dir), "COLUMNS": "200"}
 
-    def run(self, command: str, *arguments: str, timeout_s: float = 50) -> Done:
-        """Run a console script to its end."""
+    def run(self, command: str, *arguments: str, timeout_s: float = 50, within: str = "") -> Done:
+        """Run a console script to its end, in the folder or one `within` it."""
         done = subprocess.run(
             [SCRIPTS / command, *arguments],
-            cwd=self.folder,
+            cwd=self.folder / within,
             env=self._environment(),
             capture_output=True,
             text=True,

@@ -37,6 +37,41 @@ def test_a_folder_that_is_there_is_left_as_it_is(world: World) -> None:
     assert world.files() == before
 
 
+@pytest.mark.parametrize("target", ["my_env", "resources_servers/my_env"])
+def test_an_environment_that_lacks_its_config_says_so_and_how_to_make_it(
+    world: World, target: str
+) -> None:
+    world.run("palestra", "init", "my_env")
+    config = world.folder / "resources_servers" / "my_env" / "configs" / "my_env.yaml"
+    written = config.read_text()
+    config.unlink()
+
+    refused = world.run("palestra", "eval", target).refused()
+    made = world.run(*refused.split("hint: ")[1].strip().split())
+
+    assert "resources_servers/my_env/configs/my_env.yaml is missing" in refused
+    assert made.code == 0, made.err
+    assert config.read_text() == written
+
+
+def test_a_config_that_is_there_is_left_as_it_is(world: World) -> None:
+    world.run("palestra", "init", "my_env")
+    before = world.files()
+
+    refused = world.run("palestra", "init", "my_env", "--config-only").refused()
+
+    assert "exists already" in refused
+    assert world.files() == before
+
+
+def test_the_tests_of_an_environment_run_from_inside_of_its_folder(world: World) -> None:
+    world.run("palestra", "init", "my_env")
+
+    done = world.run("palestra", "test", "my_env", "--json", within="resources_servers/my_env")
+
+    assert done.code == 0, done.out + done.err
+
+
 @pytest.mark.parametrize("name", ["My-Env", "1env", "elsewhere/my_env"])
 def test_a_name_that_cannot_be_one_is_refused_and_nothing_is_written(
     world: World, name: str

@@ -131,14 +131,32 @@ def test_a_verifier_that_will_not_be_cancelled_holds_nobody_up(
     assert len(world.rows("rollouts.jsonl")) == 1
 
 
-def test_the_second_signal_ends_it_at_once(world: World, fake: FakeEndpoint) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "later_s"), [(signal.SIGINT, 130, 0.2), (signal.SIGTERM, 143, 1.2)]
+)
+def test_the_second_signal_ends_it_at_once(
+    world: World, fake: FakeEndpoint, number: signal.Signals, code: int, later_s: float
+) -> None:
     running = verifying(world, fake, SWALLOWING)
     running.process.send_signal(signal.SIGTERM)
-    time.sleep(0.2)  # so that the two are not taken for one
+    time.sleep(later_s)  # so that the two are not taken for one
 
-    ended, took_s = stop(running, signal.SIGINT)
-    assert ended == 130
+    ended, took_s = stop(running, number)
+    assert ended == code
     assert took_s < 1
+
+
+def test_a_sigterm_that_comes_twice_within_a_second_stops_in_order(
+    world: World, hanging: FakeEndpoint
+) -> None:
+    running = collect(world, hanging, "--repeats", "2", "--progress", "plain")
+    running.until("8 in flight")
+    running.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)  # signals that wait together are one
+
+    ended, _ = stop(running, signal.SIGTERM)
+    assert ended == 143
+    assert "requested 10 = scored 2 + failed 0 + not run 8" in running.text()
 
 
 def test_a_thread_that_never_ends_does_not_keep_a_run_that_is_over(

@@ -1,6 +1,6 @@
 """A model server for tests: its answers depend on the request alone, its key is the job's nonce.
 
-python answering_server.py --port PORT --key KEY [--model NAME] [--pause S] [--die-after N] [--says FILE]
+python answering_server.py --port PORT --key KEY [--model NAME] [--pause S] [--die-after N] [--says FILE] [--asked FILE]
 """
 
 import argparse
@@ -48,6 +48,13 @@ def answer(body: dict[str, Any], says: str = "") -> dict[str, Any]:
     }
 
 
+def tell(asked: Path | None) -> None:
+    """One more line for the file that counts the requests, where there is one."""
+    if asked is not None:
+        with asked.open("a") as file:
+            file.write(f"{time.time()}\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
@@ -58,6 +65,7 @@ def main() -> None:
     parser.add_argument("--die-after", type=int, default=0)
     parser.add_argument("--exit", type=int, default=0)
     parser.add_argument("--says", type=Path, help="a file with the text of every answer")
+    parser.add_argument("--asked", type=Path, help="a file that gets a line for each request")
     given = parser.parse_args()
     lock, asked = threading.Lock(), [0]
     says = given.says.read_text() if given.says else ""
@@ -73,9 +81,11 @@ def main() -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if not self._allowed():
                 return
-            time.sleep(given.pause)
             with lock:
                 asked[0] += 1
+                tell(given.asked)
+            time.sleep(given.pause)
+            with lock:
                 if given.die_after and asked[0] > given.die_after:
                     print("the server has had enough", flush=True)  # noqa: T201
                     os._exit(given.exit)

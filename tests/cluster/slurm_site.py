@@ -29,11 +29,22 @@ def why_not() -> str:
     )
 
 
+LINUXPROC, CGROUP = "linuxproc", "cgroup"
+TRACKS = (LINUXPROC, CGROUP)
+"""How Slurm knows a job's processes. By control groups, as in production, it tells of a signal only
+those that it started itself; else every process."""
+
+
 @contextlib.contextmanager
-def slurm_site(nodes: int = 2) -> Iterator[None]:
-    """Slurm's commands in the body, and in what it starts, talk to a cluster of its own."""
+def slurm_site(nodes: int = 2, *, track: str = LINUXPROC, kill_wait_s: int = 3) -> Iterator[None]:
+    """Slurm's commands in the body, and in what it starts, talk to a cluster of its own.
+
+    `kill_wait_s`: from the signal that ends a job to its end by force.
+    """
     if reason := why_not():
         pytest.skip(reason)
+    if track == CGROUP and subprocess.run([SCRIPT, "cgroups"], check=False, timeout=20).returncode:
+        pytest.skip("Slurm cannot track by cgroups here: not root, or no freezer hierarchy (v1)")
     # The sockets of its daemons need a short path.
     with (
         tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp") as folder,
@@ -41,6 +52,8 @@ def slurm_site(nodes: int = 2) -> Iterator[None]:
     ):
         patch.setenv("LOCAL_SLURM_DIR", f"{folder}/site")
         patch.setenv("LOCAL_SLURM_PREFIX", f"p{os.getpid()}n")
+        patch.setenv("LOCAL_SLURM_TRACK", track)
+        patch.setenv("LOCAL_SLURM_KILLWAIT", str(kill_wait_s))
         patch.setenv("SLURM_CONF", f"{folder}/site/slurm.conf")
         local_slurm("up", str(nodes))
         try:

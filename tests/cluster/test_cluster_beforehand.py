@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from planning import PYXIS, cluster, options
 
-from palestra.cluster.beforehand import missing_here, unused_options
+from palestra.cluster.beforehand import missing_here, unset_variables, unused_options
 
 KEY: dict[str, Any] = {
     "server_address": "http://host/v1",
@@ -15,28 +15,46 @@ KEY: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("executor", ["none", "local"])
-def test_a_key_that_is_not_exported_is_missing_where_jobs_run_here(
-    executor: str, tmp_path: Path
+@pytest.mark.parametrize("executor", ["none", "local", "slurm"])
+@pytest.mark.parametrize("environ", [{}, {"MY_KEY": ""}])
+def test_a_key_that_has_no_value_here_is_missing_in_the_jobs(
+    executor: str, environ: dict[str, str]
 ) -> None:
-    on, asked = cluster(executor=executor), options(**KEY)
+    problems = unset_variables(options(**KEY), cluster(executor=executor), environ)
 
-    assert "MY_KEY" in missing_here(asked, on, {"MY_KEY": ""}, tmp_path)[0]
-    assert missing_here(asked, on, {"MY_KEY": "k"}, tmp_path) == []
+    assert [("--policy-api-key-env" in text, "MY_KEY" in text) for text in problems] == [
+        (True, True)
+    ]
 
 
-def test_a_key_is_not_sought_where_jobs_may_have_another_environment(tmp_path: Path) -> None:
-    assert missing_here(options(**KEY), cluster(), {}, tmp_path) == []
-    here = cluster(executor="none")
-    assert missing_here(options(**KEY, dry_run=True), here, {}, tmp_path) == []
+def test_variables_that_have_a_value_are_not_missing() -> None:
+    on = cluster(inherit_env=["HF_TOKEN"])
+
+    assert unset_variables(options(**KEY), on, {"MY_KEY": "k", "HF_TOKEN": "t"}) == []
+
+
+def test_what_the_clusters_file_passes_on_must_have_a_value_too() -> None:
+    problems = unset_variables(options(), cluster(inherit_env=["HF_TOKEN", "HOME"]), {"HOME": "/"})
+
+    assert len(problems) == 1
+    assert "inherit_env of the cluster config names the variable HF_TOKEN" in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("on", "asked"), [({"sbatch": {"export": "NONE"}}, {}), ({}, {"sbatch": ("export-file=env",)})]
+)
+def test_where_jobs_have_other_variables_than_these_none_is_missing(
+    on: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    assert unset_variables(options(**KEY, **asked), cluster(**on), {}) == []
 
 
 def test_a_checkout_that_is_nowhere_is_refused_where_jobs_run_here(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     here = cluster(executor="none")
 
-    assert "--gym-path gone" in missing_here(options(gym_path="gone"), here, {}, tmp_path)[0]
-    assert missing_here(options(gym_path="there"), here, {}, tmp_path) == []
+    assert "--gym-path gone" in missing_here(options(gym_path="gone"), here, tmp_path)[0]
+    assert missing_here(options(gym_path="there"), here, tmp_path) == []
 
 
 @pytest.mark.parametrize(

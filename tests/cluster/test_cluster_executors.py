@@ -165,6 +165,17 @@ def test_an_unreachable_cluster_is_an_error_and_never_not_done(command: str) -> 
         site.executor.status(["5"])
 
 
+def test_what_slurm_says_on_several_lines_is_one_message() -> None:
+    lines = "invalid partition specified: nope", "Batch job submission failed: Invalid partition"
+    refused = Answer(1, err="".join(f"scontrol: error: {line}\n" for line in lines))
+    site = Site({"scontrol": refused})
+
+    with pytest.raises(RunFailed) as caught:
+        site.executor.max_array_size()
+
+    assert caught.value.message == f"scontrol: {'; '.join(lines)}"
+
+
 def test_a_command_that_does_not_answer_is_an_unreachable_cluster() -> None:
     with pytest.raises(ClusterUnreachable, match=r"no answer within 0\.2 s"):
         run_command(["sleep", "30"], 0.2)

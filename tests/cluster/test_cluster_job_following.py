@@ -132,6 +132,43 @@ def test_every_job_of_a_run_is_cancelled_also_those_that_go_on_after_others(
     assert len(made.events("cancelled")) == 5
 
 
+def test_a_retry_while_all_is_under_way_says_how_much_runs_and_waits(
+    made: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = Site(job1_0=RUNNING, job1_1=QUEUED, job2=QUEUED, job3=QUEUED)
+    monkeypatch.setattr(commands, "executor_for", lambda *_, **__: site)
+    assert commands.retry_failed(str(made.files.output_dir), as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"submitted": [], "underway": {"running": 1, "queued": 3}}
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "state", "reason"),
+    [
+        ("0:9", "FAILED", "killed by SIGKILL (out of memory?), no result was written"),
+        ("0:11", "FAILED", "killed by SIGSEGV, no result was written"),
+        ("1:0", "FAILED", "FAILED"),
+        ("0:9", "NODE_FAIL", "NODE_FAIL"),
+    ],
+)
+def test_a_supervisor_killed_by_a_signal_is_told_from_one_that_failed(
+    made: World, exit_code: str, state: str, reason: str
+) -> None:
+    over = JobState(State.FAILED, state, exit_code)
+    never = JobState(State.CANCELLED, "DependencyNeverSatisfied")
+    found = look(made, Site(job1_0=over, job1_1=over, job2=never, job3=never))
+    assert found.units[0].reason == reason
+    assert found.units[2].reason == f"because rollouts-chunk0 failed: {reason}"
+
+
+def test_what_slurm_ended_a_job_for_stands_before_what_the_supervisor_saw(made: World) -> None:
+    result = made.files.submission("0001").job("shards", 0).result
+    result.parent.mkdir(parents=True)
+    result.write_text(json.dumps({"status": "cancelled", "reason": "cancelled by Slurm"}))
+    told = look(made, Site(job1_0=JobState(State.FAILED, "TIMEOUT"))).units[0]
+    assert told.reason == "TIMEOUT: cancelled by Slurm"
+
+
 def test_a_run_of_which_a_part_was_never_submitted_is_not_done(tmp_path: Path) -> None:
     made = world(tmp_path, tasks=1)
     event = {"event": "submitted", "submission": "0001", "job": "shards", "job_id": "1"}
@@ -223,6 +260,8 @@ def test_a_folder_that_is_no_runs_is_said_to_be_none(tmp_path: Path) -> None:
         ("driver exited with 2", "a\nerror: no such key\nhint: export it\n", ": no such key"),
         ("merge was ended by 9", "a\nValueError: torn\n\n", ": ValueError: torn"),
         ("driver exited with 1", "", ""),
+        ("server ended early: it exited with 0", "(Press CTRL+C to quit)\n", ""),
+        ("server ended early: it exited with 0", "error: no space\n", ": no space"),
         ("it serves a, and not b", "GET /v1/models\n", ""),
     ],
 )

@@ -9,9 +9,9 @@ from cluster_runs import World, collected, finish, world
 
 from palestra.cluster.executors.commands import Answer
 from palestra.cluster.executors.slurm import SlurmExecutor
-from palestra.cluster.plan import After, Component, Job, Role, Run, read_plan
+from palestra.cluster.plan import After, Component, Job, Policy, Role, Run, read_plan
 from palestra.cluster.resubmit import resubmit
-from palestra.errors import RunFailed
+from palestra.errors import ConfigError, RunFailed
 
 
 @pytest.fixture
@@ -114,6 +114,46 @@ def test_rows_that_nobody_could_stamp_are_stamped_before_anything_else(
     assert [job.name for job in run.jobs] == (names if stamped else ["prepare", *names])
     assert run.job("shards").after == (() if stamped else (After(job="prepare"),))
     assert run.job("merge").after == (After(job="shards"),)
+
+
+@pytest.fixture
+def keyed(made: World) -> World:
+    """The same, with an endpoint whose key is in THE_KEY."""
+    policy = Policy("scripted", base_url="http://host/v1", api_key_env="THE_KEY")
+    return made.write(policy=policy, secrets=("THE_KEY", "HF_TOKEN"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "unset"),
+    [
+        ({"HF_TOKEN": "t"}, "--policy-api-key-env names the variable THE_KEY"),
+        ({"HF_TOKEN": "t", "THE_KEY": ""}, "--policy-api-key-env names the variable THE_KEY"),
+        ({"THE_KEY": "k"}, "inherit_env of the cluster config names the variable HF_TOKEN"),
+    ],
+)
+def test_a_variable_without_a_value_is_refused_before_anything_is_written_or_cancelled(
+    keyed: World, sbatch: Sbatch, environ: dict[str, str], unset: str
+) -> None:
+    shards = ["rollouts-chunk1", "rollouts-chunk2"]
+    with pytest.raises(ConfigError, match=unset):
+        again(keyed, shards, sbatch, environ=environ, stuck=["5"])
+    assert sbatch[0] == []
+    assert keyed.files.submissions() == ("0001",)
+
+
+def test_a_merge_needs_no_key(keyed: World, sbatch: Sbatch) -> None:
+    for shard in ("rollouts-chunk1", "rollouts-chunk2"):
+        collected(keyed, shard)
+        finish(keyed, shard)
+    run = again(keyed, [], sbatch, environ={"HF_TOKEN": "t"})
+    assert [job.name for job in run.jobs] == ["merge", "profile"]
+
+
+def test_jobs_that_never_start_are_cancelled_before_others_take_their_place(
+    made: World, sbatch: Sbatch
+) -> None:
+    again(made, ["rollouts-chunk2"], sbatch, stuck=["5"])
+    assert [words[0] for words in sbatch[0]] == ["scancel", "sbatch"]
 
 
 def test_nothing_is_merged_while_something_else_is_missing(made: World, sbatch: Sbatch) -> None:

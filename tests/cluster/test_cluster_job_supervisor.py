@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cluster_runs import World, driver, model_server, python, restarting, service, world
 
-from palestra.cluster.plan import Component, OnExit, Policy, Probe
+from palestra.cluster.plan import Component, OnExit, Policy, Probe, Setup
 from palestra.cluster.supervisor.lease import Holder
 
 pytestmark = pytest.mark.slow
@@ -282,9 +282,26 @@ def test_commands_around_the_main_step_decide_too(tmp_path: Path) -> None:
     assert made.supervise()[0] == 0
 
 
-def _with_setup(before: str, after: str) -> Component:
-    from palestra.cluster.plan import Setup
+@pytest.mark.parametrize("after", ["", "touch after"])
+def test_a_main_step_with_commands_around_it_is_told_to_end_itself(
+    tmp_path: Path, after: str
+) -> None:
+    said = tmp_path / "said"
+    ends = python(
+        "import pathlib, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), said.write_text('bye'),"
+        " sys.exit(0)))\n"
+        f"said = pathlib.Path({str(said)!r})\nsaid.write_text('here')\ntime.sleep(600)"
+    )
+    setup = Setup(before="true", after=f"cd {tmp_path}; {after}" if after else "")
+    process = world(tmp_path, driver(ends, setup=setup)).start()
+    until(said.exists, "the main step did not start")
+    process.terminate()
+    process.communicate(timeout=60)
+    assert said.read_text() == "bye"
 
+
+def _with_setup(before: str, after: str) -> Component:
     return driver(COLLECTS, setup=Setup("echo installed", before, after))
 
 

@@ -202,6 +202,9 @@ def test_what_is_no_mount_is_refused(bad: str) -> None:
         {**HOSTED, "server_args": "--api-key sk-canary-1234567"},
         {"policy_api_key_env": "sk-canary-1234567"},
         {**HOSTED, "server_entrypoint": "vllm serve --api-key sk-canary-1234567"},
+        {**HOSTED, "server_entrypoint": "vllm serve --api-key SK_CANARY_1234567"},
+        {**HOSTED, "server_entrypoint": "vllm serve --key-env sk-canary-1234567"},
+        {**HOSTED, "server_entrypoint": "vllm serve --key-env=sk-canary-1234567"},
         {"server_address": "https://me:sk-canary-1234567@host/v1", "model": "m"},
         {"server_address": "https://host/v1?api_key=sk-canary-1234567", "model": "m"},
     ],
@@ -212,6 +215,8 @@ def test_a_secret_among_the_options_is_refused_without_showing_it(given: dict[st
 
 def test_a_secret_by_the_name_of_its_variable_is_fine() -> None:
     assert options(serve_override="++policy_api_key=${oc.env:MY_KEY}").serve_override
+    assert options(**HOSTED, server_entrypoint="serve --key-env MY_KEY").server_entrypoint
+    assert options(**HOSTED, server_entrypoint="serve --key-env=MY_KEY").server_entrypoint
 
 
 @pytest.mark.parametrize("value", ["$HOME/x", "`hostname`", "${PORT}"])

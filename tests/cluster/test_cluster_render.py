@@ -268,6 +268,7 @@ def test_rows_without_an_agent_are_named_where_there_are_several() -> None:
     [
         ({"serve_override": "++mcqa.resources_servers.mcqa.grading=x"}, "grading"),
         ({"serve_override": "+unheard_of=1"}, "unheard_of"),
+        ({"extra": ["+max_atempts=5"]}, "'max_atempts' .*did you mean 'max_attempts'"),
         ({"collect_override": "+max_atempts=1"}, "max_atempts"),
         ({"collect_override": "+num_repeats=2"}, "--num-repeats"),
         ({"collect_override": "+max_attempts=0"}, "max_attempts"),

@@ -169,6 +169,53 @@ def test_a_dependant_of_a_failed_job_never_starts(tmp_path: Path) -> None:
         submit(run_after=submission.run.name, output_dir="other")
 
 
+def test_a_variable_without_a_value_is_refused_when_submitting(tmp_path: Path) -> None:
+    on = {"inherit_env": ["NOT_SET_HERE"]}
+    before = queued()
+
+    with pytest.raises(ConfigError, match="the variable NOT_SET_HERE, which is not set or empty"):
+        submit(on=on, limit=1)
+
+    assert not (tmp_path / "out").exists()
+    assert queued() == before
+    dry = submit(on=on, limit=1, dry_run=True)
+    assert [text for text in dry.notices if "warning: inherit_env" in text]
+
+
+def test_a_variable_without_a_value_is_refused_when_retrying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SET_FIRST", "a value")
+    to_the_end(submit(on={"inherit_env": ["SET_FIRST"]}, limit=1, preprocess_cmd="exit 3"))
+    monkeypatch.delenv("SET_FIRST")
+    before = queued()
+
+    done = subprocess.run(
+        [sys.executable, "-m", "palestra", "cluster", "retry-failed", "out"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert "inherit_env of the cluster config names the variable SET_FIRST" in done.stderr
+    assert queued() == before
+    assert RunFiles(tmp_path / "out").submissions() == ("0001",)
+
+
+def queued() -> list[str]:
+    """Every job that Slurm knows of, however it ended."""
+    told = subprocess.run(
+        ["squeue", "-h", "-a", "-t", "all", "-o", "%i"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return sorted(told.stdout.split())
+
+
 def test_parts_of_two_partitions_run_as_one_heterogeneous_job() -> None:
     submission = submit(on={"partition": "main", "partitions": {"driver": "other"}}, limit=1)
 

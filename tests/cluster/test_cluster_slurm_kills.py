@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from cluster_runs import World, driver, model_server, world
-from slurm_site import local_slurm, slurm_site
+from slurm_site import TRACKS, local_slurm, slurm_site
 
 from palestra.cluster.supervisor.shard import is_done
 
@@ -27,9 +27,9 @@ KILLS = int(os.environ.get("PALESTRA_TEST_KILLS", "3"))
 COMPARED = ("rollouts.jsonl", "rollouts_materialized_inputs.jsonl")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def slurm() -> Iterator[None]:
-    with slurm_site(2):
+@pytest.fixture(scope="module", autouse=True, params=TRACKS)
+def slurm(request: pytest.FixtureRequest) -> Iterator[None]:
+    with slurm_site(2, track=request.param):
         yield
 
 

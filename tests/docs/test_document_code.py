@@ -48,6 +48,27 @@ def test_every_python_block_of_the_guide_runs_and_its_tests_pass(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", ["shelf", "paraphrase"])
+def test_the_tests_of_the_guide_pass_under_the_command_of_the_guide(
+    name: str, tmp_path: Path
+) -> None:
+    project_of(GUIDE, tmp_path)
+
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("palestra")), "test", name, "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+    tests = json.loads(done.stdout)[0]["checks"][0]
+    assert (tests["check"], tests["passed"]) == ("tests", True), done.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["shelf", "words.py"])
 def test_an_environment_of_the_guide_can_be_trusted(name: str, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def deed_that_breaks(deed: str) -> Callable[[World], Steps]:
 RAISES = seeded("verifier.raises", 'raise ZeroDivisionError("no answers', "out/run")(
     deed_that_breaks("raises")
 )
-SEED_RAISES = seeded("verifier.raises", "there is no such world", "out/run")(
+SEED_RAISES = seeded("verifier.environment-raises", "there is no such world", "out/run")(
     deed_that_breaks("seed raises")
 )
 EXITS = seeded("verifier.raises", "SystemExit: 3")(deed_that_breaks("exits"))

@@ -120,7 +120,7 @@ def an_endpoint_that_aborts(world: World) -> Steps:
     yield tried_again(world)
 
 
-@seeded("model.context-too-long", "maximum context length", "out/run")
+@seeded("data.prompt-too-long", "maximum context length", "out/run")
 def a_context_that_is_too_short(world: World) -> Steps:
     sentence = "This model's maximum context length is 4096 tokens. However, you requested 5000"
     world.upstream.plan = refuses(400, sentence)

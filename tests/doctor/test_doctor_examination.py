@@ -191,7 +191,7 @@ def test_an_endpoint_that_refuses_is_given_up_soon_and_told_once(
 def test_a_prompt_that_is_too_long_is_found_with_its_task(ward: Ward) -> None:
     name = ward.rows("rows.jsonl", [task("short"), task("long " * 4000)])
 
-    found = ward.examine(input_jsonl_fpath=name).finding("model.context-too-long")
+    found = ward.examine(input_jsonl_fpath=name).finding("data.prompt-too-long")
 
     assert found["row"]["task"] == 1
     assert (found["evidence"][-1]["source"], found["evidence"][-1]["line"]) == (

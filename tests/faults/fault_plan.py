@@ -59,6 +59,14 @@ def verifier(name: str, place: Place = "environment", *, says: str = "") -> Fate
     return Fate(name, place, "verifier_error", "verifier/runtime", 1, marked=not says, says=says)
 
 
+def environment(name: str) -> Fate:
+    return Fate(name, "environment", "environment_error", "verifier/runtime", 1, marked=True)
+
+
+def agent(name: str) -> Fate:
+    return Fate(name, "agent", "agent_error", "verifier/runtime", 1, marked=True)
+
+
 def scored(name: str, place: Place, *, failures: int = 0, weight: int = 1) -> Fate:
     return Fate(name, place, failures=failures, weight=weight)
 
@@ -97,7 +105,7 @@ FATES = (
     infra("upstream bad status line", "no answer of HTTP"),
     infra("upstream bad gzip", "no answer of HTTP"),
     rejected("upstream rejects the tools"),
-    Fate("upstream context overflow", "upstream", "truncated"),
+    Fate("upstream context overflow", "upstream", "data_error", "data/schema", 1, body=True),
     scored("tool raises", "environment"),
     scored("tool answers 500", "environment"),
     scored("tool answers nan", "environment"),
@@ -105,7 +113,7 @@ FATES = (
     scored("tool answers a surrogate", "environment"),
     slow("tool hangs", "environment", "look_up"),
     scored("tool hangs once", "environment", failures=1),
-    verifier("seed raises"),
+    environment("seed raises"),
     verifier("verify raises"),
     verifier("verify answers 500"),
     slow("verify hangs", "environment", "/verify"),
@@ -123,9 +131,9 @@ FATES = (
     verifier("verify raises a surrogate"),
     verifier("verify raises a group"),
     verifier("verify cancels itself"),
-    verifier("agent raises", "agent"),
-    verifier("agent exits", "agent"),
-    verifier("agent cancels itself", "agent"),
+    agent("agent raises"),
+    agent("agent exits"),
+    agent("agent cancels itself"),
     slow("agent hangs", "agent", "fault_agent"),
     verifier("agent answers nan", "agent", says="reward"),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiled_runs import scored
 
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, RejectedRows
 from palestra.profiling import (
     aggregate_metrics,
     compute_pass_majority_metrics,
@@ -171,15 +171,20 @@ def test_an_environments_own_metrics_join_the_shared_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "pointers"),
     [
-        ([{"reward": 1.0}], "verify response 0 lacks _ng_task_index"),
-        ([scored(0, 0, float("nan"))], "the reward is nan"),
-        ([scored(0, 0, 1.0), scored(0, 0, 1.0)], "task 0, rollout 0 occurs twice"),
+        ([{"reward": 1.0}], {"/0/_ng_task_index", "/0/_ng_rollout_index"}),
+        ([scored(0, 0, 1.0), {**scored(0, 1, 1.0), "_ng_task_index": True}], {"/1/_ng_task_index"}),
+        ([{**scored(0, 0, 1.0), "_ng_rollout_index": 2**63}], {"/0/_ng_rollout_index"}),
+        ([scored(0, 0, float("nan"))], {"/0/reward"}),
+        ([scored(0, 0, 1.0), scored(0, 0, 1.0)], {"/1"}),
     ],
 )
-def test_responses_that_cannot_be_aggregated_are_refused(
-    rows: list[dict[str, Any]], said: str
+def test_responses_that_cannot_be_aggregated_are_refused_by_row_and_field(
+    rows: list[dict[str, Any]], pointers: set[str]
 ) -> None:
-    with pytest.raises(InputDataError, match=said):
+    with pytest.raises(RejectedRows) as refused:
         aggregate_metrics(rows)
+
+    named = {problem.pointer for problem in refused.value.problems}
+    assert named == {f"/verify_responses{pointer}" for pointer in pointers}

@@ -3,13 +3,14 @@ from typing import Any
 import orjson
 import pytest
 
-from palestra.errors import FailureKind, ModelError, WrongSetting
+from palestra.errors import FailureKind, Hop, ModelError, WrongSetting
 from palestra.responses_api_models.chat import (
     ConversionSettings,
     overflow_response,
     to_chat_request,
     to_response,
 )
+from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.schema import (
     FunctionCall,
     OutputMessage,
@@ -358,11 +359,14 @@ def test_every_item_has_an_id_of_its_own_in_every_response() -> None:
 
 
 def test_an_overflow_is_an_empty_truncated_response_that_says_why() -> None:
-    found = overflow_response(ResponseCreateParams(input="q"), model="m", sentence="too long")
+    params = ResponseCreateParams.model_validate({"input": [{"role": "assistant", "content": "a"}]})
+    overflow = ContextOverflow("too long", Hop("m"))
+    found = overflow_response(params, model="m", overflow=overflow)
 
     plain = orjson.loads(encode_json(found))
     assert plain["incomplete_details"] == {
         "reason": "max_output_tokens",
+        "stopped_by": "context_full",
         "provider_message": "too long",
     }
     assert (found.output_text, found.status, found.usage) == ("", "incomplete", None)

@@ -6,15 +6,25 @@ import pytest
 from endpoint_fakes import VLLM, ScriptedTransport, capture, fake_endpoint, reply, vllm_model
 from pydantic import ValidationError
 
-from palestra.errors import ConfigError, CredentialsRejected, ModelError, from_body
+from palestra.errors import (
+    ConfigError,
+    CredentialsRejected,
+    FailureKind,
+    Layer,
+    ModelError,
+    PromptTooLong,
+    from_body,
+)
 from palestra.schema import ChatCompletion, ChatCreateParams, Response, ResponseCreateParams
 from palestra.serving import Session
-from palestra.transport import AiohttpTransport, call_asgi
+from palestra.transport import AiohttpTransport, CallContext, call_asgi, calling
 
 
-def ask(http: ScriptedTransport, *, session: str = "s", **settings: Any) -> Response:
+def ask(
+    http: ScriptedTransport, *, given: Any = "hi", session: str = "s", **settings: Any
+) -> Response:
     server = vllm_model(http, **settings)
-    params = ResponseCreateParams(input="hi", max_output_tokens=24)
+    params = ResponseCreateParams.model_validate({"input": given, "max_output_tokens": 24})
     return asyncio.run(server.responses(params, Session(session)))
 
 
@@ -49,13 +59,56 @@ def test_captured_completions_become_responses(name: str) -> None:
     assert found.output
 
 
+ASKED_AGAIN = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "hello"},
+    {"role": "user", "content": "go on"},
+]
+"""As items and as messages."""
+
+
 @pytest.mark.parametrize("name", ["prompt overflow", "max_tokens overflow"])
-def test_a_full_context_is_an_empty_truncated_response(name: str) -> None:
-    found = ask(scripted(name))
+def test_a_context_that_filled_is_an_empty_truncated_response(name: str) -> None:
+    found = ask(scripted(name), given=ASKED_AGAIN)
 
     assert found.output_text == ""
     assert found.incomplete_details is not None
     assert found.incomplete_details.reason == "max_output_tokens"
+    assert found.incomplete_details.true_reason == "context_full"
+
+
+def test_a_prompt_that_never_fitted_is_the_rows_fault_with_the_endpoints_numbers() -> None:
+    with pytest.raises(PromptTooLong, match=r"the prompt has .* the model takes 2,048") as caught:
+        ask(scripted("prompt overflow"))
+
+    assert (caught.value.kind, caught.value.layer) == (FailureKind.DATA, Layer.DATA)
+    assert not caught.value.retriable
+    assert caught.value.evidence.hops[-1].status == 400
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/v1/messages"])
+def test_a_prompt_that_never_fitted_is_the_callers_fault_on_every_front(path: str) -> None:
+    server = vllm_model(scripted("prompt overflow"))
+    asked = {"input": "hi", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+    body = orjson.dumps({name: asked[name] for name in _TAKES[path]})
+
+    found = asyncio.run(call_asgi(server.asgi_app(), "POST", path, body=body))
+
+    assert found.status == 400
+    assert orjson.loads(found.body)["error"]["reason"] == "prompt_too_long"
+
+
+def test_turns_that_the_row_brings_were_not_generated() -> None:
+    with calling(CallContext(written_turns=1)), pytest.raises(PromptTooLong):
+        ask(scripted("prompt overflow"), given=ASKED_AGAIN)
+
+
+def test_reasoning_that_left_no_room_for_an_answer_had_read_the_prompt() -> None:
+    said = "Could not finish the message because max_tokens or model output limit was reached."
+
+    found = ask(ScriptedTransport([reply(400, {"error": {"message": said}})]))
+
+    assert found.incomplete_details is not None
 
 
 @pytest.mark.parametrize("body", [b"<html>proxy</html>", b'{"choices":[{}]}', b"\xff", b""])
@@ -105,9 +158,9 @@ def test_a_failure_that_came_as_a_success_is_a_failure() -> None:
         ask(ScriptedTransport([reply(200, body)]))
 
 
-def test_a_full_context_is_an_empty_truncated_completion_in_the_endpoints_words() -> None:
+def test_a_context_that_filled_is_an_empty_truncated_completion_in_the_endpoints_words() -> None:
     server = vllm_model(scripted("prompt overflow"))
-    params = ChatCreateParams.model_validate({"messages": [{"role": "user", "content": "hi"}]})
+    params = ChatCreateParams.model_validate({"messages": ASKED_AGAIN})
 
     [choice] = asyncio.run(server.chat_completions(params, Session("s"))).choices
 
@@ -141,7 +194,7 @@ _TAKES = {
 def test_an_overflow_that_came_as_a_success_is_an_overflow() -> None:
     _, body = VLLM["prompt overflow"]
 
-    found = ask(ScriptedTransport([reply(200, body)]))
+    found = ask(ScriptedTransport([reply(200, body)]), given=ASKED_AGAIN)
 
     assert found.incomplete_details is not None
 
@@ -226,15 +279,12 @@ def test_token_ids_on_messages_do_not_go_to_the_endpoint() -> None:
     assert http.requests[0]["body"]["messages"] == [{"role": "assistant", "content": "a"}]
 
 
-def test_a_chat_completion_that_does_not_fit_is_cut_at_once() -> None:
+def test_a_chat_completion_that_never_fitted_is_none() -> None:
     params = ChatCreateParams.model_validate({"messages": [{"role": "user", "content": "q"}]})
+    server = vllm_model(scripted("prompt overflow"))
 
-    found = asyncio.run(
-        vllm_model(scripted("prompt overflow")).chat_completions(params, Session("s"))
-    )
-
-    assert isinstance(found, ChatCompletion)
-    assert found.choices[0].finish_reason == "length"
+    with pytest.raises(PromptTooLong):
+        asyncio.run(server.chat_completions(params, Session("s")))
 
 
 def test_the_check_says_whether_the_model_is_served() -> None:

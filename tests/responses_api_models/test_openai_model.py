@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from endpoint_fakes import VLLM, ScriptedTransport, capture, reply
 
-from palestra.errors import ConfigError, ModelError, ModelRejectedRow, RowError
+from palestra.errors import ConfigError, ModelError, ModelRejectedRow, PromptTooLong, RowError
 from palestra.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
 from palestra.schema import Response, ResponseCreateParams
 from palestra.serving import Session
@@ -137,11 +137,19 @@ def test_bad_json_in_metadata_is_the_rows_fault() -> None:
         sent({"metadata": {"extra_body": "{"}})
 
 
-def test_a_full_context_is_an_empty_truncated_response() -> None:
-    found, _ = ask(reply(*VLLM["prompt overflow"]))
+def test_a_context_that_filled_is_an_empty_truncated_response() -> None:
+    said = {"type": "message", "role": "assistant", "content": "hello"}
+
+    found, _ = ask(reply(*VLLM["prompt overflow"]), {"input": [said]})
 
     assert found.incomplete_details is not None
     assert found.incomplete_details.reason == "max_output_tokens"
+    assert found.incomplete_details.true_reason == "context_full"
+
+
+def test_a_prompt_that_never_fitted_is_the_rows_fault() -> None:
+    with pytest.raises(PromptTooLong):
+        ask(reply(*VLLM["prompt overflow"]))
 
 
 def test_a_refusal_is_in_the_providers_words() -> None:
@@ -173,12 +181,11 @@ def test_a_response_that_failed_for_its_row_is_the_rows_fault(code: str) -> None
         ask(reply(200, {**RESPONSE, "status": "failed", "error": error}))
 
 
-def test_a_response_that_failed_for_its_length_is_cut() -> None:
+def test_a_response_that_failed_for_its_length_is_none() -> None:
     error = {"code": "context_length_exceeded", "message": "Your input exceeds the context window"}
 
-    found, _ = ask(reply(200, {**RESPONSE, "status": "failed", "error": error}))
-
-    assert found.incomplete_details is not None
+    with pytest.raises(PromptTooLong):
+        ask(reply(200, {**RESPONSE, "status": "failed", "error": error}))
 
 
 def test_an_error_that_came_as_a_success_has_its_own_status() -> None:

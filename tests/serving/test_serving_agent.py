@@ -3,6 +3,7 @@
 import asyncio
 
 import orjson
+import pytest
 from serving_servers import PARAMS, TASK, error_of
 
 from palestra.schema import (
@@ -114,3 +115,39 @@ def test_aggregating_asks_the_environment() -> None:
         return await reply.read()
 
     assert orjson.loads(asyncio.run(asked()))["agent_metrics"]["mean/reward"] == 1.0
+
+
+class Buggy(OneTool):
+    async def respond(
+        self, params: ResponseCreateParams, *, environment: Peer, model: Peer
+    ) -> Response:
+        raise KeyError("its own")
+
+
+def test_what_an_agent_raises_is_the_agents_with_its_own_line() -> None:
+    client = fleet()
+    agent = Buggy(config=AgentConfig(name="agent"), server_client=client)
+
+    reply = asyncio.run(call_asgi(agent.asgi_app(), "POST", "/run", body=orjson.dumps(TASK)))
+
+    error = error_of(reply)
+    assert (error["type"], error["layer"]) == ("agent_error", "verifier/runtime")
+    assert error["traceback"].endswith(" in respond")
+    assert __file__ in error["traceback"]
+
+
+@pytest.mark.parametrize("server", ["agent", "env"])
+def test_aggregating_rows_without_their_keys_is_a_422_that_names_them(server: str) -> None:
+    async def asked() -> tuple[int, bytes]:
+        rows = [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0}, {"reward": 1.0}]
+        reply = await fleet().post(server, "/aggregate_metrics", json={"verify_responses": rows})
+        return reply.status, await reply.read()
+
+    status, body = asyncio.run(asked())
+    error = orjson.loads(body)["error"]
+
+    assert (status, error["type"]) == (422, "data_error")
+    assert {problem["pointer"] for problem in error["problems"]} == {
+        "/verify_responses/1/_ng_task_index",
+        "/verify_responses/1/_ng_rollout_index",
+    }

@@ -265,6 +265,17 @@ def test_a_failure_that_the_author_chose_passes_through_unchanged() -> None:
     )
 
 
+def test_what_seeding_raises_is_the_environments_and_not_the_verifiers() -> None:
+    class Odd(Scored):
+        async def seed_session(self, body: Any, *args: Any, **kwargs: Any) -> Any:
+            raise LookupError("no such board")
+
+    error = error_of(ask(server_of(Odd), "/seed_session", {}))
+
+    assert (error["type"], error["layer"]) == ("environment_error", "verifier/runtime")
+    assert error["traceback"].endswith(" in seed_session")
+
+
 def test_an_answer_that_is_no_json_is_the_author_s_bug() -> None:
     class Odd(ResourcesServer):
         async def verify(self, body: VerifyRequest) -> Any:

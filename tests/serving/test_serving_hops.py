@@ -192,7 +192,7 @@ CASES = {
     ),
     "seeding raises": Planted(
         "fine",
-        FailureKind.VERIFIER,
+        FailureKind.ENVIRONMENT,
         Layer.VERIFIER,
         [("agent", 500), X],
         fail="seed",

@@ -7,11 +7,12 @@ import pytest
 
 from palestra import ResourcesServer, environment, tool
 from palestra.authoring.scaffold import scaffold
-from palestra.errors import CallError
+from palestra.errors import CallError, ConfigError
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.testing import (
     ScriptedFleet,
     ScriptedModel,
+    assert_recorded_rewards,
     assert_verifies,
     called,
     fleet,
@@ -137,6 +138,33 @@ def test_answers_may_be_made_of_the_request(fleet: Fleets) -> None:
     )
 
     assert result["reward"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["resources_servers/my_env", "my_env"])
+@pytest.mark.parametrize("below", ["resources_servers/my_env", "resources_servers/my_env/tests"])
+def test_names_are_looked_up_from_the_projects_root(
+    name: str, below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scaffold("my_env", tmp_path)
+    monkeypatch.chdir(tmp_path / below)
+    row = task_row("17 + 25?", expected_answer="42")
+
+    assert_verifies(name, row, "\\boxed{42}", 1.0)
+    with ScriptedFleet(name, answers=["\\boxed{42}"]) as running:
+        assert running.run(row)["reward"] == 1.0
+    assert_recorded_rewards(name)
+
+
+def test_a_folder_without_a_config_is_verified_and_cannot_be_a_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (scaffold("my_env", tmp_path) / "configs" / "my_env.yaml").unlink()
+    monkeypatch.chdir(tmp_path / "resources_servers" / "my_env")
+
+    assert_verifies("my_env", task_row("1 + 1?", expected_answer="2"), "\\boxed{2}", 1.0)
+    with pytest.raises(ConfigError, match=r"configs/my_env\.yaml") as refused:
+        ScriptedFleet("my_env")
+    assert "palestra init my_env --config-only" in refused.value.hint
 
 
 def test_rows_are_numbered() -> None:

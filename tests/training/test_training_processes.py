@@ -16,6 +16,7 @@ from palestra.serving import PROCESS, Fleet, HeadAddress, head_server
 from palestra.training import (
     Attempts,
     ClientSettings,
+    Failed,
     IncompleteRollouts,
     Key,
     RolloutClient,
@@ -39,6 +40,7 @@ class X(ResourcesServer):
 
     async def verify(self, body: VerifyRequest) -> VerifyResponse:
         if (body.responses_create_params.metadata or {}).get("do") == "hold the lock":
+            Path("holding").touch()
             re.match("(a+)+$", "a" * 40 + "b")
         return self.reply(body, 1.0)
 """
@@ -175,6 +177,24 @@ async def test_a_verifier_that_holds_the_lock_leaves_the_trainer_its_loop(projec
 
     assert raised.value.failures == {"timeout": 1}
     assert [outcome.task_id for outcome in raised.value.completed] == [0]
+
+
+async def test_a_rollout_that_another_one_keeps_waiting_blames_the_server_that_is_held(
+    project: Path,
+) -> None:
+    settings = {"on_incomplete": "mask", "min_fraction": 0.0, "attempts": Attempts(most={})}
+    async with training(config(project), rollout_timeout_s=3.0, **settings) as (client, fleet):
+        holding = client.submit([row(0, "hold the lock")])
+        async with asyncio.timeout(20):
+            while not Path("holding").exists():  # noqa: ASYNC110, ASYNC240  # another process
+                await asyncio.sleep(0.05)
+            waiting = await client.submit([row(1)]).next()
+        pid = pid_of(fleet, "x")
+        await holding.aclose()
+
+    assert isinstance(waiting, Failed)
+    assert waiting.message.startswith(f"server x (process {pid}) answered nothing within 1 s")
+    assert waiting.evidence.hint.startswith("look at x: its code runs without a pause")
 
 
 @pytest.mark.alone

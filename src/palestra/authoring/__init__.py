@@ -1,6 +1,6 @@
 """An environment's folder: made anew (`init`), and looked at (`test`)."""
 
 from palestra.authoring.folders import Check, FolderReport, check_folder
-from palestra.authoring.scaffold import scaffold
+from palestra.authoring.scaffold import scaffold, write_config
 
-__all__ = ["Check", "FolderReport", "check_folder", "scaffold"]
+__all__ = ["Check", "FolderReport", "check_folder", "scaffold", "write_config"]

@@ -45,6 +45,33 @@ def scaffold(given: str, cwd: Path) -> Path:
     return folder
 
 
+def write_config(given: str, cwd: Path) -> Path:
+    """Write `configs/<name>.yaml` into the folder of an environment that has none; its path.
+
+    Raises ConfigError when there is no such folder, or it has its config.
+    """
+    folder = _folder_of(given, cwd)
+    if not (folder / "app.py").exists():
+        raise ConfigError(
+            f"{folder / 'app.py'} does not exist, so there is nothing to configure",
+            hint=f"palestra init {given} makes a whole folder",
+        )
+    target = config_path(folder)
+    if target.exists():
+        raise ConfigError(f"{target} exists already", hint="edit it, or move it away first")
+    try:
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(render(folder.name)[target.relative_to(folder)], encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{target}: {error.strerror}") from error
+    return target
+
+
+def config_path(folder: Path) -> Path:
+    """Where the config of an environment's folder is."""
+    return folder / "configs" / f"{folder.name}.yaml"
+
+
 def _folder_of(given: str, cwd: Path) -> Path:
     path = Path(given)
     name = path.name

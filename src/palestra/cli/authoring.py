@@ -9,15 +9,14 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict
 
-from palestra.authoring import FolderReport, check_folder, scaffold
+from palestra.authoring import FolderReport, check_folder, scaffold, write_config
 from palestra.cli.console import notice, say, shown
 from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.tables import print_table
-from palestra.config import PACKAGE_ROOT, nearest, renamed
+from palestra.config import PACKAGE_ROOT, SERVER_TREES, nearest, project_root, renamed
 from palestra.errors import ConfigError, RunFailed
 
 RESOURCES = "resources_servers"
-TREES = (RESOURCES, "responses_api_agents", "responses_api_models")
 
 
 class EntrypointArgs(BaseModel):
@@ -29,8 +28,14 @@ class EntrypointArgs(BaseModel):
     should_validate_data: bool = False
 
 
-def init(given: str) -> int:
-    """Make the folder of a new environment, and say what to do next."""
+def init(given: str, *, config_only: bool = False) -> int:
+    """Make the folder of a new environment, and say what to do next.
+
+    `config_only`: only the config, for a folder that has its app.py.
+    """
+    if config_only:
+        say(f"made {shown(write_config(given, Path.cwd()))}")
+        return 0
     folder = scaffold(given, Path.cwd())
     say(f"made {shown(folder)}:")
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -87,7 +92,7 @@ def ng_test(overrides: list[str]) -> int:
 
 def ng_test_all() -> int:
     """`ng_test_all`: every server of the three trees that has a README."""
-    folders = [folder for folder in _all(TREES) if (folder / "README.md").exists()]
+    folders = [folder for folder in _all(SERVER_TREES) if (folder / "README.md").exists()]
     return _tested(folders, TestArgs(fresh=False))
 
 
@@ -107,7 +112,9 @@ def ng_dev_test() -> int:
 
 def _folder(given: str) -> Path:
     """The folder that a name or a path means, in the project before the package."""
-    places = (Path.cwd() / given, Path.cwd() / RESOURCES / given, PACKAGE_ROOT / RESOURCES / given)
+    here = Path.cwd()
+    roots = dict.fromkeys((here, project_root(here) or here, PACKAGE_ROOT))
+    places = [root / way for root in roots for way in (given, f"{RESOURCES}/{given}")]
     for place in (*places, existing_path(given)):
         if (place / "app.py").exists() or (place / "configs").is_dir():
             if (newer := renamed(given)) and place.name == Path(newer.new).name:

@@ -14,7 +14,7 @@ import orjson
 from palestra.cli.again import verified_by
 from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
-from palestra.cli.console import masking, say, warn_all
+from palestra.cli.console import masking, say, shown, warn_all
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, existing_path, load
@@ -122,6 +122,8 @@ def find_target(args: EvalArgs) -> Target:
     config = f"resources_servers/{given}/configs/{given}.yaml"
     if existing_path(config).exists():
         return _named_target(given, config, args)
+    if (folder := existing_path(f"resources_servers/{given}")).is_dir():
+        raise _unconfigured(given, folder)
     own = _own_environments()
     near = nearest(given, own) or nearest(given, _environments())
     yours = f"yours here: {', '.join(own)}; " if own else ""
@@ -138,8 +140,26 @@ def _config_in(given: str) -> str | None:
         return None
     config = folder / "configs" / f"{folder.absolute().name}.yaml"
     if not config.exists():
-        raise ConfigError(f"{given} is no environment's folder: it has no {config}")
+        raise _unconfigured(given, folder)
     return str(config)
+
+
+def _unconfigured(given: str, folder: Path) -> ConfigError:
+    """The folder is there, and something in it is missing."""
+    name = folder.absolute().name
+    missing = f"{shown(folder)}/configs/{name}.yaml"
+    if not (folder / "app.py").exists():
+        return ConfigError(
+            f"{given} is no environment's folder: {missing} and {shown(folder)}/app.py are missing"
+        )
+    in_tree = folder.absolute().parent.name == "resources_servers"
+    where = shown(folder) if in_tree else f"resources_servers/{name}"
+    return ConfigError(
+        f"the environment {given!r} has no config: {shown(folder)}/app.py is there, and "
+        f"{missing} is missing",
+        hint=("" if in_tree else f"move the folder to {where}, then ")
+        + f"palestra init {where} --config-only",
+    )
 
 
 def _environments() -> list[str]:

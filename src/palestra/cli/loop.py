@@ -1,5 +1,8 @@
 """Running a command's coroutine: the first Ctrl-C or SIGTERM stops it in order, the second at once.
 
+A SIGTERM within `SAME_S` of the first one is the same one: a batch system tells every process of a
+job, and a parent of ours passes on what it was told.
+
 In order means within `STOP_S`: whatever the coroutine does then, whether it swallows its
 cancellation, waits for a thread that goes on, or blocks the loop, the process ends.
 """
@@ -9,6 +12,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
@@ -21,6 +25,8 @@ T = TypeVar("T")
 
 STOP_S: Final = 4.0
 """How long an orderly stop may take; with the last words it stays within five seconds."""
+SAME_S: Final = 1.0
+"""Within which a second SIGTERM is taken for the first one."""
 TIDY_S: Final = 0.5
 """How long tasks that nobody waits for any more may take to end."""
 
@@ -104,13 +110,17 @@ class _Stop:
         self._task = task
         self._last_words = last_words
         self.received: signal.Signals | None = None
+        self._received_at = 0.0
         self.orderly = False
         """The coroutine has ended: who called it says the last words."""
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
         if self.received is not None:
+            if self.received == number == signal.SIGTERM and now - self._received_at < SAME_S:
+                return
             os._exit(128 + number)
-        self.received = signal.Signals(number)
+        self.received, self._received_at = signal.Signals(number), now
         self._loop.call_soon_threadsafe(self._task.cancel)
         limit = threading.Timer(STOP_S, self._end)
         limit.daemon = True
@@ -138,12 +148,18 @@ class _Stop:
 
 @contextlib.contextmanager
 def _handling(numbers: tuple[signal.Signals, ...], handler: _Stop) -> Iterator[None]:
+    """Have `handler` for these signals.
+
+    After a SIGTERM another one is ignored: the last words are still to be said, and the same one
+    may come again. The process ends within `STOP_S` of the first nevertheless.
+    """
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
         for number, previous in before.items():
-            signal.signal(number, previous)
+            again = number == handler.received == signal.SIGTERM
+            signal.signal(number, signal.SIG_IGN if again else previous)
 
 
 def _tidy(loop: asyncio.AbstractEventLoop) -> None:

@@ -1,31 +1,60 @@
 """What can be told before anything is submitted: options without use there, and what is missing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.options import RolloutOptions
+from palestra.errors import ConfigError
 
 HERE: Final = frozenset({"local", "none"})
-"""Executors whose jobs have this machine's files and this command's environment."""
+"""Executors whose jobs have this machine's files."""
+EXPORTS: Final = frozenset({"export", "export-file"})
+"""Directives that say which variables jobs have."""
 
 
-def missing_here(
-    options: RolloutOptions, cluster: ClusterConfig, environ: Mapping[str, str], cwd: Path
+KEY_OPTION: Final = "--policy-api-key-env"
+INHERITED: Final = "inherit_env of the cluster config"
+
+
+def unset_variables(
+    options: RolloutOptions, cluster: ClusterConfig, environ: Mapping[str, str]
 ) -> list[str]:
-    """What the jobs would look for in vain; empty where they may have something else.
+    """Variables that the jobs are to have from here, and that are not set or empty.
 
-    After a dry run the jobs are started by hand, perhaps with other variables.
+    None where a directive says what jobs have of this environment.
     """
+    key = options.policy_api_key_env
+    wanted = dict.fromkeys(cluster.inherit_env, INHERITED)
+    wanted.update({key: KEY_OPTION} if key else {})
+    directives = {**cluster.sbatch, **options.sbatch_settings}
+    return [] if EXPORTS & set(directives) else unset(wanted, environ)
+
+
+def unset(wanted: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+    """Of variables, with who asks for each: those without a value, in words."""
+    return [
+        f"{where} names the variable {name}, which is not set or empty here"
+        for name, where in wanted.items()
+        if not environ.get(name)
+    ]
+
+
+def raise_unset(problems: Sequence[str]) -> None:
+    """Raise ConfigError when a variable that the jobs need has no value."""
+    if problems:
+        raise ConfigError(
+            "; ".join(problems),
+            hint="export it before you submit: jobs have the environment of this command",
+        )
+
+
+def missing_here(options: RolloutOptions, cluster: ClusterConfig, cwd: Path) -> list[str]:
+    """Files that the jobs would look for in vain; empty where they may have other files."""
     if cluster.executor not in HERE:
         return []
     problems = []
-    key = options.policy_api_key_env
-    if key and not environ.get(key) and not options.dry_run:
-        problems.append(
-            f"--policy-api-key-env: the variable {key} is not set or empty; export it first"
-        )
     path = options.gym_path
     if path and cluster.runtime == "none" and not (cwd / path).is_dir():
         problems.append(f"--gym-path {path}: there is no such folder; give that of a checkout")

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from palestra.cluster import ledger
-from palestra.cluster.endings import reason_of
+from palestra.cluster.endings import killed_by, reason_of
 from palestra.cluster.executors import Executor, JobState, State
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.plan import Job, Run
@@ -143,7 +143,7 @@ def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
         return UnitStatus(unit, Standing.DONE, rollouts=_rollouts(files, unit))
     result = read_object(unit.files.result) or {}
     state = told.state if told is not None else State.UNKNOWN
-    reason = reason_of(result) or (told.reason if told else "")
+    reason = _reason(result, told)
     standing = _STANDING[state] if unit.job else Standing.NOT_SUBMITTED
     if state is State.UNKNOWN and result:
         standing = Standing.DONE if result.get("status") == "done" else Standing.FAILED
@@ -161,6 +161,20 @@ def _status(files: RunFiles, unit: Unit, told: JobState | None) -> UnitStatus:
         state_file.get("servers") or {} if standing is Standing.RUNNING else {},
         state_file.get("components") or () if standing is not Standing.QUEUED else (),
     )
+
+
+def _reason(result: Mapping[str, Any], told: JobState | None) -> str:
+    """Why a job ended, as its supervisor and the executor say."""
+    reason = reason_of(result)
+    if told is None:
+        return reason
+    if not reason:
+        by_signal = killed_by(told.exit_code) if told.reason == "FAILED" else ""
+        return by_signal or told.reason
+    if result.get("status") == "cancelled" and told.state is State.FAILED:
+        # The supervisor saw a signal; which of TIMEOUT, PREEMPTED, … it was for, Slurm knows.
+        return f"{told.reason}: {reason}"
+    return reason
 
 
 _STANDING = {

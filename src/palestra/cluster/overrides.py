@@ -97,6 +97,8 @@ def served_config(
             use_env_yaml=use_env_yaml,
         )
     except ConfigError as error:
+        if near := _meant_for_collection(overrides, error.message):
+            raise ConfigError(f"{error.message}{near}", hint=error.hint) from error
         if "env.yaml" not in (error.hint or ""):
             raise
         raise ConfigError(error.message, hint=_how_to_give(use_env_yaml=use_env_yaml)) from error
@@ -108,6 +110,19 @@ def served_config(
             problems.append(error.message)
     raise_problems(problems)
     return config
+
+
+def _meant_for_collection(overrides: Sequence[str], message: str) -> str:
+    """Which setting of the collection is meant by an override that a message refuses.
+
+    Empty when the message names a setting of the servers already, or there is none like it.
+    """
+    if "did you mean" in message:
+        return ""
+    refused = (o.steps[0] for o in parse_overrides(overrides) if repr(o.steps[0]) in message)
+    return next(
+        filter(None, (did_you_mean(name, CollectArgs.model_fields) for name in refused)), ""
+    )
 
 
 def _how_to_give(*, use_env_yaml: bool) -> str:

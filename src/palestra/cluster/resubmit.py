@@ -4,12 +4,14 @@ Shards keep their names, rows and files, so that each goes on from what it has; 
 follow once nothing is missing.
 """
 
+import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from palestra.cluster.alone import submitting, write_plan
+from palestra.cluster.beforehand import INHERITED, KEY_OPTION, raise_unset, unset
 from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.handing import hand_over
@@ -20,6 +22,7 @@ from palestra.cluster.render import submit_script
 from palestra.cluster.supervisor.shard import is_done
 from palestra.errors import RunFailed
 
+_EXPORT = re.compile(r"^#SBATCH --export", re.MULTILINE)
 _ARRAY = re.compile(r"^#SBATCH --array=.*$\n?", re.MULTILINE)
 
 
@@ -28,16 +31,40 @@ def resubmit(
     shards: Sequence[str],
     *,
     active: Collection[tuple[str, str]] = (),
+    stuck: Sequence[str] = (),
     executor: Executor | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Run:
     """Submit `shards` again, and the jobs after them when nothing else is missing; what was.
 
     `active`: name and job id of shards that wait or run; merge and profile wait for them too.
-    `executor`: else the run's own.
+    `stuck`: ids of jobs that never start; they are cancelled first. `executor`: else the run's
+    own; `environ`: else this process's. Raises ConfigError when a variable that the jobs need is
+    not set, before anything is written or cancelled.
     """
     files = RunFiles(Path(run.output_dir))
+    again = executor or executor_for(run.executor, timeout_s=run.command_timeout_s)
+    planned = _planned_last(_submissions(files), shards)
+    _check_variables(files, planned, shards, os.environ if environ is None else environ)
+    again.cancel(stuck)
     with submitting(files):
-        return _resubmitted(run, files, shards, active, executor)
+        return _resubmitted(run, files, shards, active, again)
+
+
+def _submissions(files: RunFiles) -> list[Run]:
+    return [read_plan(files.submission(number).plan) for number in files.submissions()]
+
+
+def _check_variables(
+    files: RunFiles, run: Run, shards: Sequence[str], environ: Mapping[str, str]
+) -> None:
+    key = run.policy.api_key_env
+    wanted = {name: INHERITED for name in run.secrets if name != key}
+    if key and shards:  # whoever merges asks no model
+        wanted[key] = KEY_OPTION
+    folder = files.submission(run.submission).folder
+    if not any(_EXPORT.search(script.read_text()) for script in folder.glob("*.sh")):
+        raise_unset(unset(wanted, environ))
 
 
 def _resubmitted(
@@ -45,9 +72,9 @@ def _resubmitted(
     files: RunFiles,
     shards: Sequence[str],
     active: Collection[tuple[str, str]],
-    executor: Executor | None,
+    executor: Executor,
 ) -> Run:
-    earlier = [read_plan(files.submission(number).plan) for number in files.submissions()]
+    earlier = _submissions(files)
     done = {shard.name for shard in run.shards if is_done(files.shard(shard.name))}
     coming = done | set(shards) | {name for name, _ in active}
     complete = {shard.name for shard in run.shards} <= coming
@@ -59,9 +86,7 @@ def _resubmitted(
     again = _with_closing(again, earlier if complete else [], [job_id for _, job_id in active])
     again = replace(again, rerun_done=False)
     _write(files, again, earlier)
-    timeout_s = run.command_timeout_s
-    given = executor or executor_for(run.executor, timeout_s=timeout_s)
-    hand_over(again, given, timeout_s=timeout_s)
+    hand_over(again, executor, timeout_s=run.command_timeout_s)
     return again
 
 

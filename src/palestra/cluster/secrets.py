@@ -6,6 +6,7 @@ or ledger.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
@@ -16,6 +17,7 @@ from palestra.errors import ConfigError
 SHELL: Final = ("$", "`")
 _INTERPOLATION: Final = re.compile(r"^\$\{\s*oc\.env\s*:")
 _FLAG: Final = re.compile(r"^--?([A-Za-z][\w.\-]*)")
+_VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 SHORTEST: Final = 6
 """Shorter values of secret variables turn up in ordinary words, so they are not looked for."""
 SHORTEST_OTHER: Final = 12
@@ -70,13 +72,19 @@ def _tells_secret(override: Override) -> bool:
 
 def argument_problems(arguments: Sequence[str], where: str) -> list[str]:
     """Flags of a command line whose names say that a secret follows."""
-    flags = [match[1] for text in arguments if (match := _FLAG.match(text))]
     return [
-        f"{where}: --{flag} would stand in the process list; a self-hosted server's key is made "
+        f"{where}: --{match[1]} would stand in the process list; a self-hosted server's key is made "
         "for each job"
-        for flag in flags
-        if is_secret_name(flag)
+        for text, following in pairwise([*arguments, ""])
+        if (match := _FLAG.match(text))
+        and is_secret_name(match[1])
+        and not _names_variable(match[1], text[match.end() + 1 :] or following)
     ]
+
+
+def _names_variable(flag: str, value: str) -> bool:
+    """Whether a flag such as --key-env takes the name of a variable, and was given one."""
+    return flag.lower().endswith(("-env", "_env")) and bool(_VARIABLE.fullmatch(value))
 
 
 def key_problems(arguments: Iterable[str], part: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import palestra
 from palestra.cluster.alone import submitting
-from palestra.cluster.beforehand import missing_here, unused_options
+from palestra.cluster.beforehand import missing_here, raise_unset, unset_variables, unused_options
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
@@ -83,9 +83,10 @@ class _Submitter:
         raise_problems(
             [
                 *unused_options(options, self._cluster),
-                *missing_here(options, self._cluster, os.environ, self._cwd),
+                *missing_here(options, self._cluster, self._cwd),
             ]
         )
+        self._check_variables()
         self._how: How = options.package or (
             "installed" if self._cluster.runtime == "none" else "none"
         )
@@ -174,6 +175,14 @@ class _Submitter:
     def _say(self, text: str) -> None:
         self._notices.append(text)
         self._tell(text)
+
+    def _check_variables(self) -> None:
+        """After a dry run the jobs are started later, perhaps with other variables."""
+        problems = unset_variables(self._options, self._cluster, os.environ)
+        if not self._options.dry_run:
+            raise_unset(problems)
+        for problem in problems:
+            self._say(f"warning: {problem}: export it before you submit")
 
     def _check_ray(self) -> None:
         """Where jobs have what is installed here."""

@@ -18,8 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, final
 
-SERVER_TREES: Final = ("resources_servers", "responses_api_agents", "responses_api_models")
-"""Folders of a project, and packages of ours, that hold a server each."""
+from palestra.config import SERVER_TREES, project_root
 
 _TARGETS: Final = {
     "nemo_gym": "palestra.compat.nemo_gym",
@@ -103,16 +102,6 @@ def install() -> None:
         last = AliasFinder()
         sys.meta_path.insert(0, BelowAliasFinder(last))
         sys.meta_path.append(last)
-
-
-def project_root(path: Path) -> Path | None:
-    """The folder that holds the server trees which `path` is in or above, None when none does."""
-    for folder in (path, *path.parents):
-        if folder.name in SERVER_TREES:
-            return folder.parent
-        if any((folder / tree).is_dir() for tree in SERVER_TREES):
-            return folder
-    return None
 
 
 def add_project(path: Path) -> None:

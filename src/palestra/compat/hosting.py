@@ -7,6 +7,7 @@ that a fleet asks of a server.
 import asyncio
 import contextlib
 import os
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import yaml
@@ -31,11 +32,13 @@ from palestra.errors import (
     ConfigError,
     FailureKind,
     JudgeFailure,
+    PromptTooLong,
 )
+from palestra.schema.openapi import Components, complete, request_body
 from palestra.serving import CHECK_PATH, Server, server_client
 from palestra.serving.build import build_server
 from palestra.serving.listener import serving
-from palestra.serving.published import published_schema
+from palestra.serving.published import describe, published_schema
 from palestra.serving.sockets import http_url, listen
 from palestra.transport import Target
 
@@ -88,7 +91,7 @@ class Hosted(Server):
             app.add_api_route(CHECK_PATH, _not_checked, methods=["GET"])
         if self.palestra_is_environment:
             self._complete(app)
-        _publish(app)
+        describe(app, partial(_complete_document, app))
         return app
 
     def _complete(self, app: FastAPI) -> None:
@@ -107,7 +110,8 @@ class Hosted(Server):
 
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""
-        if not self.palestra_is_environment or error.kind is not FailureKind.POLICY:
+        of_the_judge = error.kind is FailureKind.POLICY or isinstance(error, PromptTooLong)
+        if not self.palestra_is_environment or not of_the_judge:
             return error
         return _as_judge(error)
 
@@ -187,22 +191,16 @@ async def _status() -> dict[str, str]:
     return {"status": "ok"}
 
 
-def _publish(app: FastAPI) -> None:
-    """Mark in the app's document what its schemas cannot tell."""
-    theirs = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        document = theirs()
-        for route in app.routes:
-            model = _body_model(route)
-            # What the author keeps out of the document stays out.
-            told = document["paths"].get(getattr(route, "path", ""), {}).get("post")
-            if model is not None and told is not None:
-                content = {"application/json": {"schema": published_schema(model)}}
-                told["requestBody"] = {"content": content}
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
+def _complete_document(app: FastAPI, document: dict[str, Any]) -> None:
+    """Mark what its schemas cannot tell, and say how failures are answered."""
+    components = Components(document)
+    for route in app.routes:
+        model = _body_model(route)
+        # What the author keeps out of the document stays out.
+        operation = document["paths"].get(getattr(route, "path", ""), {}).get("post")
+        if model is not None and operation is not None:
+            operation["requestBody"] = request_body(components.placed(published_schema(model)))
+    complete(document, {401, 422, 500, 504})
 
 
 def _body_model(route: Any) -> type[BaseModel] | None:

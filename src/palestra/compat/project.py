@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-from palestra.compat.aliases import SERVER_TREES, project_root
-from palestra.config import PACKAGE_ROOT
+from palestra.config import PACKAGE_ROOT, SERVER_TREES, project_root
 
 
 def root() -> Path:

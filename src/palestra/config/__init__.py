@@ -19,7 +19,13 @@ from palestra.config.dump import dump_yaml
 from palestra.config.keys import RESERVED_KEYS
 from palestra.config.load import config_from_tree, load_config, names_in_files
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
-from palestra.config.paths import PACKAGE_ROOT, renamed, resolve_path
+from palestra.config.paths import (
+    PACKAGE_ROOT,
+    SERVER_TREES,
+    project_root,
+    renamed,
+    resolve_path,
+)
 from palestra.config.ports import allocate_ports
 from palestra.config.problems import raise_problems
 from palestra.config.redact import (
@@ -39,6 +45,7 @@ __all__ = [
     "MASK",
     "PACKAGE_ROOT",
     "RESERVED_KEYS",
+    "SERVER_TREES",
     "Action",
     "InstanceConfig",
     "Override",
@@ -58,6 +65,7 @@ __all__ = [
     "names_in_files",
     "nearest",
     "parse_overrides",
+    "project_root",
     "raise_problems",
     "redact",
     "renamed",

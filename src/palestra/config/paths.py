@@ -11,8 +11,21 @@ from typing import Final
 from palestra.config.spelling import nearest
 from palestra.errors import ConfigError
 
+SERVER_TREES: Final = ("resources_servers", "responses_api_agents", "responses_api_models")
+"""The folders of a project that hold servers' folders."""
+
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 """The directory of the installed `palestra` package."""
+
+
+def project_root(path: Path) -> Path | None:
+    """The folder that holds the server trees which `path` is in or above, None when none does."""
+    for folder in (path, *path.parents):
+        if folder.name in SERVER_TREES:
+            return folder.parent
+        if any((folder / tree).is_dir() for tree in SERVER_TREES):
+            return folder
+    return None
 
 
 RENAMED: Final[Mapping[str, str]] = {

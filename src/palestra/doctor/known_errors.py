@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from palestra.errors import (
+    AgentError,
     CallError,
     ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
     EndpointRefuses,
+    EnvironmentFault,
     Hopeless,
     InfraError,
     InputDataError,
@@ -22,6 +24,7 @@ from palestra.errors import (
     ModelNotServed,
     ModelRejectedRow,
     PalestraError,
+    PromptTooLong,
     RowError,
     ServerDied,
     VerifierError,
@@ -77,6 +80,9 @@ SURE: Final = (
 OTHERWISE: Final = (
     _known(Hopeless, "model.key-refused", r"answered 40[13]|api key"),
     _known(Hopeless, "model.not-served"),
+    _known(PromptTooLong, "data.prompt-too-long"),
+    _known(AgentError, "verifier.agent-raises"),
+    _known(EnvironmentFault, "verifier.environment-raises"),
     _known(ModelRejectedRow, "data.endpoint-refuses-row"),
     _known(JudgeFailure, "verifier.judge-unreadable"),
     _known(VerifierError, "verifier.raises"),

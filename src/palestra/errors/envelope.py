@@ -33,6 +33,7 @@ from palestra.errors.tree import (
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
+    PromptTooLong,
     RowError,
     RowIdentity,
     VerifierError,
@@ -57,6 +58,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     ModelError,
     RowError,
     ModelRejectedRow,
+    PromptTooLong,
     VerifierError,
 )
 """Of each kind, the plainest first."""

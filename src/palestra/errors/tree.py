@@ -4,12 +4,15 @@
     ├── BadInput                  the user gave something unusable: exit 2, nothing written
     │   ├── ConfigError           a setting, config file or reference
     │   └── InputDataError        rows, files or outputs on disk
+    │       └── RejectedRows      rows that lack what they are read for, each with its field
     ├── RunFailed                 a run started and did not reach its end: exit 1
     │   └── ServerDied            a server process of the fleet ended by itself
     └── CallError                 one call, on behalf of one rollout, failed
         ├── InfraError            connection refused, reset, process gone
         │   └── Bystander             another rollout's code took this one's process with it
         ├── ModelError            the model endpoint answered with an error
+        ├── ModelRejectedRow      the model endpoint can never serve this row
+        │   └── PromptTooLong     it does not fit into the model's context
         ├── RowError              422: the body does not fit the request model
         ├── AgentError            an agent's own code raised
         ├── EnvironmentFault      an environment raised while it was seeded or used
@@ -68,6 +71,24 @@ class InputDataError(BadInput):
     layer = Layer.DATA
 
 
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One field of a request that its model rejects. `pointer` is a JSON pointer."""
+
+    pointer: str
+    expected: str
+
+
+class RejectedRows(InputDataError):
+    """Rows lack what they are read for. A server that was sent them answers 422."""
+
+    def __init__(
+        self, message: str, *, hint: str = "", problems: tuple[FieldProblem, ...] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = problems
+
+
 class RunFailed(PalestraError):
     """Something that had started could not reach its end."""
 
@@ -98,14 +119,6 @@ class Hop:
     url: str = ""
     status: int | None = None
     body: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldProblem:
-    """One field of a request that its model rejects. `pointer` is a JSON pointer."""
-
-    pointer: str
-    expected: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +191,13 @@ class ModelRejectedRow(ModelError):
 
     kind = FailureKind.DATA
     retriable = False
+
+
+class PromptTooLong(ModelRejectedRow):
+    """The model never read the row: its prompt does not fit into the model's context."""
+
+    layer = Layer.DATA
+    reason = "prompt_too_long"
 
 
 class RowError(CallError):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from palestra.errors import InputDataError
+from palestra.errors import FieldProblem, RejectedRows
 from palestra.profiling.columns import (
     REWARD,
     ROLLOUT_INDEX,
@@ -25,6 +25,8 @@ ComputeMetrics = Callable[[Sequence[Task]], Mapping[str, Any]]
 GetKeyMetrics = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 PER_TASK = "per_task_metrics"
+_NAMED_AT_MOST = 20
+"""Problems that one refusal lists."""
 CHUNK_ROWS = 1024
 """Rows whose columns are gathered at once, as many as stay in the processor's cache."""
 
@@ -41,7 +43,8 @@ def aggregate_metrics(
     `agent_metrics`: the statistics of all rollouts, and what `compute_metrics` returns for the
     rollouts grouped by task; its `per_task_metrics`, one mapping per task, go to the groups.
     `key_metrics`: what `get_key_metrics` picks from these; by default every `mean/*`.
-    Raises InputDataError for a row without a key or a finite reward, and for a repeated key.
+    Raises RejectedRows for rows without a key or a finite reward, and for a repeated key. Its
+    problems name row and field, with pointers as in the body of a request.
     """
     if not verify_responses:
         return {"group_level_metrics": [], "agent_metrics": {}, "key_metrics": {}}
@@ -84,7 +87,11 @@ def _grouped(responses: Sequence[VerifyResponse]) -> tuple[list[VerifyResponse],
     repeated = duplicates(coded)
     if repeated:
         task, rollout = keys[repeated[0][0]]
-        raise InputDataError(f"task {task}, rollout {rollout} occurs twice")
+        first, *again = (f"/verify_responses/{place}" for place in repeated[0])
+        raise RejectedRows(
+            f"task {task}, rollout {rollout} occurs twice: {first} and {', '.join(again)}",
+            problems=tuple(FieldProblem(pointer, f"another key than {first}") for pointer in again),
+        )
     order = coded.order()
     rows = [responses[place] for place in order.tolist()]
     builder = ColumnBuilder()
@@ -101,18 +108,44 @@ def _by_task(rows: Sequence[VerifyResponse], rollouts: Rollouts) -> list[Task]:
 def _keys(rows: Sequence[VerifyResponse]) -> list[tuple[TaskIndex, int]]:
     """The key of each row, which must have one and a finite reward."""
     keys: list[tuple[Any, Any]] = [(row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)) for row in rows]
-    for place, (task, rollout) in enumerate(keys):
-        if not isinstance(task, int | str) or not isinstance(rollout, int):
-            raise InputDataError(
-                f"verify response {place} lacks {TASK_INDEX} or {ROLLOUT_INDEX}",
-                hint="send the rows as the collection wrote them",
-            )
-    rewards = [row.get(REWARD) for row in rows]
-    if finite(rewards) is None:
-        place = next(at for at, reward in enumerate(rewards) if not is_finite_number(reward))
-        task, rollout = keys[place]
-        raise InputDataError(
-            f"verify response {place} (task {task}, rollout {rollout}): the reward is "
-            f"{rewards[place]!r}, not a finite number"
-        )
+    keyed = all(_is_task(task) and _is_rollout(rollout) for task, rollout in keys)
+    if not keyed or finite([row.get(REWARD) for row in rows]) is None:
+        raise _rejected(rows)
     return keys
+
+
+def _is_task(value: object) -> bool:
+    return type(value) is str or _is_rollout(value)
+
+
+def _is_rollout(value: object) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+_NEEDED: tuple[tuple[str, Callable[[object], bool], str], ...] = (
+    (TASK_INDEX, _is_task, "the task's index, an integer or a text"),
+    (ROLLOUT_INDEX, _is_rollout, "the rollout's index, an integer"),
+    (REWARD, is_finite_number, "a finite number"),
+)
+"""What a row must have: the field, its check, and what it is."""
+
+
+def _rejected(rows: Sequence[VerifyResponse]) -> RejectedRows:
+    problems = [
+        FieldProblem(f"/verify_responses/{place}/{name}", f"{expected}, {_actual(row, name)}")
+        for place, row in enumerate(rows)
+        for name, accepts, expected in _NEEDED
+        if not accepts(row.get(name))
+    ]
+    shown = problems[:_NAMED_AT_MOST]
+    more = len(problems) - len(shown)
+    return RejectedRows(
+        "; ".join(f"{problem.pointer} must be {problem.expected}" for problem in shown)
+        + (f"; and {more} more" if more else ""),
+        hint="send the rows as the collection wrote them",
+        problems=tuple(shown),
+    )
+
+
+def _actual(row: VerifyResponse, name: str) -> str:
+    return f"not {row[name]!r:.100}" if name in row else "and is missing"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from palestra.errors import InputDataError
+from palestra.errors import RejectedRows
 from palestra.profiling.columns import REWARD, FloatArray, as_number
 from palestra.profiling.majority import majorities
 from palestra.profiling.passk import expected_max_of_sorted
@@ -176,7 +176,7 @@ def _of_first(scored: _Scored, k: int) -> Iterator[tuple[str, float]]:
 def _score(row: VerifyResponse, name: str) -> float:
     number = as_number(row.get(name))
     if number is None or not np.isfinite(number.value):
-        raise InputDataError(
+        raise RejectedRows(
             f"score {name!r} of a rollout is {row.get(name)!r}, not a finite number",
             hint="every verify response must hold every score that is aggregated",
         )

@@ -9,7 +9,7 @@ from palestra.errors import RowIdentity
 from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.progress import InFlight
 from palestra.rollouts.results import timed_out
-from palestra.schema import VerifyResponse
+from palestra.schema import CREATE_PARAMS, VerifyResponse, model_turns
 from palestra.transport import CallContext, ServerClient, calling
 
 LONGEST_GRACE_S = 0.5
@@ -45,6 +45,7 @@ async def attempt(
         deadline=time.monotonic() + limit_s,
         activity=flight,
         call_limit_s=call_limit_s,
+        written_turns=_written_turns(row),
         patience_s=patience_s,
     )
     own = None if deadlines is not None else with_grace(limit_s)
@@ -58,3 +59,10 @@ async def attempt(
                     return await peer.call("/run", row, VerifyResponse)
     except TimeoutError:
         raise timed_out(flight.describe(), limit_s) from None
+
+
+def _written_turns(row: Mapping[str, Any]) -> int:
+    """How many turns of a model the row's own conversation has."""
+    params = row.get(CREATE_PARAMS)
+    asked = params.get("input") if isinstance(params, Mapping) else None
+    return model_turns(asked) if isinstance(asked, list) else 0

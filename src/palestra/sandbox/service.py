@@ -1,13 +1,15 @@
 """The sandbox as a service: an app over a `Sandbox`, for machines that cannot isolate programs.
 
     GET    /                     what it is
+    GET    /openapi.json         these, as a document
     POST   /run                  a program; answers with its result
     POST   /conversations        a program to talk to; answers, once it has begun, with an id
     POST   /conversations/ID     a message, raw; answers with the program's, raw
     PUT    /conversations/ID     whoever began it still wants it
     DELETE /conversations/ID     stops it; answers with its result
 
-503 means that the sandbox failed, 410 that a conversation has ended. Who goes away while a program
+503 means that the sandbox failed, 410 that a conversation has ended; failures have the body of every
+server's (`palestra.errors.to_body`). Who goes away while a program
 runs, or waits for its place, takes it along.
 
 A page in a browser of this machine must not reach it: bodies have a type that no form can send,
@@ -20,7 +22,7 @@ import contextlib
 import hmac
 import ipaddress
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self, TypeVar, final
 from urllib.parse import urlsplit
@@ -32,9 +34,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from palestra.errors import BadInput, InfraError
+from palestra.errors import BadInput, CallError, InfraError, RowError, WrongSetting, to_body
 from palestra.sandbox.backend import ConversationEnded
 from palestra.sandbox.leases import LeasedConversations
+from palestra.sandbox.limits import SandboxResult
 from palestra.sandbox.sandbox import Sandbox
 from palestra.sandbox.service_wire import (
     RAW,
@@ -44,6 +47,14 @@ from palestra.sandbox.service_wire import (
     ProgramMessage,
     ServiceStatus,
 )
+from palestra.schema.openapi import (
+    JSON_TYPE,
+    Components,
+    answered,
+    complete,
+    request_body,
+    schema_of,
+)
 
 T = TypeVar("T")
 
@@ -52,7 +63,6 @@ LEASE_S: Final = 60.0
 IDLE_S: Final = 600.0
 """Of one that rests: it keeps nobody waiting, and what it remembers would be lost."""
 
-_JSON: Final = "application/json"
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -89,8 +99,9 @@ class SandboxService:
         return Starlette(
             routes=[
                 self._route("GET", "/", self._status),
-                self._route("POST", "/run", self._run, takes=_JSON),
-                self._route("POST", "/conversations", self._begin, takes=_JSON),
+                self._route("GET", "/openapi.json", self._document),
+                self._route("POST", "/run", self._run, takes=JSON_TYPE),
+                self._route("POST", "/conversations", self._begin, takes=JSON_TYPE),
                 self._route("POST", "/conversations/{id}", self._ask, takes=RAW),
                 self._route("PUT", "/conversations/{id}", self._renew),
                 self._route("DELETE", "/conversations/{id}", self._end),
@@ -105,13 +116,14 @@ class SandboxService:
             try:
                 return await handler(request)
             except ConversationEnded:
-                return _problem(410, "the conversation has ended, or there is none of that id")
+                ended = InfraError("the conversation has ended, or there is none of that id")
+                return _problem(410, ended)
             except (ValidationError, ValueError) as error:
-                return _problem(422, str(error))
+                return _problem(422, RowError(str(error)))
             except (InfraError, BadInput) as error:
-                return _problem(503, error.message)
+                return _problem(503, InfraError(error.message, hint=error.hint))
             except (_GoneAway, ClientDisconnect):
-                return _problem(499, "nobody waits for this")
+                return _problem(499, InfraError("nobody waits for this"))
 
         return Route(path, guarded, methods=[method])
 
@@ -120,12 +132,13 @@ class SandboxService:
         given = request.headers.get("authorization", "")
         if self._token:
             if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
-                return _problem(401, "the sandbox service asks for its token")
+                return _problem(401, WrongSetting("the sandbox service asks for its token"))
         elif not _names_this_machine(request.headers.get("host", "")):
-            return _problem(421, "without a token the sandbox service is localhost or 127.0.0.1")
+            known = "without a token the sandbox service is localhost or 127.0.0.1"
+            return _problem(421, WrongSetting(known))
         sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if takes and sent != takes:
-            return _problem(415, f"this takes {takes}")
+            return _problem(415, RowError(f"this takes {takes}"))
         return None
 
     async def _status(self, request: Request) -> Response:
@@ -134,6 +147,10 @@ class SandboxService:
         return _json(
             ServiceStatus(service=SERVICE, backend=backend.name, isolates=backend.isolates)
         )
+
+    async def _document(self, request: Request) -> Response:
+        del request
+        return Response(orjson.dumps(_described()), media_type=JSON_TYPE)
 
     async def _run(self, request: Request) -> Response:
         message = ProgramMessage.model_validate_json(await request.body())
@@ -166,7 +183,7 @@ class SandboxService:
 
     async def _renew(self, request: Request) -> Response:
         self._conversations.renew(request.path_params["id"])
-        return Response(b"{}", media_type=_JSON)
+        return Response(b"{}", media_type=JSON_TYPE)
 
     async def _end(self, request: Request) -> Response:
         return _json(await self._conversations.end(request.path_params["id"]))
@@ -218,8 +235,40 @@ async def _disconnected(request: Request) -> None:
 
 
 def _json(answer: BaseModel) -> Response:
-    return Response(answer.model_dump_json(), media_type=_JSON)
+    return Response(answer.model_dump_json(), media_type=JSON_TYPE)
 
 
-def _problem(status: int, message: str) -> Response:
-    return Response(orjson.dumps({"error": message}), status_code=status, media_type=_JSON)
+def _problem(status: int, failure: CallError) -> Response:
+    return Response(orjson.dumps(to_body(failure)), status_code=status, media_type=JSON_TYPE)
+
+
+def _described() -> dict[str, Any]:
+    """The OpenAPI document of the service."""
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": SERVICE, "version": "1"},
+        "paths": {},
+    }
+    components = Components(document)
+
+    def operation(answers: Any, *, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        described: dict[str, Any] = {"responses": {"200": answered(answers, components)}}
+        return described if body is None else {"requestBody": dict(body), **described}
+
+    program = request_body(components.placed(schema_of(ProgramMessage)))
+    raw = {"content": {RAW: {"schema": {"type": "string"}}}}
+    conversation = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    within = {"name": WITHIN_HEADER, "in": "header", "schema": {"type": "number"}}
+    document["paths"] = {
+        "/": {"get": operation({JSON_TYPE: ServiceStatus})},
+        "/run": {"post": operation({JSON_TYPE: SandboxResult}, body=program)},
+        "/conversations": {"post": operation({JSON_TYPE: Begun}, body=program)},
+        "/conversations/{id}": {
+            "parameters": [conversation],
+            "post": {**operation({RAW: str}, body=raw), "parameters": [within]},
+            "put": operation({JSON_TYPE: dict[str, Any]}),
+            "delete": operation({JSON_TYPE: SandboxResult}),
+        },
+    }
+    complete(document, {401, 410, 415, 421, 422, 503})
+    return document

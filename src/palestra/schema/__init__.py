@@ -70,6 +70,7 @@ from palestra.schema.remedies import (
     the_command,
 )
 from palestra.schema.responses import (
+    CONTEXT_FULL,
     FunctionTool,
     HostedTool,
     IncompleteDetails,
@@ -114,6 +115,7 @@ from palestra.schema.tokens import (
     TurnTokens,
     field_of,
     is_models_own,
+    model_turns,
     never_made,
     tokens_on,
     turn_ends,
@@ -126,6 +128,7 @@ __all__ = [
     "BESIDE_REASONING",
     "CALL_SIGNATURE",
     "CHAT_PART",
+    "CONTEXT_FULL",
     "CREATE_PARAMS",
     "FAILURE_CLASS",
     "FAILURE_LAYER",
@@ -210,6 +213,7 @@ __all__ = [
     "is_models_own",
     "key_of",
     "maker",
+    "model_turns",
     "never_made",
     "no_reward",
     "other_than_text",

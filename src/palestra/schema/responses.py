@@ -108,10 +108,19 @@ class Usage(WireModel):
     total_tokens: int
 
 
+CONTEXT_FULL = "context_full"
+
+
 class IncompleteDetails(WireModel):
     """Why the model stopped before it was done: `max_output_tokens` or `content_filter`."""
 
     reason: str | None = None
+
+    @property
+    def true_reason(self) -> str:
+        """The reason, with a word of its own for a full context, for which clients have none."""
+        told = (self.model_extra or {}).get("stopped_by")
+        return told if isinstance(told, str) and told else self.reason or ""
 
 
 class Response(WireModel):

@@ -4,7 +4,7 @@ Each turn has its lists on the last of its items. See `palestra.schema.items.Ite
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
 )
 
 _OWN = (FunctionCall, Reasoning)
+_OWN_TYPES = frozenset({"function_call", "reasoning"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,16 @@ def is_models_own(item: InputItem | OutputItem) -> bool:
     if isinstance(item, Message):
         return item.role == "assistant"
     return isinstance(item, FunctionCall | Reasoning)
+
+
+def model_turns(conversation: Iterable[Any]) -> int:
+    """How many turns of a model are in a conversation of items or messages, objects or JSON."""
+    turns, inside = 0, False
+    for item in conversation:
+        own = field_of(item, "role") == "assistant" or field_of(item, "type") in _OWN_TYPES
+        turns += own and not inside
+        inside = own
+    return turns
 
 
 def turn_ends(output: Sequence[OutputItem]) -> list[int]:

@@ -5,7 +5,7 @@ import contextlib
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.requests import Request
@@ -22,7 +22,8 @@ from palestra.schema import (
     VerifyResponse,
     encode_json,
 )
-from palestra.serving.endpoints import JSON_TYPE, Endpoint
+from palestra.schema.openapi import JSON_TYPE
+from palestra.serving.endpoints import Endpoint
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import CLOSE_SESSION
 from palestra.transport import CallContext, Peer, calling, current_call
@@ -67,6 +68,8 @@ class Agent(Server):
     """Subclass this and write `respond`; `run` wraps it in seed and verify."""
 
     config: AgentConfig
+
+    palestra_failures: ClassVar[frozenset[int]] = frozenset({400, 401, 422, 500, 504})
 
     _palestra_closing: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
 
@@ -142,7 +145,7 @@ class Agent(Server):
         """Run, respond, aggregate."""
         return [
             self.endpoint(self.run, "/run"),
-            self.endpoint(self.responses, "/v1/responses"),
+            self.endpoint(self.responses, "/v1/responses", answers={JSON_TYPE: Response}),
             self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),
         ]
 

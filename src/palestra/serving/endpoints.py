@@ -5,10 +5,11 @@ HTTP `Request` itself. A method that wants the request is only reachable through
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Any, Literal, final, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, final, get_args, get_origin, get_type_hints
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -30,6 +31,12 @@ from palestra.schema import (
     rejected_fields,
     rejection_text,
 )
+from palestra.schema.openapi import (
+    JSON_TYPE,
+    Components,
+    answered,
+    request_body,
+)
 from palestra.serving.authors_errors import ESCAPES, error_text, stops_this_task, text_of
 from palestra.serving.published import published_schema
 from palestra.serving.sessions import (
@@ -41,7 +48,7 @@ from palestra.serving.sessions import (
 )
 from palestra.serving.tools import ToolError, arguments_model
 
-JSON_TYPE = "application/json"
+TEXT_TYPE = "text/plain"
 
 
 def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowError:
@@ -64,10 +71,12 @@ class Endpoint:
     `on_error` turns an exception of the method into the right `CallError` for this kind of
     server, one that came from a call it made included. `check` looks at every result
     and raises when it must not leave. `prepare` makes of a body that fits the one that the method
-    gets; `extend` makes of a result, and its session's id, the one that leaves.
+    gets; `extend` makes of a result, and its session's id, the one that leaves. `answers` are the
+    types of what it answers, by content type, where the method's signature does not tell.
     """
 
     __slots__ = (
+        "_answers",
         "_away",
         "_body_model",
         "_body_name",
@@ -99,6 +108,7 @@ class Endpoint:
         check: Callable[[Any], None] | None = None,
         prepare: Callable[[Any], Any] | None = None,
         extend: Callable[[Any, str], Any] | None = None,
+        answers: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = path
         self.server = server
@@ -107,6 +117,7 @@ class Endpoint:
         self._check = check
         self._prepare = prepare
         self._extend = extend
+        self._answers = answers
         self._method = method
         self._sessions = sessions
         self._on_error = on_error
@@ -163,6 +174,15 @@ class Endpoint:
     def body_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the body, or None when the method takes none."""
         return None if self._body_model is None else published_schema(self._body_model)
+
+    def operation(self, components: Components) -> dict[str, Any]:
+        """The operation in an OpenAPI document with these components, as it succeeds."""
+        body = components.placed(self.body_schema() or {"type": "object"})
+        answers = {TEXT_TYPE: str} if self.is_tool else self._answers or _answers_of(self._method)
+        return {
+            "requestBody": request_body(body),
+            "responses": {"200": answered(answers, components)},
+        }
 
     def invoke(self, body: Any, /, *, session_id: str) -> Coroutine[Any, Any, Any]:
         """Run the method. Raises `RowError` for a body that does not fit, else `CallError`."""
@@ -295,7 +315,7 @@ class Endpoint:
             raise RowError(f"{self.server}{self.path}: the body is not JSON ({error})") from None
         if self.is_tool:
             text = await self._invoke_tool(body, session_id)
-            return HttpResponse(text, media_type="text/plain; charset=utf-8")
+            return HttpResponse(text, media_type=f"{TEXT_TYPE}; charset=utf-8")
         result = await self._run(self._parse(body), session_id, request)
         if isinstance(result, HttpResponse):
             return result
@@ -321,3 +341,15 @@ class ToolFailure(str):
 def tool_error(message: str) -> ToolFailure:
     """What the model reads when its tool call failed."""
     return ToolFailure(encode_json({"error": message}).decode())
+
+
+def _answers_of(method: Callable[..., Any]) -> dict[str, Any]:
+    """The types of what a method is annotated to return, by content type.
+
+    A whole HTTP answer may be of any.
+    """
+    kind = get_type_hints(method).get("return", Any)
+    kinds = get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
+    values = [k for k in kinds if not (isinstance(k, type) and issubclass(k, HttpResponse))]
+    answers: dict[str, Any] = {JSON_TYPE: Union[tuple(values)]} if values else {}  # noqa: UP007
+    return answers if len(values) == len(kinds) else {**answers, "*/*": Any}

@@ -18,12 +18,14 @@ from starlette.responses import JSONResponse
 
 from palestra.config import Redactor, ResolvedConfig, dump_yaml
 from palestra.errors import CallError, ConfigError, Evidence, InfraError
+from palestra.schema.openapi import complete
 from palestra.serving.boundary import Boundary
 from palestra.serving.fleet import Fleet
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.instance import RunningInstance
 from palestra.serving.listener import serving
 from palestra.serving.own_errors import OwnErrors
+from palestra.serving.published import describe
 from palestra.serving.refusals import Refusals
 from palestra.serving.runfile import RunFile, read_run_file, remove_run_file, write_run_file
 from palestra.serving.sockets import LOOPBACK, holder_of, listen
@@ -48,13 +50,15 @@ def head_app(
     async def status() -> dict[str, str]:
         return {"status": "ok", "nonce": run.nonce}
 
-    @app.get("/global_config_dict_yaml")
+    @app.get("/global_config_dict_yaml", response_model=str)
     async def global_config_dict_yaml() -> JSONResponse:
         return JSONResponse(masked)
 
-    @app.get("/server_instances")
+    @app.get("/server_instances", response_model=list[dict[str, Any]])
     async def server_instances() -> JSONResponse:
         return JSONResponse([instance.as_json() for instance in instances()])
+
+    describe(app, lambda document: complete(document, {401, 500}))
 
     return Boundary(
         app,

@@ -26,7 +26,7 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route
 
 from palestra.schema import FunctionCall, Response, changed, encode_json
-from palestra.serving.endpoints import JSON_TYPE
+from palestra.schema.openapi import JSON_TYPE
 from palestra.serving.sessions import SESSION_ID_KEY
 
 MCP_PATH: Final = "/mcp"

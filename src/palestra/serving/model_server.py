@@ -8,12 +8,11 @@ import functools
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from fastapi import FastAPI
-from pydantic import PrivateAttr
-from starlette.requests import Request
+from pydantic import BaseModel, PrivateAttr
 from starlette.responses import Response as HttpResponse
 
 from palestra.config import ServerType
@@ -24,10 +23,10 @@ from palestra.schema import (
     ChatMessage,
     Response,
     ResponseCreateParams,
-    encode_json,
     fields_of,
     set_fields,
 )
+from palestra.schema.openapi import JSON_TYPE
 from palestra.serving.capture import (
     TRAINING_RUN,
     TRAINING_TURNS,
@@ -36,7 +35,7 @@ from palestra.serving.capture import (
     TurnsTaken,
     TurnsWanted,
 )
-from palestra.serving.endpoints import JSON_TYPE, Endpoint
+from palestra.serving.endpoints import Endpoint
 from palestra.serving.fronts import (
     EVENT_STREAM,
     MessagesAnswer,
@@ -70,6 +69,28 @@ class EndpointFacts:
     """Where it tells it."""
 
 
+class ListedModel(BaseModel):
+    """One model behind a server."""
+
+    id: str
+    object: Literal["model"] = "model"
+
+
+class ModelList(BaseModel):
+    """What `/v1/models` answers."""
+
+    object: Literal["list"] = "list"
+    data: list[ListedModel]
+
+
+class EndpointCheck(BaseModel):
+    """What `/endpoint` answers."""
+
+    endpoint: str
+    """What the endpoint said, in a few words."""
+    facts: EndpointFacts
+
+
 _STREAMING = frozenset({"stream", "stream_options"})
 """Of a chat request: how it is answered, which concerns nobody behind the front."""
 
@@ -88,6 +109,8 @@ class ModelServer(Server):
     """Subclass this and write `responses`; `chat_completions` where the endpoint has it."""
 
     config: ModelServerConfig
+
+    palestra_failures: ClassVar[frozenset[int]] = frozenset({400, 401, 422, 500, 504})
 
     _palestra_sessions: SessionStore = PrivateAttr(default_factory=lambda: SessionStore(keep=False))
     _palestra_capture: TurnCapture = PrivateAttr(default_factory=TurnCapture)
@@ -142,13 +165,11 @@ class ModelServer(Server):
         """What is known of the endpoint, without asking it."""
         return EndpointFacts()
 
-    async def _models(self, _request: Request) -> HttpResponse:
-        data = [{"id": name, "object": "model"} for name in await self.list_models()]
-        return HttpResponse(encode_json({"object": "list", "data": data}), media_type=JSON_TYPE)
+    async def _models(self) -> ModelList:
+        return ModelList(data=[ListedModel(id=name) for name in await self.list_models()])
 
-    async def _check(self, _request: Request) -> HttpResponse:
-        said = {"endpoint": await self.check(), "facts": self.facts()}
-        return HttpResponse(encode_json(said), media_type=JSON_TYPE)
+    async def _check(self) -> EndpointCheck:
+        return EndpointCheck(endpoint=await self.check(), facts=self.facts())
 
     @property
     def palestra_type(self) -> str:
@@ -159,8 +180,16 @@ class ModelServer(Server):
         """Responses, chat completions and messages."""
         return [
             self.endpoint(self._capturing(self.responses), "/v1/responses"),
-            self.endpoint(self._chat, "/v1/chat/completions"),
-            self.endpoint(self._messages, "/v1/messages"),
+            self.endpoint(
+                self._chat,
+                "/v1/chat/completions",
+                answers={JSON_TYPE: ChatCompletion, EVENT_STREAM: str},
+            ),
+            self.endpoint(
+                self._messages,
+                "/v1/messages",
+                answers={JSON_TYPE: MessagesAnswer, EVENT_STREAM: str},
+            ),
             self.endpoint(self._training_run, TRAINING_RUN),
             self.endpoint(self._training_turns, TRAINING_TURNS),
         ]
@@ -200,6 +229,6 @@ class ModelServer(Server):
     def setup_webserver(self) -> FastAPI:
         """The protocol's endpoints and the list of models."""
         app = super().setup_webserver()
-        app.add_route("/v1/models", self._models, methods=["GET"])
-        app.add_route(CHECK_PATH, self._check, methods=["GET"])
+        app.add_api_route("/v1/models", self._models, methods=["GET"], response_model=ModelList)
+        app.add_api_route(CHECK_PATH, self._check, methods=["GET"], response_model=EndpointCheck)
         return app

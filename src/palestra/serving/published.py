@@ -9,9 +9,10 @@ So a field is unmarked only if all it is made of is on a list of kinds that JSON
 as they are.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fastapi import FastAPI
 from pydantic import BaseModel
 
 from palestra.schema import TRANSFORMS, TRANSFORMS_VALUE
@@ -69,6 +70,21 @@ _UNLIKE_JSON_SCHEMA = {
     "model": ("custom_init",),
 }
 """Constraints after which a plain kind is none."""
+
+
+def describe(app: FastAPI, finish: Callable[[dict[str, Any]], None]) -> None:
+    """Have `finish` change the app's document, once, when it is first asked for."""
+    begun = app.openapi
+    finished: dict[str, Any] = {}
+
+    def openapi() -> dict[str, Any]:
+        if not finished:
+            document = begun()
+            finish(document)
+            finished.update(document)
+        return finished
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
 
 
 def published_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -2,24 +2,25 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.routing import BaseRoute, Route
 
 from palestra.config import ServerType
-from palestra.errors import CallError, Evidence, RowError
+from palestra.errors import CallError, Evidence, RejectedRows, RowError
 from palestra.schema import rejected_fields
+from palestra.schema.openapi import Components, complete
 from palestra.serving.authors_errors import error_text
 from palestra.serving.boundary import Boundary, SessionCookie
 from palestra.serving.direct import Direct
 from palestra.serving.endpoints import Endpoint, row_error
 from palestra.serving.in_flight import InFlightCalls
 from palestra.serving.own_errors import OwnErrors, Report
+from palestra.serving.published import describe
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
 from palestra.transport import ASGIApp, ServerClient, fault_of, new_id, worker_cookie
@@ -48,6 +49,9 @@ class Server(BaseModel):
 
     config: ServerConfig
     server_client: ServerClient
+
+    palestra_failures: ClassVar[frozenset[int]] = frozenset({401, 422, 500, 504})
+    """The statuses that its failures are answered with."""
 
     # Authors call their own attributes `_sessions` or `_token`; theirs would silently replace ours.
     _palestra_sessions: SessionStore = PrivateAttr(default_factory=SessionStore)
@@ -132,6 +136,9 @@ class Server(BaseModel):
             return self.relayed(error)
         if isinstance(error, RequestValidationError):
             return _request_error(self.name, path, error)
+        if isinstance(error, RejectedRows):
+            message = f"{self.name}{path} rejects the rows: {error.message}"
+            return RowError(message, hint=error.hint, evidence=Evidence(problems=error.problems))
         frames = self._palestra_errors.log(self.name, path, error)
         message = f"{self.name}{path} raised {error_text(error)}"
         return self.own_failure(path, message, Evidence(traceback=frames))
@@ -162,27 +169,15 @@ class Server(BaseModel):
         ]
         app = FastAPI(title=self.name, routes=routes)
         app.add_api_route("/", _status, methods=["GET"])
-        self._publish_schemas(app)
+        describe(app, self._complete_document)
         return app
 
-    def _publish_schemas(self, app: FastAPI) -> None:
-        def openapi() -> dict[str, Any]:
-            document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            for endpoint in self._palestra_endpoints.values():
-                schema = endpoint.body_schema()
-                content = {"application/json": {"schema": schema or {"type": "object"}}}
-                document["paths"].setdefault(
-                    endpoint.path,
-                    {
-                        "post": {
-                            "requestBody": {"content": content},
-                            "responses": {"200": {"description": "OK"}},
-                        }
-                    },
-                )
-            return document
-
-        app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
+    def _complete_document(self, document: dict[str, Any]) -> None:
+        components = Components(document)
+        for endpoint in self._palestra_endpoints.values():
+            path = document["paths"].setdefault(endpoint.path, {})
+            path.setdefault("post", endpoint.operation(components))
+        complete(document, self.palestra_failures)
 
     def secure(self, *, secret: str = "", token: str = "", worker: int | None = None) -> None:
         """Share the fleet's cookie secret and token; call before the first request.

@@ -13,7 +13,7 @@ from palestra.config import ResolvedConfig, ServerType, load_config
 from palestra.errors import ConfigError
 from palestra.schema import TOOL_FAILURES, RunRequest, VerifyResponse, to_plain
 from palestra.serving import Assembly, assembled
-from palestra.testing.places import config_of
+from palestra.testing.places import config_of, entrypoint_of
 from palestra.testing.scripted import Answer, ScriptedModel
 
 
@@ -33,7 +33,12 @@ class ScriptedFleet:
     ) -> None:
         path = config_of(environment)
         if path is None:
-            raise ConfigError(f"{environment} is no environment: it has no config")
+            entrypoint = entrypoint_of(environment)  # where there is not even that, it says so
+            name = entrypoint.parent.name
+            raise ConfigError(
+                f"{environment} has {entrypoint}, and no config: configs/{name}.yaml is missing",
+                hint=f"in the project's folder: palestra init {name} --config-only",
+            )
         config = path.absolute()
         # The project is where its folder of servers is, wherever the tests run.
         self._config = load_config(

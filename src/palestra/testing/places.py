@@ -1,18 +1,58 @@
 """Where an environment is that a test names."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from palestra.config import PACKAGE_ROOT, resolve_path
+from palestra.config import PACKAGE_ROOT, project_root, renamed
+from palestra.errors import ConfigError
+
+_RESOURCES = "resources_servers"
 
 
 def config_of(environment: str | Path) -> Path | None:
     """The config of an environment, by its name, its folder or itself; None when it has none."""
     given = Path(environment)
     if given.suffix in {".yaml", ".yml"}:
-        return given
-    name = given.absolute().name
-    for place in (given, Path("resources_servers") / given):
-        folder = resolve_path(str(place), Path.cwd(), PACKAGE_ROOT)
-        if (config := folder / "configs" / f"{name}.yaml").exists():
-            return config
-    return None
+        return next((file for file in _places(given) if file.exists()), given)
+    configs = (f / "configs" / f"{f.absolute().name}.yaml" for f in _places(given))
+    return next((config for config in configs if config.exists()), None)
+
+
+def entrypoint_of(environment: str | Path) -> Path:
+    """The Python file of an environment, by its name, its folder or itself.
+
+    Raises ConfigError naming the places that were looked in.
+    """
+    given = Path(environment)
+    if given.suffix == ".py":
+        return next((file for file in _places(given) if file.exists()), given)
+    files = [folder / "app.py" for folder in _places(given)]
+    entrypoint = next((file for file in files if file.exists()), None)
+    if entrypoint is None:
+        looked = "\n".join(f"  {file}" for file in files)
+        raise ConfigError(
+            f"there is no environment {environment}; looked for\n{looked}",
+            hint="name a folder with app.py in it, from the project's root or from here",
+        )
+    return entrypoint
+
+
+def data_file_of(environment: str | Path, name: str) -> Path:
+    """A file of an environment's `data` folder; where there is none, as if the name was a folder."""
+    given = Path(environment)
+    files = [folder / "data" / name for folder in _places(given)]
+    return next((file for file in files if file.exists()), files[0])
+
+
+def _places(given: Path) -> Iterator[Path]:
+    """Everywhere that a name may mean, nearest first.
+
+    Tests run in the environment's folder, and name environments as they are named in the project.
+    """
+    here = Path.cwd()
+    roots = dict.fromkeys((here, project_root(here) or here, PACKAGE_ROOT))
+    paths = (given, Path(_RESOURCES) / given)
+    newer = [Path(found.path) for path in paths if (found := renamed(path))]
+    for path in (*paths, *newer):
+        for root in roots:
+            yield root / path

@@ -5,15 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from palestra.config import (
-    PACKAGE_ROOT,
-    ServerType,
-    config_from_tree,
-    load_config,
-    resolve_path,
-)
+from palestra.config import ServerType, config_from_tree, load_config
 from palestra.conformance import Door, LoopGuard, Player, Verdict, door_of
-from palestra.errors import ConfigError
 from palestra.schema import (
     JUDGE_REPLAY,
     TOOL_FAILURES,
@@ -31,7 +24,7 @@ from palestra.serving import (
     server_class_of,
     server_client,
 )
-from palestra.testing.places import config_of
+from palestra.testing.places import config_of, data_file_of, entrypoint_of
 
 Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
 """A server, its class, an `@environment`, or the folder or name of an environment."""
@@ -72,15 +65,7 @@ def _class_of(environment: Any) -> Any:
         return server_class_of(environment)
     if not isinstance(environment, str | Path):
         return environment
-    given = Path(environment)
-    if given.suffix == ".py":
-        return load_server_class(given)
-    places = (str(given), f"resources_servers/{given}")
-    for place in places:
-        entrypoint = resolve_path(place, Path.cwd(), PACKAGE_ROOT) / "app.py"
-        if entrypoint.exists():
-            return load_server_class(entrypoint)
-    raise ConfigError(f"there is no environment {environment}", hint="its folder holds app.py")
+    return load_server_class(entrypoint_of(environment))
 
 
 def verify(
@@ -130,7 +115,7 @@ def assert_verifies(
 
 def assert_recorded_rewards(folder: str | Path) -> None:
     """Assert that an environment gives its recorded example rollouts their rewards again."""
-    path = Path(folder) / "data" / "example_rollouts.jsonl"
+    path = data_file_of(folder, "example_rollouts.jsonl")
     for line in read_jsonl(path):
         row = {**line.row, JUDGE_REPLAY: True}
         response = Response.model_validate(row.pop("response"))

@@ -19,14 +19,15 @@ from functools import partial
 from typing import Self, final
 
 from palestra.config import ResolvedConfig
-from palestra.errors import CallError, ConfigError, PalestraError, mask_error
+from palestra.errors import CallError, ConfigError, Layer, PalestraError, mask_error
 from palestra.training.capture import ModelServers
 from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
 from palestra.training.flights import Flight, Ticket
 from palestra.training.handle import Handle
-from palestra.training.lanes import Death, Lane
+from palestra.training.lanes import Halt, Lane
 from palestra.training.memory import Memory, MemoryGuard
+from palestra.training.policies import Outage
 from palestra.training.pool import Pool
 from palestra.training.postmortem import PostMortem
 from palestra.training.requests import RolloutRequest
@@ -43,6 +44,13 @@ from palestra.training.servers import (
     servers_of,
 )
 from palestra.training.settings import ClientSettings, settings_of
+from palestra.training.stuck import (
+    Patience,
+    Unresponsive,
+    stuck_cause,
+    stuck_sentence,
+    stuck_server,
+)
 from palestra.transport import new_id
 
 logger = logging.getLogger("palestra.training")
@@ -136,6 +144,7 @@ class RolloutClient:
             self.settings,
             models=models,
             watch=watch,
+            unresponsive=Unresponsive(servers),
             repeatable=await repeatable_environments(client),
             on_hopeless=self._on_death,
         )
@@ -155,10 +164,12 @@ class RolloutClient:
         return _Inside(servers, default_agent, pool, runner, models, watch, post_mortem)
 
     async def _keep_order(self, pool: Pool, models: ModelServers) -> None:
+        patience = Patience(self.settings.stuck_patience_s)
         while True:
             await asyncio.sleep(self.settings.stuck_after_s / 4)
             pool.sweep()
-            if pool.death is None:
+            self._look_for_stuck(pool, patience)
+            if not pool.halted:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FORGETTING_S):
                         await models.forget()
@@ -185,7 +196,18 @@ class RolloutClient:
         except Exception:  # whatever is wrong with the explanation, the servers are gone
             logger.exception("the end of the servers cannot be explained")
             cause = Cause(sentence=error.message, setting=error.hint)
-        inside.pool.die(Death(error, cause, tails))
+        inside.pool.die(Halt(Outage.SERVER_DIED, error.layer, cause, tails))
+
+    def _look_for_stuck(self, pool: Pool, patience: Patience) -> None:
+        """End what waits for a server that has been stuck for longer than the patience."""
+        server = stuck_server(self._running.servers)
+        if not patience.is_over(server, time.monotonic()):
+            if server is None:
+                pool.set_stuck(None)
+        elif server is not None and pool.stuck is None:
+            waiting = sorted((ticket.number, ticket.key) for ticket in pool.flights)
+            cause = stuck_cause(server, [key for _, key in waiting])
+            pool.set_stuck(Halt(Outage.STUCK, Layer.INFRA, cause))
 
     # What a trainer does
 
@@ -223,9 +245,13 @@ class RolloutClient:
         """What is going on, and whether it can go on."""
         inside = self._running
         pool, death = inside.pool, inside.pool.death
+        stuck = stuck_server(inside.servers)
+        reason = "" if stuck is None else stuck_sentence(stuck)
+        if death is not None:
+            reason = death.cause.sentence
         return Health(
-            ok=death is None,
-            reason="" if death is None else death.cause.sentence,
+            ok=not reason,
+            reason=reason,
             in_flight=len(pool.flights),
             queued=pool.queued,
             waiting=pool.waiting,
@@ -282,7 +308,7 @@ class _Inside:
 
 
 async def _close(models: ModelServers, pool: Pool) -> None:
-    if pool.death is None:  # else nobody is there to be told
+    if not pool.halted:  # else nobody is there to be told
         await models.close()
 
 

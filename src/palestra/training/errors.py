@@ -19,6 +19,7 @@ from palestra.training.requests import Key
 SHOWN_KEYS = 20
 """How many missing keys a message spells out; `missing` has all of them."""
 SHOWN_LINES = 10
+SHOWN_FRAMES = 20
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +36,11 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     out_of_memory: bool = False
     """Whether the counters of its cgroup, or what it printed, say that memory ran out."""
     setting: str = ""
-    """What to lower, and to what or from what."""
+    """What to lower, and to what or from what; or what to look at."""
+    stack: tuple[str, ...] = ()
+    """What a process that is stuck executes."""
+    waiting: tuple[Key, ...] = ()
+    """The rollouts that were in flight, and so wait for it."""
 
 
 class BatchFailed(RunFailed):
@@ -165,18 +170,21 @@ class TokenDiscontinuity(BatchFailed):
 
 
 def _message(error: IncompleteRollouts) -> str:
-    missing = error.missing
-    named = ", ".join(str(key) for key in missing[:SHOWN_KEYS])
-    more = f" and {len(missing) - SHOWN_KEYS} more" if len(missing) > SHOWN_KEYS else ""
     kinds = ", ".join(f"{name} {count}" for name, count in sorted(error.failures.items()))
+    cause = error.cause
     lines = [
         f"requested {error.requested} rollouts and received {error.received}: "
-        f"{len(missing)} are missing" + (f" ({kinds})" if kinds else ""),
-        f"cause: {error.cause.sentence}",
-        f"missing: {named}{more}",
+        f"{len(error.missing)} are missing" + (f" ({kinds})" if kinds else ""),
     ]
     if error.least is not None:
-        lines.insert(1, f"min_fraction in ClientSettings asks for at least {error.least}")
+        lines.append(f"min_fraction in ClientSettings asks for at least {error.least}")
+    lines.append(f"cause: {cause.sentence}")
+    if cause.waiting:
+        lines.append(f"{len(cause.waiting)} rollouts wait for it: {_keys(cause.waiting)}")
+    if cause.stack:
+        lines.append(f"what {cause.process} executes:")
+        lines += [f"  | {line}" for line in cause.stack[:SHOWN_FRAMES]]
+    lines.append(f"missing: {_keys(error.missing)}")
     for process, tail in error.log_tails.items():
         if not tail:
             lines.append(f"{process} printed nothing")
@@ -184,3 +192,8 @@ def _message(error: IncompleteRollouts) -> str:
         lines.append(f"the last lines of {process}:")
         lines += [f"  | {line}" for line in tail[-SHOWN_LINES:]]
     return "\n".join(lines)
+
+
+def _keys(keys: tuple[Key, ...]) -> str:
+    more = f" and {len(keys) - SHOWN_KEYS} more" if len(keys) > SHOWN_KEYS else ""
+    return ", ".join(map(str, keys[:SHOWN_KEYS])) + more

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 from dataclasses import dataclass, field
 
-from palestra.errors import PalestraError
+from palestra.errors import Layer
 from palestra.training.batch import Batch
 from palestra.training.errors import Cause
 from palestra.training.flights import State, Ticket
@@ -32,10 +32,10 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
-    """Why nothing can come back any more."""
+class Halt:
+    """Why nothing can come back: for good when servers died, for now when one is stuck."""
 
-    error: PalestraError
+    outage: Outage
+    layer: Layer
     cause: Cause
-    log_tails: dict[str, tuple[str, ...]]
-    outage: Outage = Outage.SERVER_DIED
+    log_tails: dict[str, tuple[str, ...]] = field(default_factory=dict)

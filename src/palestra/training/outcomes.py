@@ -125,7 +125,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", 
     chains: list[Chain] = []
     """One, as a rule; several after a `split`; none when no token ids were captured."""
     stop_reason: str = ""
-    """Why the model stopped: `stop`, `max_output_tokens`, `content_filter`, …"""
+    """Why the model stopped: `stop`, `max_output_tokens`, `context_full`, `content_filter`, …"""
     truncated: bool = False
     """Cut off by a limit on tokens or context, and scored as it was."""
     masked: bool = False

@@ -18,7 +18,7 @@ from palestra.training.batch import INTENDED, Batch, stale, too_old
 from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
 from palestra.training.flights import RETRYING, Flight, State, Ticket
-from palestra.training.lanes import Death, Lane
+from palestra.training.lanes import Halt, Lane
 from palestra.training.memory import MemoryGuard
 from palestra.training.outcomes import Completed, Evidence, Failed, FailureClass, Group, Outcome
 from palestra.training.policies import OnIncomplete
@@ -72,7 +72,10 @@ class Pool:
         """The largest outcome of late."""
         self.paused = False
         self.weights: int | None = None
-        self.death: Death | None = None
+        self.death: Halt | None = None
+        """Why nothing will ever come back."""
+        self.stuck: Halt | None = None
+        """Why nothing comes back for now."""
         self.held_back = ""
         self.last_failure = ""
         self._seen_ids = False
@@ -85,8 +88,9 @@ class Pool:
         """Take in a submission."""
         queue = sorted(tickets)  # which is a heap
         lane = self.lanes[run] = Lane(Batch(tickets, self._settings))
-        if self.death is not None:
-            self._bury(lane, self.death)
+        halt = self.death or self.stuck
+        if halt is not None:
+            self._bury(lane, halt)
             return lane
         loop = asyncio.get_running_loop()
         lane.queue = queue
@@ -306,36 +310,50 @@ class Pool:
                 lane = self.lanes[ticket.run]
                 self.cancel(lane, [ticket], why, failure=FailureClass.STALE)
 
-    def die(self, death: Death) -> None:
+    def die(self, halt: Halt) -> None:
         """Nothing can come back any more: everything that has not ended has failed."""
         if self.death is not None:
             return
-        self.death = death
-        for lane in list(self.lanes.values()):
-            self._bury(lane, death)
+        self.death = halt
+        self._bury_all(halt)
 
-    def _bury(self, lane: Lane, death: Death) -> None:
+    def set_stuck(self, halt: Halt | None) -> None:
+        """A server is stuck, so that what was asked for fails; None: all of them go on."""
+        if halt is not None and self.stuck is None and self.death is None:
+            self._bury_all(halt)
+        self.stuck = halt
+
+    @property
+    def halted(self) -> bool:
+        """Whether the servers can be asked for nothing now."""
+        return self.death is not None or self.stuck is not None
+
+    def _bury_all(self, halt: Halt) -> None:
+        for lane in list(self.lanes.values()):
+            self._bury(lane, halt)
+
+    def _bury(self, lane: Lane, halt: Halt) -> None:
         batch = lane.batch
         unfinished = batch.unfinished()
-        tails = [line for tail in death.log_tails.values() for line in tail]
+        tails = [line for tail in halt.log_tails.values() for line in tail]
         buried: list[Failed] = []
         for ticket in unfinished:
-            evidence = Evidence(log_tail=tails, hint=death.cause.setting)
+            evidence = Evidence(log_tail=tails, hint=halt.cause.setting)
             outcome = failed(
                 ticket.request,
                 FailureClass.INFRA,
-                death.cause.sentence,
-                layer=death.error.layer,
+                halt.cause.sentence,
+                layer=halt.layer,
                 retriable=False,
                 attempts=ticket.attempts,
                 evidence=evidence,
             )
-            if batch.settle(outcome, outage=death.outage):
+            if batch.settle(outcome, outage=halt.outage):
                 buried.append(outcome)
                 self._stop(ticket)
-        policy = self._policies.for_outage(death.outage)
+        policy = self._policies.for_outage(halt.outage)
         if buried and policy is OnIncomplete.RAISE:
-            self.fail(lane, batch.incomplete(death.cause, death.log_tails))
+            self.fail(lane, batch.incomplete(halt.cause, halt.log_tails))
         elif policy is OnIncomplete.DROP_GROUP:
             for outcome in buried:
                 self._drop(lane, outcome)

@@ -63,7 +63,7 @@ def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolati
     _refuse_others(fields, ticket)
     response: Response = answer.result.response
     tokens = _tokens(answer, response, settings, nan_policy)
-    reason = "" if response.incomplete_details is None else response.incomplete_details.reason
+    details = response.incomplete_details
     usage = response.usage
     return Completed(
         task_id=request.task_id,
@@ -73,8 +73,8 @@ def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolati
         reward=reward,
         reward_components=_components(fields.get(COMPONENTS)),
         chains=tokens.chains,
-        stop_reason=reason or "stop",
-        truncated=reason == "max_output_tokens",
+        stop_reason=(details.true_reason if details else "") or "stop",
+        truncated=details is not None and details.reason == "max_output_tokens",
         masked=bool(tokens.masked),
         mask_reason=tokens.masked,
         usage=TokenUsage()

@@ -21,6 +21,7 @@ from palestra.training.pool import Pool
 from palestra.training.reading import Answer, completed, size_of
 from palestra.training.servers import DeathWatch, ending_behind, environments_of
 from palestra.training.settings import ClientSettings, OnViolation
+from palestra.training.stuck import Unresponsive
 from palestra.transport import ConnectionFailed, ServerClient
 
 TAKING_S: Final = 6.0
@@ -40,6 +41,7 @@ class Runner:
         *,
         models: ModelServers,
         watch: DeathWatch,
+        unresponsive: Unresponsive,
         repeatable: dict[str, bool],
         on_hopeless: Callable[[CallError], None],
     ) -> None:
@@ -47,6 +49,7 @@ class Runner:
         self._settings = settings
         self._models = models
         self._watch = watch
+        self._unresponsive = unresponsive
         self._repeatable = repeatable
         self._repeatable_agents: dict[str, bool] = {}
         self._on_hopeless = on_hopeless
@@ -99,6 +102,8 @@ class Runner:
         if outcome.failure in {FailureClass.INFRA, FailureClass.POLICY}:
             # A process may be dead, and how it died is worth more than "connection reset".
             await self._watch.settled()
+        elif outcome.failure is FailureClass.TIMEOUT:
+            outcome = await self._unresponsive.blamed(outcome)
         flight.last_failure = outcome
         pool.failing(outcome)
         # What an attempt says that ran into the request's deadline is what was awaited then.

@@ -114,8 +114,9 @@ class ClientSettings:
     attempts: Attempts = field(default_factory=Attempts)
     call_timeout_s: float | None = None
     """Of one call that a rollout makes: of the model, a tool, the verifier."""
-    rollout_timeout_s: float = 3600.0
-    """Of one attempt."""
+    rollout_timeout_s: float = 1800.0
+    """Of one attempt. The two attempts that a timeout gets are together the hour that a collection
+    gives its one: a training step waits for its slowest rollout."""
     batch_timeout_s: float | None = None
     """Of a submission; what has not ended by then has failed as a timeout."""
     in_flight: int = 256
@@ -129,6 +130,9 @@ class ClientSettings:
     memory_reserve: float = 0.08
     """The share of the memory that this process may use (its cgroup's limit, or the machine's)
     below which no rollout is started until others have ended. 0 turns that off."""
+    stuck_patience_s: float = 10.0
+    """How long a server may stay stuck before the batches that need it end. A server is stuck when
+    its event loop has not run for 10 seconds."""
     stuck_after_s: float = 5.0
     """What an attempt gets beyond its deadline, or beyond its cancellation, to let itself be
     stopped. Then it is left behind."""
@@ -182,6 +186,7 @@ _RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "max_waiting": whole(1),
         "max_bytes": whole(1),
         "memory_reserve": share(zero=True),
+        "stuck_patience_s": number(least=0, unit="of seconds"),
         "stuck_after_s": SECONDS,
     }
 )

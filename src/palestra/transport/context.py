@@ -24,6 +24,7 @@ TIMEOUT_HEADER = "x-palestra-timeout"
 CALL_LIMIT_HEADER = "x-palestra-call-limit"
 PATIENCE_HEADER = "x-palestra-patience"
 ENVIRONMENT_HEADER = "x-palestra-environment"
+WRITTEN_HEADER = "x-palestra-written-turns"
 
 SHARE_KEPT = 0.1
 MOST_KEPT_S = 0.5
@@ -67,6 +68,8 @@ class CallContext(msgspec.Struct, frozen=True):
     in_environment: bool = False
     """Whether an environment is being called, so that a model it asks is a judge of the rollout
     and not its policy."""
+    written_turns: int = 0
+    """How many turns of a model the row itself brings: what goes beyond them was generated."""
 
     patience_s: float | None = None
     """Seconds for which a model endpoint may refuse everything before the run stops; None: any."""
@@ -127,6 +130,8 @@ def context_headers(context: CallContext) -> dict[str, str]:
         headers[PATIENCE_HEADER] = f"{context.patience_s:g}"
     if context.in_environment:
         headers[ENVIRONMENT_HEADER] = "1"
+    if context.written_turns:
+        headers[WRITTEN_HEADER] = str(context.written_turns)
     return headers
 
 
@@ -154,6 +159,9 @@ def context_from_headers(headers: Mapping[str, str]) -> CallContext:
         deadline=None if seconds is None else time.monotonic() + seconds,
         call_limit_s=_seconds(headers.get(CALL_LIMIT_HEADER)),
         in_environment=ENVIRONMENT_HEADER in headers,
+        written_turns=int(written)
+        if (written := headers.get(WRITTEN_HEADER, "")).isdecimal()
+        else 0,
         patience_s=_seconds(headers.get(PATIENCE_HEADER)),
     )
 

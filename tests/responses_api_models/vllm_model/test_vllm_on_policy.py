@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from test_vllm_turns import converse, params, whole
 from token_fakes import CALL_AS_WRITTEN, FakeVLLM, token_model
 
+from palestra.errors import Hop
+from palestra.responses_api_models.chat import ContextOverflow
 from palestra.responses_api_models.chat.response import overflow_response
 from palestra.responses_api_models.vllm_model.checked import Checked
 from palestra.responses_api_models.vllm_model.on_policy import check_rollout, check_row, main
@@ -286,7 +288,9 @@ def test_a_turn_that_the_context_had_no_room_for_is_truncated_and_no_problem() -
 
 
 def test_a_rollout_that_never_had_room_is_truncated_as_a_whole() -> None:
-    response = overflow_response(params(), model="m", sentence="too long")
+    spent = "max_tokens or model output limit was reached"
+    overflow = ContextOverflow(spent, Hop("m"))
+    response = overflow_response(params(), model="m", overflow=overflow)
 
     found = check_rollout(params(), response)
 

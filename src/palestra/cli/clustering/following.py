@@ -1,6 +1,7 @@
 """`palestra cluster status|logs|cancel|retry-failed`: what follows a submission."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -174,6 +175,13 @@ def _record_cancelled(files: RunFiles, one: UnitStatus, job_id: str) -> None:
     ledger.append(files.ledger, event)
 
 
+def _nothing_to_retry(underway: Mapping[str, int]) -> str:
+    if not underway:
+        return "nothing to submit again: all is done"
+    numbers = ", ".join(f"{count} {standing}" for standing, count in underway.items())
+    return f"nothing to submit again: {numbers}, and nothing has failed"
+
+
 def retry_failed(given: str, *, as_json: bool) -> int:
     """Submit again what is neither done nor active, and the merge and profile after it."""
     _, found = _looked_at(given)
@@ -190,17 +198,22 @@ def retry_failed(given: str, *, as_json: bool) -> int:
         if not one.unit.is_shard and one.standing is not Standing.DONE and not one.standing.active
     ]
     if not shards and not followers:
-        say(orjson.dumps({"submitted": []}).decode() if as_json else "nothing to submit again")
+        counts = found.counts()
+        underway = {
+            one.value: counts[one] for one in (Standing.RUNNING, Standing.QUEUED) if one in counts
+        }
+        if as_json:
+            say(orjson.dumps({"submitted": [], "underway": underway}).decode())
+        else:
+            say(_nothing_to_retry(underway))
         return 0
-    if ids:
-        _executor(found.run).cancel(ids)
     # The last of a shard's jobs: before it has ended, another may still finish the shard.
     active = [
         (one.unit.name, one.open_ids[-1])
         for one in found.units
         if one.unit.is_shard and one.open_ids
     ]
-    run = resubmit(found.run, shards, active=active)
+    run = resubmit(found.run, shards, active=active, stuck=ids)
     if as_json:
         say(orjson.dumps({"submission": run.submission, "submitted": shards}).decode())
     else:

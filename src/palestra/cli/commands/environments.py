@@ -17,13 +17,17 @@ def register(app: typer.Typer) -> None:
 
 def init(
     name: Annotated[str, typer.Argument(help="Its name, or resources_servers/NAME.")],
+    config_only: Annotated[
+        bool,
+        typer.Option("--config-only", help="Only configs/NAME.yaml, for a folder with app.py."),
+    ] = False,
 ) -> None:
     """Make the folder of a new environment, which passes its tests as it is."""
 
     def command() -> int:
         from palestra.cli.authoring import init as make
 
-        return make(name)
+        return make(name, config_only=config_only)
 
     guarded(command)
 

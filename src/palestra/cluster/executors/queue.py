@@ -20,7 +20,7 @@ from typing import Final
 
 import orjson
 
-from palestra.cluster.endings import reason_of
+from palestra.cluster.endings import killed_by, reason_of
 from palestra.cluster.executors.executor import JobState, State, unit_ids
 from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
 from palestra.cluster.plan import After, Job, Run, read_plan
@@ -189,7 +189,7 @@ class Queue:
         with contextlib.suppress(OSError):
             result = read_object(self._files.job(job.name, task if job.array else None).result)
         said = reason_of(result or {})
-        return f"{said} (exit code {code})" if said else f"exit code {code}"
+        return f"{said} (exit code {code})" if said else killed_by(str(code)) or f"exit code {code}"
 
     def _supervised(self, job: Job, task: int, named: str) -> tuple[int, str]:
         """The exit code of the supervisor, and why it was ended if it was."""

@@ -130,11 +130,16 @@ class SlurmExecutor:
 
 
 def _unreachable(command: str, answer: Answer) -> RunFailed:
-    said = answer.err.strip().splitlines() or [f"exit code {answer.code}"]
-    message = f"{command}: {said[0]}"
+    lines = [_plain(command, line) for line in answer.err.strip().splitlines()]
+    message = f"{command}: {'; '.join(lines) or f'exit code {answer.code}'}"
     if re.search(r"nable to contact|onnection|timed out|protocol|uthentication", answer.err):
         return ClusterUnreachable(message, hint="nothing is known of the jobs: ask again later")
-    return RunFailed(message, hint=" ".join(said[1:]))
+    return RunFailed(message)
+
+
+def _plain(command: str, line: str) -> str:
+    """A line of a command of Slurm's without its name, which stands before each."""
+    return line.removeprefix(f"{command}: ").removeprefix("error: ")
 
 
 def state_of(text: str) -> State:

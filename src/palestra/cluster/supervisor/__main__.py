@@ -59,12 +59,13 @@ def main(given: Sequence[str] | None = None) -> int:
 
 def _run(context: Context) -> int:
     signals = Signals()
+    supervision = Supervision(context, signals)
 
     def drain(_number: int, _frame: FrameType | None) -> None:
         signals.drain = True
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        signals.stop = number
+        supervision.told_to_stop(number)
 
     signal.signal(signal.SIGUSR1, drain)
     signal.signal(signal.SIGTERM, stop)
@@ -73,7 +74,7 @@ def _run(context: Context) -> int:
     before = left_in(context.run.shard(shard.name)) if shard else None
     if before is None and shard:
         before = shard.rows
-    ended = Supervision(context, signals).run()
+    ended = supervision.run()
     return requeue_if_worthwhile(context, ended, before)
 
 

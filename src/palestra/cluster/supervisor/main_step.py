@@ -50,6 +50,11 @@ class MainStep:
         self._context.drain_file.touch()
         self._end_at = time.monotonic() + max(LEAST_DRAIN_S, within_s - RESERVE_S)
 
+    def admit_no_more(self) -> None:
+        """Ask it to start nothing more, without a limit: it is about to be ended."""
+        if self.running:
+            self._context.drain_file.touch()
+
     def look(self) -> None:
         """End it when its time to drain is over."""
         if self._end_at is not None and self.running and time.monotonic() > self._end_at:

@@ -51,11 +51,18 @@ def step_minder(python: str) -> list[str]:
 
 def how_it_ended(code: int) -> str:
     """An exit code in words."""
-    if code >= 0:
-        return f"exited with {code}"
+    if code < 0:
+        return f"was ended by {signal_name(-code)}"
+    # What a shell or a minder says of a command that the kernel killed.
+    killed = " (SIGKILL: out of memory?)" if code == 128 + signal.SIGKILL else ""
+    return f"exited with {code}{killed}"
+
+
+def signal_name(number: int) -> str:
+    """SIGTERM for 15; most real-time signals have a number alone."""
     with contextlib.suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
@@ -95,8 +102,10 @@ def open_log(folder: Path, names: Iterator[str]) -> tuple[IO[bytes], Path]:
 def mind(arguments: Sequence[str], *, step: bool = False) -> int:
     """Run a command (after its working directory) and everything it starts; its exit code.
 
-    When told to end, the command is told too and gets `GRACE_S`; what is left then is killed. Of a
-    `step` Slurm tells every process itself, and a second time means at once to some.
+    A signal to end is passed on to the command's process group, which gets `GRACE_S`; what is left
+    then is killed. Whoever tracks the processes of a `step` may have told some of them already
+    (Slurm tells only us where it tracks by control groups, and everybody where it does not), so a
+    command takes a second SIGTERM within a second for the first one.
     """
     workdir, *argv = arguments
     supervisor = os.getppid()
@@ -126,7 +135,7 @@ def mind(arguments: Sequence[str], *, step: bool = False) -> int:
         _say(f"cannot start {argv[0]}: {error}")
         return 127
     try:
-        code = _until_ended(child, told, supervisor, step=step)
+        code = _until_ended(child, told, supervisor)
     finally:
         _end_descendants()
     return code if code >= 0 else 128 - code
@@ -136,23 +145,36 @@ def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201  # into its component's log
 
 
-def _until_ended(
-    child: subprocess.Popen[bytes], told: Sequence[int], parent: int, *, step: bool
-) -> int:
+def _until_ended(child: subprocess.Popen[bytes], told: Sequence[int], parent: int) -> int:
     kill_at = None
     while True:
         try:
-            return child.wait(0.1)
+            code = child.wait(0.1)
+            break
         except subprocess.TimeoutExpired:
             pass
-        gone = os.getppid() != parent
-        if (told or gone) and kill_at is None:
-            if gone or not step:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGTERM)
+        if kill_at is None and (told or os.getppid() != parent):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
             kill_at = time.monotonic() + GRACE_S - 1.0
         if kill_at is not None and time.monotonic() > kill_at:
             child.kill()
+    if kill_at is not None:
+        _wait_for_group(child.pid, kill_at)
+    return code
+
+
+def _wait_for_group(group: int, until: float) -> None:
+    """Let the rest of a group that was told to end do so: a shell ends before what it runs."""
+    while time.monotonic() < until:
+        try:
+            os.killpg(group, 0)
+        except (ProcessLookupError, PermissionError):
+            return
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.05)
 
 
 def _end_descendants() -> None:

@@ -101,6 +101,23 @@ mark=${TMPDIR:-/tmp}/palestra-install-$UID
 find it done. PALESTRA_INSTALL says what is the same: see `Context`."""
 
 
+STEP_AND_AFTER = """\
+after=$3
+shift 3
+if [ -z "$after" ]; then exec "$@"; fi
+trap 'kill -TERM "$main" 2>/dev/null' TERM
+"$@" &
+main=$!
+code=0
+wait "$main" || code=$?
+while kill -0 "$main" 2>/dev/null; do code=0; wait "$main" || code=$?; done
+if [ "$code" != 0 ]; then exit "$code"; fi
+bash -c "$after"
+"""
+"""A shell that waits for a program would end at a signal, and leave the program behind: so the
+program takes its place, or is told."""
+
+
 def with_setup(component: ComponentSpec, argv: Sequence[str]) -> list[str]:
     """`argv` with the component's commands before and after it, in the same container."""
     setup = component.setup
@@ -108,7 +125,7 @@ def with_setup(component: ComponentSpec, argv: Sequence[str]) -> list[str]:
         return list(argv)
     script = INSTALL if setup.install else "set -e\n"
     script += 'if [ -n "$2" ]; then bash -c "$2"; fi\n'
-    script += 'after=$3\nshift 3\n"$@"\nif [ -n "$after" ]; then bash -c "$after"; fi\n'
+    script += STEP_AND_AFTER
     return ["bash", "-c", script, "palestra", setup.install, setup.before, setup.after, *argv]
 
 

@@ -8,13 +8,15 @@ before the services that it talks to.
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from palestra.cluster.layout import ShardFiles
-from palestra.cluster.supervisor import shard, slurm
+from palestra.cluster.supervisor import processes, shard, slurm
 from palestra.cluster.supervisor.context import Context
 from palestra.cluster.supervisor.files import write_whole
 from palestra.cluster.supervisor.lease import Holder, Lease, LeaseHeld
@@ -25,6 +27,8 @@ from palestra.cluster.supervisor.services import Failure, Service, State
 
 LOOK_EVERY_S = 0.2
 TOLD_EVERY_S = 5.0
+TOLD_AFTER_S = 2.0
+"""How much later than its steps Slurm tells the supervisor to end."""
 LEASE_HELD = 16
 NOT_DONE = 17
 UNWRITABLE = 18
@@ -37,12 +41,14 @@ class Signals:
     drain: bool = False
     """The time limit is near."""
     stop: int = 0
-    """The signal that says to end now."""
+    """The signal that says to end now; the first, if there were several."""
+    stopped_at: float = 0.0
+    """When it came."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How the job ended. `status`: done, failed, drained, stopped, refused."""
+    """How the job ended. `status`: done, failed, drained, cancelled, refused."""
 
     status: str
     code: int
@@ -66,6 +72,7 @@ class Supervision:
         self._main = MainStep(context)
         self._told_at = 0.0
         self._stopped_by_itself = True
+        self._finished = False
         files = context.run
         unit = context.job.shard.name if context.job.shard else None
         self._shard: ShardFiles | None = files.shard(unit) if unit else None
@@ -82,6 +89,7 @@ class Supervision:
         context = self._context
         try:
             context.files.folder.mkdir(parents=True, exist_ok=True)
+            context.files.result.unlink(missing_ok=True)  # how an earlier start of it ended
             context.record("started", host=socket.gethostname())
             self._lease.take()
         except (LeaseHeld, slurm.SlurmUnreachable) as error:
@@ -101,6 +109,29 @@ class Supervision:
         except OSError as error:
             context.say(f"cannot give the lease back: {error}")
         return self._finish(ended)
+
+    def told_to_stop(self, number: int) -> None:
+        """What a signal handler does: remember the signal, and leave a result at once.
+
+        A site may kill seconds later, before anything could end in order.
+        """
+        signals = self._signals
+        if signals.stop:
+            return
+        signals.stop, signals.stopped_at = number, time.time()
+        if self._finished:
+            return
+        ended = self._cancelled(", and killed before it had stopped in order")
+        with contextlib.suppress(OSError):
+            self._write_result(ended)
+
+    def _cancelled(self, more: str = "") -> Ended:
+        signals = self._signals
+        by = f"by Slurm ({processes.signal_name(signals.stop)})"
+        if not self._context.slurm_id:
+            by = f"by {processes.signal_name(signals.stop)}"
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(signals.stopped_at))
+        return Ended("cancelled", 128 + signals.stop, f"cancelled {by} at {at}{more}")
 
     def _already_done(self) -> Ended | None:
         """A shard that is done is not run again, unless that was asked for: then once."""
@@ -143,17 +174,32 @@ class Supervision:
             self._main.start()
         except OSError as error:
             return Ended("failed", 1, str(error), self._main.component.name)
-        ended = self._until(lambda: not self._main.running)
-        if ended is not None:
-            return ended
+        return self._until(lambda: not self._main.running) or self._main_ended()
+
+    def _main_ended(self) -> Ended:
         code, name = self._main.code or 0, self._main.component.name
         if code == DRAINED:
             return Ended("drained", DRAINED, "it was asked to start nothing more", name)
+        if code and self._also_told(code):
+            return self._cancelled()
         if code:
             status = "drained" if self._signals.drain else "failed"
-            reason = f"{name} exited with {code}" if code > 0 else f"{name} was ended by {-code}"
+            reason = f"{name} {processes.how_it_ended(code)}"
             return Ended(status, code if 0 < code < 256 else 1, reason, name, self._main.tail())
         return Ended("done", 0)
+
+    def _also_told(self, code: int) -> bool:
+        """Whether a signal that ended the main step is meant for the whole job.
+
+        Slurm tells the steps of a job before it tells us.
+        """
+        deadline = time.monotonic() + TOLD_AFTER_S
+        by_signal = code in {128 + signal.SIGTERM, -signal.SIGTERM}
+        while by_signal and self._context.slurm_id and time.monotonic() < deadline:
+            if self._signals.stop:
+                break
+            time.sleep(LOOK_EVERY_S)
+        return bool(self._signals.stop)
 
     def _until(self, reached: Callable[[], bool]) -> Ended | None:
         """Watch everything until `reached`; how the job ended, when it ends before."""
@@ -162,8 +208,7 @@ class Supervision:
             if self._lease.lost.is_set():
                 return Ended("failed", LEASE_HELD, "another job has taken this shard over")
             if self._signals.stop:
-                number = self._signals.stop
-                return Ended("stopped", 128 + number, f"stopped by signal {number}")
+                return self._cancelled()
             for service in self._services:
                 failure = service.look()
                 # The main step may have ended in the meantime, and services after it.
@@ -183,7 +228,9 @@ class Supervision:
     def _stop_all(self) -> None:
         """The main step first: what it talks to goes after it."""
         if self._signals.stop and self._context.slurm_id:
-            self._main.wait(3.0)  # Slurm has told its step, too
+            self._main.admit_no_more()
+            # Slurm has told its step, too; `srun`, told by us, would kill it.
+            self._main.wait(processes.GRACE_S)
         self._stopped_by_itself = not (self._main.running and self._context.slurm_id)
         self._main.end()
         for service in reversed(self._services):
@@ -227,15 +274,13 @@ class Supervision:
     def _finish(self, ended: Ended) -> Ended:
         """Say how it went: in the log, in the result file, in the ledger."""
         context = self._context
+        self._finished = True
         self._tell_state(now=True)
-        told = {k: v for k, v in _fields(ended).items() if k not in {"log", "counts"}}
-        if ended.counts is not None:
-            told["counts"] = {**asdict(ended.counts), "left": ended.counts.left}
         try:
-            write_whole(context.files.result, {**told, "log": ended.log, "time": time.time()})
+            self._write_result(ended)
         except OSError as error:
             context.say(f"cannot write {context.files.result}: {error}")
-        context.record("ended", **told)
+        context.record("ended", **_told(ended))
         if ended.status in {"failed", "refused"}:
             for name in context.job.dependants:
                 reason = f"{context.job.unit} {ended.status}: {ended.reason}"
@@ -245,6 +290,10 @@ class Supervision:
         counted = f" ({ended.counts.said()})" if ended.counts else ""
         context.say(f"{context.job.unit}: {ended.status}{counted} {ended.reason}".rstrip())
         return ended
+
+    def _write_result(self, ended: Ended) -> None:
+        result = {**_told(ended), "log": ended.log, "time": time.time()}
+        write_whole(self._context.files.result, result)
 
     def _tell_state(self, *, now: bool = False) -> None:
         """Write `state.json`, from time to time."""
@@ -277,5 +326,13 @@ class Supervision:
             self._context.say(f"cannot write {self._context.files.state}: {error}")
 
 
-def _fields(ended: Ended) -> dict[str, object]:
-    return {name: getattr(ended, name) for name in Ended.__dataclass_fields__}
+def _told(ended: Ended) -> dict[str, object]:
+    """For the ledger and the result file: all but the log."""
+    fields: dict[str, object] = {
+        name: getattr(ended, name)
+        for name in Ended.__dataclass_fields__
+        if name not in {"log", "counts"}
+    }
+    if ended.counts is not None:
+        fields["counts"] = {**asdict(ended.counts), "left": ended.counts.left}
+    return fields

@@ -19,6 +19,7 @@ from palestra.doctor.tabled import tabled
 from palestra.errors import (
     CallError,
     ModelNotServed,
+    PromptTooLong,
     RowIdentity,
 )
 from palestra.schema import CREATE_PARAMS, TASK_INDEX, Response, ResponseCreateParams
@@ -135,13 +136,13 @@ async def check_context(
     params = {**rows.longest[CREATE_PARAMS], "max_output_tokens": PROBE_TOKENS}
     try:
         response = await _ask(client, endpoint.name, params)
+    except PromptTooLong as error:
+        return Looked(said, (_too_long(endpoint, rows, error.message),)), endpoint.pace
     except CallError as error:
         return Looked(said, (_with_row(finding_of(error), rows.longest),)), endpoint.pace
     used, _ = _used(response)
     ratio = rows.longest_prompt / used if used else BYTES_PER_TOKEN
     pace = None if endpoint.pace is None else replace(endpoint.pace, bytes_per_token=ratio)
-    if _overflowed(response):
-        return Looked(said, (_too_long(endpoint, rows, response),)), pace
     said = f"{said}, {used:,} tokens" + (f" of {limit:,}" if limit else "")
     long = [p for p in rows.prompts if limit and p.bytes / ratio + (p.most_output or 0) > limit]
     if not long:
@@ -149,26 +150,11 @@ async def check_context(
     return Looked(said, (_answer_too_long(endpoint, rows, [p.task for p in long]),)), pace
 
 
-def _overflowed(response: Response) -> bool:
-    """Whether there is no answer because the context cannot hold the prompt."""
-    return (
-        response.incomplete_details is not None
-        and not response.final_text
-        and _said(response) != ""
-    )
-
-
-def _said(response: Response) -> str:
-    """What the endpoint said of a context that is full."""
-    details = response.incomplete_details
-    return str((details.model_extra or {}).get("provider_message") or "") if details else ""
-
-
-def _too_long(endpoint: Endpoint, rows: AgentRows, response: Response) -> Finding:
+def _too_long(endpoint: Endpoint, rows: AgentRows, said: str) -> Finding:
     return tabled(
-        "model.context-too-long",
+        "data.prompt-too-long",
         f"the longest prompt of {rows.agent} does not fit into the context of {endpoint.name}",
-        quote(endpoint.name, _said(response)),
+        quote(endpoint.name, said),
         row=_identity(rows.longest),
         severity=Severity.ERROR,
     )

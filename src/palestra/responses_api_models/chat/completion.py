@@ -4,7 +4,9 @@ import time
 
 import orjson
 
-from palestra.schema import ChatChoice, ChatCompletion, ChatMessage
+from palestra.responses_api_models.chat.provider_errors import ContextOverflow
+from palestra.responses_api_models.chat.unread import refuse_unread
+from palestra.schema import ChatChoice, ChatCompletion, ChatCreateParams, ChatMessage
 from palestra.transport import new_id
 
 
@@ -23,14 +25,18 @@ def as_it_came(answer: bytes, *, model: str) -> ChatCompletion:
     return ChatCompletion.model_validate(plain)
 
 
-def overflow_completion(model: str, *, sentence: str) -> ChatCompletion:
-    """The empty, truncated completion of a model whose context cannot hold the conversation.
+def overflow_completion(
+    asked: ChatCreateParams, *, model: str, overflow: ContextOverflow
+) -> ChatCompletion:
+    """The empty, truncated completion of a model whose context cannot hold the chat any more.
 
-    `sentence` is what the endpoint said; it is kept beside the reason, as `provider_message`.
+    Raises PromptTooLong where it never could. What the endpoint said is kept beside the reason, as
+    `provider_message`.
     """
+    refuse_unread(overflow, asked.messages)
     message = ChatMessage(role="assistant", content="")
     choice = ChatChoice(index=0, message=message, finish_reason="length")
-    choice.provider_message = sentence  # type: ignore[attr-defined]  # beside what is declared
+    choice.provider_message = overflow.sentence  # type: ignore[attr-defined]  # beside what is declared
     return ChatCompletion(
         id=new_id("chatcmpl-"),
         created=0,

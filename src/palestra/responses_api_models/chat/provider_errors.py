@@ -1,6 +1,7 @@
 """What a provider's refusal means: to the rollout, to its row, or to the whole run.
 
-- The context is full: the rollout ends here and is scored, as truncated.
+- The context is full: the rollout ends here and is scored, as truncated; where the model never
+  began, its row does not fit (see `unread`).
 - What this row says or asks cannot be served: this row fails, and no retry is made.
 - The key, the model's name, the path or a setting is wrong: no row can be served, the run ends.
 - The endpoint is busy or broken: the rollout fails, and may be tried again.
@@ -47,7 +48,8 @@ from palestra.transport import HttpReply
 class ContextOverflow:
     """The conversation, or the answer asked for, does not fit the model's context.
 
-    Not an error: the rollout ends here, is scored on what it has, and counts as truncated.
+    Where the model had begun it is no error: the rollout ends here, is scored on what it has, and
+    counts as truncated.
     """
 
     sentence: str

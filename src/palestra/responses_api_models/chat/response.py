@@ -14,12 +14,14 @@ from typing import Any
 import orjson
 
 from palestra.errors import WrongSetting
-from palestra.responses_api_models.chat.provider_errors import check_whole
+from palestra.responses_api_models.chat.provider_errors import ContextOverflow, check_whole
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import Said, has_tags, said_in
+from palestra.responses_api_models.chat.unread import refuse_unread
 from palestra.schema import (
     BESIDE_REASONING,
     CALL_SIGNATURE,
+    CONTEXT_FULL,
     FunctionCall,
     IncompleteDetails,
     OutputMessage,
@@ -55,7 +57,7 @@ _make_usage = maker(Usage)
 
 _INCOMPLETE = {
     "length": "max_output_tokens",
-    "model_length": "max_output_tokens",  # Mistral's word for a full context
+    "model_length": "max_output_tokens",
     "content_filter": "content_filter",
 }
 
@@ -94,16 +96,20 @@ def to_response(
         output=_output(choice, digits, settings, "completed" if reason is None else "incomplete"),
         model=completion.model or model,
         created_at=completion.created or time.time(),
-        incomplete=None if reason is None else _make_incomplete_details({"reason": reason}),
+        incomplete=None if reason is None else _incomplete(reason, choice.finish_reason),
         usage=None if completion.usage is None else _usage(completion.usage),
     )
 
 
-def overflow_response(params: ResponseCreateParams, *, model: str, sentence: str) -> Response:
-    """The empty, truncated answer of a model whose context cannot hold the conversation.
+def overflow_response(
+    params: ResponseCreateParams, *, model: str, overflow: ContextOverflow
+) -> Response:
+    """The empty, truncated answer of a model whose context cannot hold the conversation any more.
 
-    `sentence` is what the endpoint said; it is kept beside the reason, as `provider_message`.
+    Raises PromptTooLong where it never could. Clients know no such reason: the true one stands
+    beside theirs, and what the endpoint said, as `provider_message`.
     """
+    refuse_unread(overflow, params.input if isinstance(params.input, list) else ())
     digits = new_id()
     return _response(
         params,
@@ -112,10 +118,17 @@ def overflow_response(params: ResponseCreateParams, *, model: str, sentence: str
         model=model,
         created_at=time.time(),
         incomplete=_make_incomplete_details(
-            {"reason": "max_output_tokens"}, {"provider_message": sentence}
+            {"reason": "max_output_tokens"},
+            {"stopped_by": CONTEXT_FULL, "provider_message": overflow.sentence},
         ),
         usage=None,
     )
+
+
+def _incomplete(reason: str, finish_reason: str | None) -> IncompleteDetails:
+    # Mistral's word for a full context.
+    full = {"stopped_by": CONTEXT_FULL} if finish_reason == "model_length" else {}
+    return _make_incomplete_details({"reason": reason}, full)
 
 
 def _response(

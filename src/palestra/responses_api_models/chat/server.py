@@ -175,7 +175,7 @@ class ChatCompletionsServer(ModelServer):
         )
         completion = self._upstream.answers.read(url, answer, decode_completion)
         if isinstance(completion, ContextOverflow):
-            return overflow_response(body, model=model, sentence=completion.sentence)
+            return overflow_response(body, model=model, overflow=completion)
         return to_response(completion, body, model=model, settings=self._conversion)
 
     async def post(self, path: str, body: Mapping[str, Any], session: Session) -> Answered:
@@ -190,7 +190,7 @@ class ChatCompletionsServer(ModelServer):
         model = self.config.model
         found = self._upstream.answers.read(url, answer, partial(as_it_came, model=model))
         if isinstance(found, ContextOverflow):
-            return overflow_completion(model, sentence=found.sentence)
+            return overflow_completion(body, model=model, overflow=found)
         return found
 
     def _chat_request(self, body: ChatCreateParams) -> dict[str, Any]:

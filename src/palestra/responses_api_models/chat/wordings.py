@@ -64,6 +64,9 @@ _FULL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+_SPENT = re.compile(r"max_tokens or model output limit was reached", re.IGNORECASE)
+"""OpenAI, of reasoning that left no room for an answer."""
+
 _COMPARED = re.compile(
     r"\d|exceed|longer|greater|too (?:long|large|many)|reduce|reached|must be less", re.IGNORECASE
 )
@@ -147,6 +150,11 @@ def is_context_overflow(sentence: str, code: str = "") -> bool:
     if _FULL_CODE.search(sentence):
         return True
     return bool(_FULL.search(sentence) and _COMPARED.search(sentence))
+
+
+def is_spent_on_an_answer(sentence: str) -> bool:
+    """Whether the model had read the prompt, and ran out of room while it answered."""
+    return bool(_SPENT.search(sentence))
 
 
 def is_too_long_an_answer(sentence: str) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field, SecretStr, field_validator
 
+from palestra.errors import Hop, excerpt
 from palestra.responses_api_models.chat import (
     ContextOverflow,
     Upstream,
@@ -75,17 +76,19 @@ class OpenAIModel(ModelServer):
         url = f"{self._base_url}/responses"
         answer = await self._upstream.post(url, request)
         if isinstance(answer, ContextOverflow):
-            return overflow_response(body, model=request["model"], sentence=answer.sentence)
+            return overflow_response(body, model=request["model"], overflow=answer)
         try:
             response = read_response(answer, model=request["model"])
         except ValueError as error:
             overflow = self._upstream.answers.no_answer(url, answer, "response", error)
-            return overflow_response(body, model=request["model"], sentence=overflow.sentence)
+            return overflow_response(body, model=request["model"], overflow=overflow)
         failure = failure_of(response)
         if failure is None:
             return cut_at_limit(response, request)
         if is_context_overflow(failure.message):
-            return overflow_response(body, model=response.model, sentence=failure.message)
+            hop = Hop(self.name, url, 200, excerpt(answer))
+            overflow = ContextOverflow(failure.message, hop)
+            return overflow_response(body, model=response.model, overflow=overflow)
         raise self._upstream.answers.failed(url, answer, failure)
 
     async def list_models(self) -> list[str]:

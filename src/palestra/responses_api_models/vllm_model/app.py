@@ -118,7 +118,7 @@ class VLLMModel(ChatCompletionsServer):
         turns = await self._turns(session, later=previous is not None)
         turn = await turns.ask(request, previous, why_not)
         if isinstance(turn, ContextOverflow):
-            return overflow_response(body, model=model, sentence=turn.sentence)
+            return overflow_response(body, model=model, overflow=turn)
         completion = _plain_completion(turn, with_log_probs=bool(request.get("logprobs")))
         response = to_response(completion, body, model=model, settings=settings)
         items = [*items_of(body), *response.output]
@@ -137,7 +137,7 @@ class VLLMModel(ChatCompletionsServer):
         turns = await self._turns(session, later=previous is not None)
         turn = await turns.ask(request, previous, why_not)
         if isinstance(turn, ContextOverflow):
-            return overflow_completion(self.config.model, sentence=turn.sentence)
+            return overflow_completion(body, model=self.config.model, overflow=turn)
         answer = chat_answer(
             turn, model=self.config.model, with_log_probs=bool(request.get("logprobs"))
         )

@@ -18,7 +18,7 @@ from palestra.training.requests import RolloutRequest
 
 ROW = "row"
 """The column, and so the key in `env_extras`, that holds the task."""
-_STOPPED: Mapping[str, str] = {"max_output_tokens": "length"}
+_STOPPED: Mapping[str, str] = {"max_output_tokens": "length", "context_full": "length"}
 """What SkyRL calls the reasons why a model stopped, where it has another word."""
 
 

@@ -1,0 +1,69 @@
+"""A full context: whether the model had begun to answer, or never read the prompt.
+
+Once it had begun, the rollout is scored on what it has, as truncated. A prompt that never fitted
+was given to no model, and there is nothing to score.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from palestra.errors import Evidence, PromptTooLong
+from palestra.responses_api_models.chat.provider_errors import ContextOverflow
+from palestra.responses_api_models.chat.wordings import is_spent_on_an_answer
+from palestra.schema import model_turns
+from palestra.transport import current_call
+
+_NUMBER = r"(\d[\d,]*)"
+_LIMIT = re.compile(
+    rf"(?:context (?:length|size|window)|max_model_len|maximum (?:model|prompt|input) length)"
+    rf"[^\d.;]{{0,30}}{_NUMBER}"
+    rf"|> {_NUMBER} maximum|(?:number of tokens|length) allowed \({_NUMBER}"
+    rf"|maximum allowed length \({_NUMBER}|with {_NUMBER} maximum",
+    re.IGNORECASE,
+)
+_PROMPT = re.compile(
+    rf"request \({_NUMBER} tokens\)|too long: {_NUMBER}|token count \({_NUMBER}\)"
+    rf"|\({_NUMBER} (?:tokens )?in the (?:messages|prompt)|{_NUMBER} of text input"
+    rf"|(?:resulted in|contains?|request has|you passed) (?:at least )?{_NUMBER} (?:input )?tokens"
+    rf"|(?:prompt|input) \(?(?:of )?(?:length )?(?:of )?\(?{_NUMBER}",
+    re.IGNORECASE,
+)
+
+
+def refuse_unread(overflow: ContextOverflow, asked: Iterable[Any]) -> None:
+    """Raise PromptTooLong when the model generated nothing of what it was `asked`.
+
+    `asked`: the items, or messages, of the request. Those that the row brought do not count.
+    """
+    if (
+        is_spent_on_an_answer(overflow.sentence)
+        or model_turns(asked) > current_call().written_turns
+    ):
+        return
+    raise PromptTooLong(
+        f"{overflow.hop.server}: {_measured(overflow.sentence)}: {overflow.sentence}",
+        hint="leave such rows out, or shorten them; or serve the model with a longer context, or "
+        "lower max_output_tokens where that takes the room",
+        evidence=Evidence(hops=(overflow.hop,)),
+        status=overflow.hop.status,
+    )
+
+
+def _measured(sentence: str) -> str:
+    """What does not fit into what, as far as the endpoint says it in numbers."""
+    prompt, limit = _first(_PROMPT, sentence), _first(_LIMIT, sentence)
+    if prompt is None or limit is None:
+        return "the prompt does not fit into the model's context"
+    if prompt <= limit:
+        return (
+            f"the prompt has {prompt:,} tokens, which is too much together with the answer asked "
+            f"for: the model takes {limit:,}"
+        )
+    return f"the prompt has {prompt:,} tokens, the model takes {limit:,}"
+
+
+def _first(pattern: re.Pattern[str], sentence: str) -> int | None:
+    found = pattern.search(sentence)
+    digits = next(filter(None, found.groups()), "") if found else ""
+    return int(digits.replace(",", "")) if digits else None

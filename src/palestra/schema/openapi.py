@@ -1,0 +1,215 @@
+"""A server's OpenAPI document: every endpoint with its body, its answers and its failures.
+
+A document is valid by itself: whatever a schema refers to is in `components/schemas`. The body of
+one of our endpoints stays where it is asked for, with its fields in sight, because rows are held
+to it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+JSON_TYPE: Final = "application/json"
+COMPONENTS: Final = "#/components/schemas/"
+DEFINITIONS: Final = "#/$defs/"
+ENVELOPE: Final = "ErrorEnvelope"
+_OF_THE_FRAMEWORK: Final = f"{COMPONENTS}HTTPValidationError"
+_METHODS: Final = frozenset({"get", "put", "post", "delete", "patch"})
+
+_TEXT: Final = {"type": "string"}
+_WHOLE: Final = {"type": "integer"}
+_ENVELOPE_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["type", "layer", "message", "hint", "retriable", "row", "hops"],
+            "properties": {
+                "type": _TEXT,
+                "layer": _TEXT,
+                "reason": _TEXT,
+                "message": _TEXT,
+                "hint": _TEXT,
+                "retriable": {"type": "boolean"},
+                "row": {
+                    "type": ["object", "null"],
+                    "required": ["run", "task", "rollout", "attempt", "agent"],
+                    "properties": {
+                        "run": _TEXT,
+                        "task": {"type": ["integer", "string", "null"]},
+                        "rollout": {"type": ["integer", "null"]},
+                        "attempt": _WHOLE,
+                        "agent": _TEXT,
+                    },
+                },
+                "hops": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["server", "url", "status", "body"],
+                        "properties": {
+                            "server": _TEXT,
+                            "url": _TEXT,
+                            "status": {"type": ["integer", "null"]},
+                            "body": _TEXT,
+                        },
+                    },
+                },
+                "problems": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["pointer", "expected"],
+                        "properties": {"pointer": _TEXT, "expected": _TEXT},
+                    },
+                },
+                "traceback": _TEXT,
+            },
+        },
+        "detail": {"description": "what the framework alone would have answered"},
+        "verify_request": {"description": "what a verification that failed was asked"},
+    },
+}
+"""What `palestra.errors.to_body` makes, as JSON Schema."""
+
+FAILURES: Final[Mapping[int, str]] = {
+    400: "The model's endpoint refuses the request for good",
+    401: "The token is missing",
+    409: "The session is in no state for this call",
+    410: "It has ended, or never was",
+    415: "The body is of another content type",
+    421: "This is not the host",
+    422: "The body does not fit",
+    500: "The server, or one that it called, failed",
+    503: "What does the work failed",
+    504: "The deadline passed",
+}
+"""Statuses that failures are answered with, and what each says."""
+
+
+class _Schema(GenerateJsonSchema):
+    """Without warnings: what a default cannot say in JSON is left out."""
+
+    ignored_warning_kinds = frozenset(  # type: ignore[assignment]  # pydantic's is a plain set
+        {"skipped-choice", "non-serializable-default", "skipped-discriminator"}
+    )
+
+
+class Components:
+    """The shared schemas of one document. Two that differ never have one name."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        components = document.setdefault("components", {})
+        self.schemas: dict[str, Any] = components.setdefault("schemas", {})
+
+    def placed(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """`schema` with its own definitions among these, and its references to where they are."""
+        definitions: Mapping[str, Any] = schema.get("$defs", {})
+        names = {name: name for name in definitions}
+        while clashing := self._clashing(definitions, names):
+            # Whatever refers to one that is renamed differs now too, and is looked at again.
+            for name in clashing:
+                names[name] = _next(name, names[name])
+        for name, definition in definitions.items():
+            self.schemas[names[name]] = _referring(definition, names)
+        body = {key: value for key, value in schema.items() if key != "$defs"}
+        placed: dict[str, Any] = _referring(body, names)
+        return placed
+
+    def _clashing(self, definitions: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+        """The definitions whose names hold something else here."""
+        return [
+            name
+            for name, definition in definitions.items()
+            if names[name] in self.schemas
+            and self.schemas[names[name]] != _referring(definition, names)
+        ]
+
+    def failures(self, statuses: Iterable[int]) -> dict[str, Any]:
+        """The responses of an operation for `statuses`: our envelope."""
+        self.schemas.setdefault(ENVELOPE, _ENVELOPE_SCHEMA)
+        content = {JSON_TYPE: {"schema": {"$ref": COMPONENTS + ENVELOPE}}}
+        return {
+            str(status): {"description": FAILURES[status], "content": content}
+            for status in sorted(statuses)
+        }
+
+
+def _next(name: str, taken: str) -> str:
+    number = int(taken.removeprefix(name).removeprefix("_") or 1)
+    return f"{name}_{number + 1}"
+
+
+def _referring(value: Any, names: Mapping[str, str]) -> Any:
+    """`value` with each reference to a definition in `names` leading into the components."""
+    if isinstance(value, list):
+        return [_referring(inner, names) for inner in value]
+    if isinstance(value, dict):
+        return {key: _referring(inner, names) for key, inner in value.items()}
+    # Not only below `$ref`: the mapping of a discriminator refers as well.
+    if isinstance(value, str) and value.startswith(DEFINITIONS):
+        name = value.removeprefix(DEFINITIONS)
+        return COMPONENTS + names[name] if name in names else value
+    return value
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """The JSON Schema of what a type's values are sent as; one that admits all where none is known.
+
+    Fields with a default are left out when nobody set them, so the schema is the one of a request.
+    """
+    try:
+        schema: JsonSchemaValue = TypeAdapter(kind).json_schema(schema_generator=_Schema)
+    except PydanticUserError:
+        return {}
+    return schema
+
+
+def request_body(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of an operation. One whose fields may all be left out may be left out itself."""
+    return {
+        "required": bool(schema.get("required")) or "$ref" in schema,
+        "content": {JSON_TYPE: {"schema": dict(schema)}},
+    }
+
+
+def answered(answers: Mapping[str, Any], components: Components) -> dict[str, Any]:
+    """The response of an operation that succeeds. `answers`: types by content type."""
+    content = {
+        media: {"schema": components.placed(schema_of(kind))} for media, kind in answers.items()
+    }
+    return {"description": "What it answers", "content": content}
+
+
+def complete(document: dict[str, Any], statuses: Iterable[int]) -> None:
+    """Give every operation the failures that our boundary answers with.
+
+    What the framework says of a body that does not fit is replaced: it never gets to answer that.
+    """
+    components = Components(document)
+    failures = components.failures(statuses)
+    for path in document.get("paths", {}).values():
+        for method in _METHODS & path.keys():
+            responses = path[method].setdefault("responses", {})
+            unfit = responses.get("422", {}).get("content", {}).get(JSON_TYPE, {}).get("schema")
+            if unfit == {"$ref": _OF_THE_FRAMEWORK}:
+                del responses["422"]
+            for status, response in failures.items():
+                responses.setdefault(status, response)
+    for name in ("HTTPValidationError", "ValidationError"):
+        components.schemas.pop(name, None)
+
+
+__all__ = [
+    "FAILURES",
+    "JSON_TYPE",
+    "Components",
+    "answered",
+    "complete",
+    "request_body",
+    "schema_of",
+]
