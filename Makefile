@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 UV := $(BIN)/python -m uv
 
-.PHONY: demo test test-all test-vllm test-clients test-trl train-example check docs lock clean help
+.PHONY: demo test test-python test-all test-vllm test-clients test-trl train-example check docs lock clean help
 
 help:
 	@echo "make demo      install, and score the embedded model on real tasks"
 	@echo "make test      install, and run the tests (the quick ones)"
+	@echo "make test-python PYTHON=python3.13  the quick ones, on that Python"
 	@echo "make test-all  all tests, with real processes and the real local model"
 	@echo "make test-vllm tests with a real vLLM, which is installed first (2.6 GB)"
 	@echo "make test-clients  tests with LiteLLM, which is installed apart first"
@@ -40,6 +41,12 @@ SPREAD ?= -n 2 --dist loadfile
 test: $(INSTALLED)
 	$(BIN)/pytest $(SPREAD) -m "not slow and not alone"
 	$(BIN)/pytest -m "alone and not slow"
+
+# On another Python, in an environment of its own: make test-python PYTHON=python3.13
+OTHER = .venv-$(shell $(PYTHON) -c 'import sys; print("%s.%s" % sys.version_info[:2])')
+test-python:
+	$(MAKE) $(OTHER)/installed VENV=$(OTHER)
+	$(OTHER)/bin/pytest $(SPREAD) -m "not slow and not alone"
 
 test-all: $(INSTALLED)
 	$(BIN)/palestra models fetch local
@@ -88,4 +95,4 @@ lock:
 	grep -A 1000 '^uv==' requirements.lock | awk 'NR > 1 && !/^    / {exit} {print}' > requirements-uv.lock
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(TRL) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* $(CLIENTS) $(TRL) .mypy_cache .ruff_cache .pytest_cache .hypothesis

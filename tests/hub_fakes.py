@@ -32,6 +32,8 @@ class Repository:
     card: dict[str, Any] = field(default_factory=dict)
     pull_requests: list[str] = field(default_factory=list)
     """Their titles."""
+    pull_request_bases: list[str] = field(default_factory=list)
+    """The branches that they are against."""
 
     def commit(self, files: Files) -> str:
         """A name for this content, under which it stays."""
@@ -168,11 +170,20 @@ class _Handler(FaultyHandler):
             repository.pull_requests.append(title)
             number = len(repository.pull_requests)
             repository.revisions[f"refs/pr/{number}"] = files
+            repository.pull_request_bases.append(unquote(rev))
             told["pullRequestUrl"] = f"{url}/discussions/{number}"
         else:
             self._may_write()
             repository.revisions[unquote(rev)] = files
         self.json_(told)
+
+    def create_branch(self, repo: str, branch: str) -> None:
+        self._may_write()
+        repository, name = self._repository(repo), unquote(branch)
+        if name in repository.revisions:
+            raise Refusal(409, f"Reference already exists: {name}")
+        repository.revisions[name] = dict(repository.revisions["main"])
+        self.json_({})
 
     def paths_info(self, repo: str, rev: str) -> None:
         files = self._files(repo, rev)
@@ -268,6 +279,7 @@ _Handler.routes = [
     ("PUT /large/(?P<oid>[0-9a-f]+)", _Handler.put_large),
     ("GET /large/(?P<oid>[0-9a-f]+)", _Handler.get_large),
     (f"POST /api/datasets/{_REPO}/commit/{_REV}", _Handler.commit),
+    (f"POST /api/datasets/{_REPO}/branch/(?P<branch>[^/]+)", _Handler.create_branch),
     (f"POST /api/datasets/{_REPO}/paths-info/{_REV}", _Handler.paths_info),
     (f"GET /api/datasets/{_REPO}", _Handler.info),
     (f"GET /api/datasets/{_REPO}/revision/{_REV}", _Handler.info),

@@ -38,6 +38,14 @@ class FakeGitlab(FaultyState):
         """`mlflow_tracking_uri`."""
         return f"{self.endpoint}/api/v4/projects/7/ml/mlflow"
 
+    def put(self, name: str, version: str, files: dict[str, bytes]) -> None:
+        """A version that is there already."""
+        run = f"run-{len(self.files)}"
+        tags = [{"key": "gitlab.version", "value": version}]
+        made = {"name": name, "version": version, "run_id": run, "tags": tags}
+        self.models.setdefault(name, {})[version] = made
+        self.files[run] = dict(files)
+
     def file(self, name: str, version: str, artifact: str) -> bytes:
         """What is stored."""
         return self.files[self.models[name][version]["run_id"]][artifact]

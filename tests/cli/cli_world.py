@@ -18,6 +18,7 @@ from typing import Any
 
 from palestra.errors import ConfigError
 from palestra.responses_api_models.local_model import find_weights
+from palestra.system import children_of
 
 SCRIPTS = Path(sys.executable).parent
 MULTI_STEP = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
@@ -70,6 +71,8 @@ class World:
     run_dir: Path
     head_port: int
     started: list["Running"] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables that its commands get beside the usual ones."""
 
     @property
     def head(self) -> str:
@@ -78,7 +81,8 @@ class World:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if "API_KEY" not in name}
-        return {**kept, "PALESTRA_RUN_DIR": str(self.run_dir), "COLUMNS": "200"}
+        ours = {"PALESTRA_RUN_DIR": str(self.run_dir), "COLUMNS": "200"}
+        return {**kept, **ours, **self.environment}
 
     def run(self, command: str, *arguments: str, timeout_s: float = 50, within: str = "") -> Done:
         """Run a console script to its end, in the folder or one `within` it."""
@@ -160,9 +164,8 @@ class Running:
         return self.process.wait(timeout=timeout_s)
 
     def children(self) -> list[int]:
-        """The processes that it started."""
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        """The processes that it started: its run, where a guard watches that, and those of the run."""
+        return descendants(self.process.pid)
 
     def end(self) -> None:
         """End it, whatever it does."""
@@ -173,6 +176,12 @@ class Running:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that this one started, and those that they started."""
+    children = children_of(pid)
+    return [*children, *(below for child in children for below in descendants(child))]
 
 
 def until(holds: Callable[[], bool], *, timeout_s: float = 20) -> None:

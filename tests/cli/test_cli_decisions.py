@@ -246,7 +246,7 @@ def test_scores_are_the_table_of_the_field(world: World, runs: tuple[str, str]) 
         "scored",
         "seeds",
         "pass@1",
-        "majority@2",
+        "maj@2",
         "pass@2",
         "no",
         "answer",

@@ -127,8 +127,8 @@ def boundaries(text: str, url: str) -> set[str]:
     """Between which two parts failing requests were logged, with all that belongs there."""
     found = set()
     for where, status, _row, _headers in re.findall(
-        r'request failed: POST (.*?) status=(\d+) row=(\{"task":.*?\}) headers=(\{.*?\}) '
-        r"kwargs=\{.*\} response=.",
+        r'request failed: Request info: POST (.*?) status=(\d+) row=(\{"task":.*?\}) headers=(\{.*?\}) '
+        r"Request kwargs: \{.*\} Response content: .",
         text,
     ):
         if where.startswith(url):

@@ -140,8 +140,18 @@ def test_a_syntax_error_in_the_line_of_a_secret_does_not_show_it(world: World) -
     assert "openai_api_key: ****" in caught.value.message
 
 
+def test_a_key_given_twice_with_one_value_is_a_warning(world: World) -> None:
+    path = world.write("a.yaml", "a:\n  b: {x: [1, y]}\n  c: 1\n  b:\n    x: [1, 'y']\n")
+
+    loaded = world.load(config_paths=["a.yaml"])
+
+    assert loaded.tree["a"] == {"b": {"x": [1, "y"]}, "c": 1}
+    (warning,) = loaded.warnings
+    assert warning.startswith(f"{path}, line 4: key 'b' is given twice with one value")
+
+
 def test_a_key_given_twice_is_an_error_with_both_lines(world: World) -> None:
-    with pytest.raises(ConfigError, match=r"line 3, .*'b' is given twice, first in line 2"):
+    with pytest.raises(ConfigError, match=r"line 3, .*'b' .* different values, first in line 2"):
         world.load_text("a:\n  b: 1\n  b: 2\n")
 
 

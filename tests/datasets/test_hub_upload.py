@@ -51,6 +51,25 @@ def test_a_pull_request_is_opened_and_its_link_told(world: World, hub: FakeHub) 
     assert hub.repositories[REPO].revisions["main"] == {}
 
 
+def test_a_pull_request_has_a_branch_made_for_it(world: World, hub: FakeHub) -> None:
+    done = world.upload(world.write(SMALL), create_pr=True, revision="my-branch-name")
+
+    repository = hub.repositories[REPO]
+    assert done.pull_request == f"{hub.endpoint}/datasets/{REPO}/discussions/1"
+    assert repository.pull_request_bases == ["my-branch-name"]
+    assert repository.revisions["my-branch-name"] == {}
+
+
+def test_a_branch_that_is_there_already_is_nobody_elses_to_take(world: World, hub: FakeHub) -> None:
+    hub.put(REPO, {}).revisions["my-branch-name"] = {}
+
+    with pytest.raises(ConfigError, match="has the revision 'my-branch-name' already"):
+        world.upload(world.write(SMALL), create_pr=True, revision="my-branch-name")
+
+    assert not hub.repositories[REPO].pull_requests
+    assert not [line for line in hub.asked if line.startswith(("POST", "PUT"))]
+
+
 def test_the_repository_is_listed_in_the_collection_once(world: World, hub: FakeHub) -> None:
     hub.collections[COLLECTION] = []
     named = {"hf_collection_name": "NeMo Gym", "hf_collection_slug": "68c0ffee"}
@@ -135,7 +154,6 @@ def test_other_splits_are_not_checked(world: World, hub: FakeHub) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"create_pr": True, "revision": "dev"}, "give one of them"),
         ({"hf_collection_name": "NeMo Gym"}, "give both or neither"),
         ({"hf_collection_slug": "68c0ffee"}, "give both or neither"),
         ({"split": "holdout"}, "split"),

@@ -16,6 +16,8 @@ from typing import Any
 
 from fault_plan import prompt_of
 
+from palestra.system import children_of
+
 HERE = Path(__file__).parent
 PALESTRA = Path(sys.executable).parent / "palestra"
 KEY = "sk-a-key-of-the-faults"
@@ -185,8 +187,9 @@ class Running:
             raise AssertionError(f"still running after {timeout_s} s:\n{self.text()}") from None
 
     def children(self) -> list[int]:
-        path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        """The run, which a guard watches, and the processes of that run."""
+        runs = children_of(self.pid)
+        return [*runs, *(server for run in runs for server in children_of(run))]
 
     def end(self) -> None:
         """End it and everything in its group, whatever it does."""

@@ -20,6 +20,19 @@ def test_a_summary_counts_what_was_asked_and_what_came(tmp_path: Path) -> None:
     assert total.unaccounted == 1
 
 
+def test_a_summary_tells_truncated_and_empty_answers_of_the_scored(tmp_path: Path) -> None:
+    rows = [scored(task, 0, 1.0) for task in range(4)]
+    rows[0]["response"] = {"incomplete_details": {"reason": "max_output_tokens"}}
+    rows[1]["_ng_empty_answer"] = rows[2]["_ng_empty_answer"] = True
+
+    frame = Run.write(tmp_path, rows).load()
+
+    total = summarize(frame).total
+    assert (total.scored, total.truncated, total.empty_answers) == (4, 1, 2)
+    assert (total.as_json()["truncated"], total.as_json()["empty_answers"]) == (1, 2)
+    assert "_ng_empty_answer" not in frame.rollouts.columns.values
+
+
 def test_scores_tell_never_from_sometimes_and_always(tmp_path: Path) -> None:
     rewards = [(0, 0, 0, 0), (1, 0, 0, 0), (1, 1, 1, 1), (1, 1, 0, 0)]
     rows = [scored(t, r, x, tokens=t) for t, row in enumerate(rewards) for r, x in enumerate(row)]

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.resources_servers.text_to_sql.constants import spoken_of
-from palestra.resources_servers.text_to_sql.database import Database
+from palestra.resources_servers.text_to_sql.database import Database, Refused
 from palestra.resources_servers.text_to_sql.domains import Said
 from palestra.resources_servers.text_to_sql.execution import compare
 from palestra.resources_servers.text_to_sql.variants import fill, plan
@@ -158,6 +159,15 @@ def test_a_schema_of_any_kind_has_variants_that_decide(script: str) -> None:
     assert int(why.split()[4]) > 10, why
 
 
+def test_a_database_whose_script_cannot_be_run_is_closed() -> None:
+    with pytest.raises(Refused) as refused:
+        Database("CREATE nothing", NOW)
+
+    made = [entry.locals["self"] for entry in refused.traceback if "self" in entry.locals]
+    with pytest.raises(Refused, match="closed"):
+        made[0].query("SELECT 1")
+
+
 VALUES = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.binary(max_size=3) | (
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
     | st.dates().map(str)
@@ -169,7 +179,7 @@ VALUES = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.binary(
 @given(st.lists(st.tuples(VALUES, VALUES, VALUES), max_size=6), VALUES)
 def test_no_rows_and_no_constants_make_comparing_raise(rows: list[Any], constant: Any) -> None:
     def told(value: Any) -> str:
-        with sqlite3.connect(":memory:") as connection:
+        with closing(sqlite3.connect(":memory:")) as connection:
             return str(connection.execute("SELECT quote(?)", (value,)).fetchone()[0])
 
     listed = [f"({', '.join(map(told, row))})" for row in rows]

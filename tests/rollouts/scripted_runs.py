@@ -62,9 +62,12 @@ def prepared(
     return prepare(made, agents={AGENT, "other_agent"}, semantics=semantics, version="1")
 
 
+SAID = {"type": "message", "role": "assistant", "content": "done"}
+
+
 def answer(reward: Any, **response: Any) -> dict[str, Any]:
     """A verify response as JSON; `response` are fields of the trajectory."""
-    made = {"id": "r", "created_at": 0, "model": "tiny", "output": [], **response}
+    made = {"id": "r", "created_at": 0, "model": "tiny", "output": [SAID], **response}
     return {"responses_create_params": {"input": "q"}, "response": made, "reward": reward}
 
 

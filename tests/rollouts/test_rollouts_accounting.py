@@ -36,6 +36,14 @@ def test_truncated_rollouts_are_scored_and_said() -> None:
     assert made.line() == "requested 2 = scored 2, 1 of them truncated + failed 0"
 
 
+def test_answers_that_say_nothing_are_scored_and_said() -> None:
+    made = Accounting(2)
+    made.score(Outcome.SCORED, 0.0, 0, empty=True)
+    made.score(Outcome.SCORED, 1.0, 10)
+
+    assert made.line() == "requested 2 = scored 2, 1 of them empty answers + failed 0"
+
+
 def test_rollouts_whose_tools_broke_are_counted_and_the_commonest_named() -> None:
     made = Accounting(3)
     made.score(Outcome.SCORED, 0.0, 10, ("look_up: KeyError", "look_up: KeyError"))

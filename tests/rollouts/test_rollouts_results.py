@@ -120,3 +120,31 @@ def test_marks_that_are_not_set_mark_nothing() -> None:
 
     assert result["reward"] == 1.0
     assert not marks.keys() & result.keys()
+
+
+CALL = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
+CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
+
+
+@pytest.mark.parametrize(
+    ("response", "is_empty"),
+    [
+        ({"output": []}, True),
+        ({"output": [{"type": "message", "role": "assistant", "content": None}]}, True),
+        ({"output": [{"type": "message", "role": "assistant", "content": " "}]}, True),
+        ({"output": [{"type": "reasoning"}, {"role": "user", "content": "go on"}]}, True),
+        ({"output": [{"type": "message", "role": "assistant", "content": "4"}]}, False),
+        ({"output": [{"type": "message", "content": [{"type": "refusal"}]}]}, False),
+        ({"output": [CALL, {"type": "message", "role": "assistant", "content": ""}]}, False),
+        ({"output": [], **CUT}, False),
+        ({}, False),
+    ],
+)
+def test_an_answer_that_says_nothing_is_marked_and_scored(
+    response: dict[str, Any], is_empty: bool
+) -> None:
+    result = scored(ROW, {**RESULT, "response": response})
+
+    assert result.outcome.has_reward
+    assert result.empty is is_empty
+    assert ("_ng_empty_answer" in json.loads(result.line)) is is_empty

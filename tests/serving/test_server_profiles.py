@@ -26,10 +26,10 @@ def times(index: int, function: str, *callees: Callee, tsub: float = 0.1) -> Fun
     return FunctionTimes(index, "/app.py", index, function, 2, tsub, 0.4, callees)
 
 
-def functions_in(folder: Path, server: str) -> set[str]:
-    lines = (folder / f"{server}.log").read_text().splitlines()
-    assert lines[2].split() == ["name", "ncall", "tsub", "ttot", "tavg"]
-    return {line.rsplit(maxsplit=4)[0].split(" ")[-1] for line in lines[3:]}
+def functions_in(folder: Path, server: str, kind: str = "all.log") -> list[str]:
+    lines = (folder / f"{server}.{kind}").read_text().splitlines()
+    assert lines[0].split() == ["name", "ncall", "tsub", "ttot", "tavg"]
+    return [line.rsplit(maxsplit=4)[0].split(" ")[-1] for line in lines[1:]]
 
 
 async def nested() -> list[int]:
@@ -72,11 +72,25 @@ def test_what_a_call_raises_or_is_cancelled_with_passes_through() -> None:
 
 
 def test_the_table_has_the_most_expensive_functions_first() -> None:
-    table = table_of("x", [times(1, "cheap"), times(2, "dear", tsub=0.2)])
+    cheap = FunctionTimes(1, "/app.py", 1, "cheap", 1, 0.2, 0.2)
+    table = table_of([cheap, times(2, "dear")])
 
-    assert table.splitlines()[0].startswith("x: 0.300 CPU seconds in 2 functions")
-    assert [line.split()[1] for line in table.splitlines()[3:]] == ["dear", "cheap"]
-    assert table.splitlines()[3].split()[2:] == ["2", "0.200000", "0.400000", "0.200000"]
+    assert table.splitlines()[0].split() == ["name", "ncall", "tsub", "ttot", "tavg"]
+    assert [line.split()[1] for line in table.splitlines()[1:]] == ["dear", "cheap"]
+    assert table.splitlines()[1].split()[2:] == ["2", "0.100000", "0.400000", "0.200000"]
+
+
+def test_a_servers_own_code_is_its_folder_and_what_is_installed_nowhere() -> None:
+    folder = Path(asyncio.__file__).parent
+
+    def is_own(module: str) -> bool:
+        return FunctionTimes(1, module, 1, "f", 1, 0.0, 0.0).is_of(folder)
+
+    assert is_own(asyncio.__file__)
+    assert is_own("/home/me/my_env.py")
+    assert not is_own(subprocess.__file__)
+    assert not is_own(pytest.__file__)
+    assert not is_own("<frozen importlib._bootstrap>")
 
 
 def test_callgrind_names_each_function_once_and_every_call() -> None:
@@ -113,14 +127,16 @@ def test_servers_that_share_a_process_have_tables_of_their_own(
 ) -> None:
     stats = asyncio.run(played(project, *PROFILED, placement=EMBEDDED))
 
-    tables = {server: functions_in(tmp_path / "profiles", server) for server in SERVERS}
+    tables = {server: set(functions_in(tmp_path / "profiles", server)) for server in SERVERS}
     assert {"X.verify", "X.add", "X.seed_session"} <= tables["x"]
     assert "Scripted.responses" in tables["policy_model"]
     assert {"X.verify", "X.add"}.isdisjoint(tables["policy_model"] | tables["agent"])
     assert "Scripted.responses" not in tables["x"] | tables["agent"]
     assert "X.verify" in stats
     files = {path.name for path in (tmp_path / "profiles").iterdir()}
-    assert files == {f"{s}.{kind}" for s in SERVERS for kind in ("log", "callgrind", "svg")}
+    assert files == {
+        f"{s}.{kind}" for s in SERVERS for kind in ("log", "all.log", "callgrind", "svg")
+    }
 
 
 @pytest.mark.slow

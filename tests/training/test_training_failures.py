@@ -12,9 +12,11 @@ from palestra.errors import (
     CallError,
     CredentialsRejected,
     DeadlineExceeded,
+    EndpointRefuses,
     EnvironmentFault,
     Evidence,
     Hop,
+    Hopeless,
     InfraError,
     JudgeFailure,
     ModelError,
@@ -31,6 +33,7 @@ from palestra.training import (
     OnIncomplete,
     OnStale,
 )
+from palestra.transport import current_call
 
 pytestmark = pytest.mark.anyio
 
@@ -261,8 +264,24 @@ async def test_with_keep_the_age_is_told_and_nothing_is_dropped() -> None:
     assert found.oldest_weights in {1, 9}  # type: ignore[union-attr]  # completed
 
 
-async def test_a_rejected_key_ends_everything_at_once() -> None:
-    error = CredentialsRejected("the endpoint rejects the key")
+async def test_a_model_call_knows_the_patience_of_the_client() -> None:
+    seen: list[float | None] = []
+
+    def script(*_: object) -> float:
+        seen.append(current_call().patience_s)
+        return 1.0
+
+    async with trainer(script, endpoint_patience_s=42.0) as (client, *_):
+        await client.submit([request()]).gather()
+
+    assert seen == [42.0]
+
+
+@pytest.mark.parametrize("kind", [CredentialsRejected, EndpointRefuses])
+async def test_a_cause_that_no_rollout_survives_ends_everything_at_once(
+    kind: type[Hopeless],
+) -> None:
+    error = kind("the endpoint rejects the key")
     async with trainer(raising(error), attempts=Attempts()) as (client, agent, _):
         with pytest.raises(IncompleteRollouts, match="rejects the key"):
             await client.submit(requests(3)).gather()

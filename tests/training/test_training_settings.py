@@ -76,6 +76,7 @@ def test_pauses_double_up_to_the_longest_however_many_there_were() -> None:
         ({"rollout_timeout_s": NAN}, "rollout_timeout_s is nan; it must be a finite number"),
         ({"batch_timeout_s": -1}, "batch_timeout_s is -1"),
         ({"call_timeout_s": 0}, "call_timeout_s is 0"),
+        ({"endpoint_patience_s": 0}, "endpoint_patience_s is 0"),
         ({"stuck_after_s": -1}, "stuck_after_s is -1"),
         ({"min_group_fraction": "half"}, "min_group_fraction is 'half'"),
         ({"memory_reserve": NAN}, "memory_reserve is nan"),

@@ -31,6 +31,7 @@ from palestra.transport import (
     Target,
     calling,
 )
+from palestra.transport.exchange_line import exchange_line
 
 
 def test_everything_in_all_exists() -> None:
@@ -162,9 +163,9 @@ def test_debug_logging_says_what_was_asked_and_for_which_row(
         asyncio.run(asked())
 
     [line] = [r.getMessage() for r in caplog.records if r.name == "palestra.transport"]
-    assert line.startswith("request failed: POST ")
+    assert line.startswith("request failed: Request info: POST ")
     assert 'row={"task":7,"rollout":2,"attempt":3,' in line
-    assert 'kwargs={"response":"not one"}' in line
+    assert 'Request kwargs: {"response":"not one"} Response content: ' in line
     assert " status=422 " in line
     assert "/responses_create_params" in line
 
@@ -186,6 +187,13 @@ def test_debug_logging_says_what_was_answered_too(
     assert 'row={"task":7,"rollout":2,"attempt":3,' in line
     assert " status=200 " in line
     assert 'kwargs={"start":40}' in line
+
+
+def test_a_published_schema_is_not_printed() -> None:
+    line = exchange_line("GET", "http://x/openapi.json", None, {}, b"", 200, '{"paths": {}}')
+
+    assert line.startswith("request answered: GET http://x/openapi.json status=200 ")
+    assert "paths" not in line
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

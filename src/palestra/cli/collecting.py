@@ -3,12 +3,13 @@
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import palestra
 from palestra.cli.again import verified_by
 from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.descriptors import check_descriptors, most_in_flight
+from palestra.cli.guard import tell_guard
 from palestra.cli.loop import Stopped, run_to_end, to_its_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
@@ -37,6 +38,9 @@ from palestra.schema import (
     read_jsonl,
 )
 from palestra.serving import raise_descriptor_limit
+
+FROZEN_AFTER_S: Final = 5.0
+"""How long beyond a rollout's timeout the event loop may stand still, whatever holds it."""
 
 
 def collect(
@@ -89,12 +93,16 @@ def _say_how_to_go_on(stopped: Stopped, settings: CollectSettings) -> int:
         notice(f"stopped by {stopped.signal.name} before any rollout had ended")
         return stopped.exit_code
     notice(f"stopped by {stopped.signal.name}; what has ended is in {shown(output)}")
+    notice(f"hint: {_how_to_go_on(settings)}")
+    return stopped.exit_code
+
+
+def _how_to_go_on(settings: CollectSettings) -> str:
     instead = ", without overwrite," if settings.overwrite else ""
-    notice(
-        f"hint: the same command with --output {shown(output)} --resume "
+    return (
+        f"the same command with --output {shown(settings.output_jsonl_fpath)} --resume "
         f"(++resume_from_cache=true){instead} goes on from there"
     )
-    return stopped.exit_code
 
 
 async def _collect(config: ResolvedConfig, settings: CollectSettings, watch: Watch) -> int:
@@ -134,6 +142,13 @@ async def collect_with(
             if warning := check_descriptors(settings, planned.remaining, targets, open_files):
                 notice(f"warning: {warning}")
             watch.most_in_flight = most_in_flight(targets, open_files)
+            tell_guard(
+                output=str(settings.output_jsonl_fpath),
+                max_attempts=settings.max_attempts,
+                verified_by=settings.verified_by,
+                again=_how_to_go_on(settings),
+                limit_s=settings.rollout_timeout + FROZEN_AFTER_S,
+            )
             begun = True  # from here on what is there can be continued, whoever stops us
             prepared = await to_its_end(partial(begin, planned))
             _introduce(prepared)

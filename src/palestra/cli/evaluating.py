@@ -14,15 +14,17 @@ import orjson
 from palestra.cli.again import verified_by
 from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
-from palestra.cli.console import masking, say, shown, warn_all
+from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.meaning import run_meaning
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, existing_path, load
+from palestra.cli.unfinished import OUTPUT, RUNS, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, did_you_mean, nearest
 from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import CollectSettings
-from palestra.serving import load_environment
+from palestra.serving import cache_root, file_rows, requirements_of, unsatisfied
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     config = _config(target, args, overrides)
     warn_all(config.warnings)
     _refuse_settings_of_its_own(config)
-    output = args.output or _new_run(target.name)
+    output = args.output or _run_of(args, target, config)
     collecting = _collect_args(args, target, config, output)
     named = verified_by(overrides, config.secrets, args.target)
     settings = replace(collecting.settings(config), verified_by=named)
@@ -188,7 +190,12 @@ def _file_target(path: Path) -> Target:
     if not path.exists():
         near = did_you_mean(path.name, _own_environments())
         raise ConfigError(f"{path} does not exist{near}")
-    made = load_environment(path)
+    if missing := unsatisfied(requirements_of(path)):
+        notice(
+            f"{path.name} runs in an environment of its own, with {', '.join(missing)} of "
+            "requirements.txt; the first time it is made"
+        )
+    made = file_rows(path.absolute(), cache=cache_root())
     server = _server_name(made.name, path.stem)
     extra = {
         server: {"resources_servers": {"environment_file": {"path": str(path.absolute())}}},
@@ -201,8 +208,8 @@ def _file_target(path: Path) -> Target:
             }
         },
     }
-    empty = "" if made.data else f"{path} has no rows: the data of its @environment is empty"
-    return Target(path.stem, extra=extra, rows=iter(made.rows()), empty=empty)
+    empty = "" if made.count else f"{path} has no rows: the data of its @environment is empty"
+    return Target(path.stem, extra=extra, rows=made.rows, empty=empty)
 
 
 def _server_name(function: str, file: str) -> str:
@@ -237,10 +244,21 @@ def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedCon
     return load(overrides, ng=False, extra=merged)
 
 
+def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> Path:
+    """Where a run without `--output` goes: to a new folder, or on with an unfinished one."""
+    new = _new_run(target.name)
+    collecting = _collect_args(args, target, config, new)
+    if not collecting.resume_from_cache:
+        return new
+    meaning = run_meaning(config, collecting.settings(config))
+    more_attempts = config.tree.get("max_attempts") is not None
+    return unfinished_run(target.name, meaning, more_attempts=more_attempts)
+
+
 def _new_run(name: str) -> Path:
     """A folder for a new run, named after the moment."""
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{name}-{stamp}" / "rollouts.jsonl"
+    return RUNS / f"{name}-{stamp}" / OUTPUT
 
 
 def _collect_args(

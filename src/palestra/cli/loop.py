@@ -20,13 +20,15 @@ from typing import Any, Final, TypeVar, final
 
 from palestra.cli.console import leave_now, notice
 from palestra.serving import dumping_tasks, rare_collections
+from palestra.system import beating
 
 T = TypeVar("T")
 
-STOP_S: Final = 4.0
-"""How long an orderly stop may take; with the last words it stays within five seconds."""
-SAME_S: Final = 1.0
-"""Within which a second SIGTERM is taken for the first one."""
+STOP_S: Final = {signal.SIGINT: 2.0, signal.SIGTERM: 3.5}
+"""How long an orderly stop may take: with the last words it stays within what the guard allows."""
+SAME_S: Final = {signal.SIGINT: 0.3, signal.SIGTERM: 1.0}
+"""Within which a second signal is taken for the first one: what is sent to every process of a group
+comes from the guard once more."""
 TIDY_S: Final = 0.5
 """How long tasks that nobody waits for any more may take to end."""
 
@@ -87,7 +89,7 @@ async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None)
     stop = _Stop(asyncio.get_running_loop(), task, last_words)
     with _handling((signal.SIGINT, signal.SIGTERM), stop), dumping_tasks():
         try:
-            async with rare_collections():
+            async with rare_collections(), beating():
                 return await task
         except asyncio.CancelledError:
             if stop.received is not None:
@@ -117,12 +119,12 @@ class _Stop:
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.received is not None:
-            if self.received == number == signal.SIGTERM and now - self._received_at < SAME_S:
+            if self.received == number and now - self._received_at < SAME_S[self.received]:
                 return
             os._exit(128 + number)
         self.received, self._received_at = signal.Signals(number), now
         self._loop.call_soon_threadsafe(self._task.cancel)
-        limit = threading.Timer(STOP_S, self._end)
+        limit = threading.Timer(STOP_S[self.received], self._end)
         limit.daemon = True
         limit.start()
 
@@ -141,7 +143,8 @@ class _Stop:
         leave_now(stopped.exit_code)
 
     def _say(self, stopped: Stopped) -> None:
-        notice(f"{stopped.signal.name}: something did not stop within {STOP_S:.0f} s; leaving it")
+        within_s = STOP_S[stopped.signal]
+        notice(f"{stopped.signal.name}: something did not stop within {within_s:g} s; leaving it")
         if self._last_words is not None:
             self._last_words(stopped)
 

@@ -1,5 +1,6 @@
 """The `palestra` command line: ordinary flags, and any override (`key=value`) after them."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -20,6 +21,7 @@ from palestra.cli.commands import (
     sandbox,
 )
 from palestra.cli.console import guarded
+from palestra.cli.guard import fork_under_guard
 from palestra.cli.options import Overrides
 
 app = typer.Typer(
@@ -71,6 +73,13 @@ for _name in (
 doctor_tools.register(app)
 
 
+GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "verify-env"})
+"""Commands that run authors' code inside themselves."""
+
+
 def main() -> None:
     """The console script."""
+    runs_authors_code = GUARDED & set(sys.argv[1:2]) or sys.argv[1:3] == ["cluster", "drive"]
+    if runs_authors_code and "--help" not in sys.argv:
+        fork_under_guard()
     app()

@@ -5,18 +5,24 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from palestra.cli.console import guarded, say
+from palestra.cli.guard import fork_under_guard
 from palestra.errors import ConfigError
 
 HELP = frozenset({"-h", "--help", "+h=true", "+help=true", "h=true", "help=true"})
 
 
-def _command(name: str, about: str, call: Callable[[list[str]], int]) -> NoReturn:
+def _command(
+    name: str, about: str, call: Callable[[list[str]], int], *, guard: bool = False
+) -> NoReturn:
+    """`guard`: it runs authors' code inside itself."""
     overrides = sys.argv[1:]
     if HELP & set(overrides):
         say(f"{name}: {about}")
         say("Settings are Hydra overrides: +key=value adds, ++key=value adds or overrides, ~key")
         say('removes. Config files: "+config_paths=[a.yaml,b.yaml]".')
         raise SystemExit(0)
+    if guard:
+        fork_under_guard()
     guarded(lambda: call(overrides))
 
 
@@ -84,6 +90,7 @@ def collect_rollouts() -> NoReturn:
         "run rows through agents (+agent_name, +input_jsonl_fpath, +output_jsonl_fpath, +limit, "
         "+num_repeats, +num_samples_in_parallel, +responses_create_params, +resume_from_cache)",
         call,
+        guard=True,
     )
 
 
@@ -100,6 +107,7 @@ def e2e_collect_rollouts() -> NoReturn:
         "start the configuration's servers, run its datasets of +split (train, validation, "
         "benchmark) or +input_jsonl_fpath through their agents, stop",
         call,
+        guard=True,
     )
 
 

@@ -13,6 +13,17 @@ from palestra.cli.tables import print_table
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ResolvedConfig, ServerType
 from palestra.datasets import AgentDataset, datasets_of_agents
+from palestra.datasets.measures import (
+    EXAMPLES,
+    REQUESTS,
+    SAMPLING,
+    TEMPERATURE,
+    TOKENS,
+    TOOLS,
+    TURNS,
+    USERS,
+    WORDS,
+)
 from palestra.datasets.preparing import (
     Located,
     PreparedFile,
@@ -27,6 +38,14 @@ from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
 
 TOKENIZER = "tokenizer.json"
+NUMBERS = {
+    "Total # non-null values": "values",
+    "Average": "average",
+    "Min": "min",
+    "Max": "max",
+    "Standard deviation": "std dev",
+}
+"""The numbers of one statistic in a metrics file, and their columns here."""
 
 
 def prepare(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None = None) -> int:
@@ -46,6 +65,7 @@ def prepare(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None =
                 overwrite_metrics_conflicts=args.overwrite_metrics_conflicts,
                 tokenizer=tokenizer,
                 place=existing_path,
+                project=Path.cwd(),
             ),
             doors=doors_of_agents(config, agents, tell=notice),
             tell=notice,
@@ -126,5 +146,28 @@ def _report(made: Sequence[PreparedFile]) -> None:
         right="examples,rows",
     )
     for file in made:
+        if file.dataset is not None or len(made) > 2:
+            _report_statistics(str(file.dataset or f"all of {file.path.stem}"), file.summary)
+    for file in made:
         for path in (file.path, file.metrics):
             say(f"  {shown(path.absolute())}")
+
+
+def _report_statistics(name: str, summary: Mapping[str, Any]) -> None:
+    """The statistics of the requests; those of the rows' other fields are in the metrics file."""
+    say(f"{name}: {EXAMPLES} {summary[EXAMPLES]}")
+    sampling = {f"{SAMPLING}: {key}": value for key, value in summary[SAMPLING].items()}
+    measured = {
+        key: summary[key] for key in (TOOLS, TOKENS, WORDS, TURNS, TEMPERATURE) if key in summary
+    } | sampling
+    print_table(
+        ("statistic", *NUMBERS.values()),
+        [(key, *(_shown(value[of]) for of in NUMBERS)) for key, value in measured.items()],
+        right=",".join(NUMBERS.values()),
+    )
+    for key in (REQUESTS, USERS):
+        say(f"  {key}: {summary[key]['unique_count']} of {summary[key]['total_count']}")
+
+
+def _shown(number: object) -> str:
+    return "-" if number is None else str(number)

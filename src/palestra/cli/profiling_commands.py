@@ -14,6 +14,7 @@ from palestra.profiling import (
     PassAtK,
     ProfilePaths,
     Range,
+    RunFrame,
     RunSummary,
     is_compressed,
     load_run,
@@ -22,6 +23,7 @@ from palestra.profiling import (
     write_reward_profiling,
 )
 from palestra.profiling.report import write_report
+from palestra.profiling.seeds import SeedRun, majorities_of, read_answers
 
 _WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 
@@ -64,10 +66,23 @@ def profile_files(
     if allow_partial:
         say(str(summary.completeness))
     show_summary(summary, by_family=group_by is not None)
+    _show_majorities(frame, summary)
     say(f"  {shown(paths.reward_profiling)}")
     say(f"  {shown(paths.agent_metrics)}")
     say(f"  {shown(paths.report)}")
     return files
+
+
+def _show_majorities(frame: RunFrame, summary: RunSummary) -> None:
+    """What votes are worth, over all tasks, where the verifier extracts answers."""
+    scores = summary.total.scores
+    ks = [at.k for at in scores.pass_at if at.k > 1] if scores else []
+    if not ks:
+        return
+    run = SeedRun("", "", frame, read_answers(frame))
+    found = majorities_of(run, ks)
+    if found:
+        say("  " + ", ".join(f"maj@{k} {value:.3f}" for k, value in found.items()))
 
 
 def show_summary(summary: RunSummary, *, by_family: bool) -> None:
@@ -92,7 +107,7 @@ def show_summary(summary: RunSummary, *, by_family: bool) -> None:
 def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
     """Over what was scored."""
     scores = group.scores
-    head = [group.name, str(group.tasks), f"{group.scored}/{group.requested}"]
+    head = [group.name, str(group.tasks), _scored(group)]
     if scores is None:
         return [*head, *["-"] * (len(ks) + 5), _failures(group)]
     passed = {at.k: _of_tasks(at, scores.tasks) for at in scores.pass_at}
@@ -109,6 +124,17 @@ def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
         "-" if tokens is None else f"{tokens:.0f}",
         _failures(group),
     ]
+
+
+def _scored(group: GroupSummary) -> str:
+    """`380/400`, and how many of them were cut off or empty: `380/400 (12 truncated, 3 %)`."""
+    marks = [
+        f"{count} {what}, {count / group.scored:.0%}"
+        for what, count in (("truncated", group.truncated), ("empty", group.empty_answers))
+        if count
+    ]
+    told = f" ({'; '.join(marks)})" if marks else ""
+    return f"{group.scored}/{group.requested}{told}"
 
 
 def _requested_row(group: GroupSummary, ks: Sequence[int]) -> list[str]:

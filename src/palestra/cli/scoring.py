@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -26,12 +26,33 @@ class ScoresArgs:
     allow_unmatched: bool = False
     as_json: bool = False
     as_markdown: bool = False
+    fractions: bool = False
+    """Scores as parts of 1 (0.9000), and not in percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How scores are shown; they come in percent."""
+
+    name: str
+    scale: float
+    digits: int
+
+    def shown(self, percent: float) -> str:
+        """The number alone."""
+        return f"{percent * self.scale:.{self.digits}f}"
+
+
+PERCENT: Final = Unit("percent", 1.0, 2)
+FRACTIONS: Final = Unit("fractions", 0.01, 4)
 
 
 def show_scores(args: ScoresArgs) -> int:
     """Score every model over its seeds and print the table."""
     if args.as_json and args.as_markdown:
         raise ConfigError("--json and --markdown exclude each other")
+    if args.as_json and args.fractions:
+        raise ConfigError("--json and --fractions exclude each other: the document is in percent")
     given = [_named(run) for run in args.runs]
     refuse_shared_files([path for _, path in given])
     sides = [load_side(path, name=path) for _, path in given]
@@ -44,13 +65,15 @@ def show_scores(args: ScoresArgs) -> int:
         table: dict[str, Any] = {"k": args.k, "unit": "percent", "models": models}
         say(orjson.dumps(table, option=orjson.OPT_INDENT_2).decode())
         return 0
-    columns, rows = _columns(models, args.k), [_row(model, _votes(models)) for model in models]
+    unit = FRACTIONS if args.fractions else PERCENT
+    columns = _columns(models, args.k)
+    rows = [_row(model, unit, votes=_votes(models)) for model in models]
     if args.as_markdown:
         say(markdown_table(columns, rows))
         say()
     else:
         print_table(columns, rows, right=",".join(columns[1:]))
-    for line in _footnotes(models, args.k):
+    for line in _footnotes(models, args.k, unit):
         say(f"- {line}" if args.as_markdown else line)
     return 0
 
@@ -97,35 +120,37 @@ def _votes(models: Sequence[ModelScores]) -> bool:
 
 
 def _columns(models: Sequence[ModelScores], k: int) -> list[str]:
-    votes = [f"majority@{k}"] if _votes(models) else []
+    votes = [f"maj@{k}"] if _votes(models) else []
     tail = ["no answer"] if _votes(models) else []
     return ["model", "tasks", "scored", "seeds", "pass@1", *votes, f"pass@{k}", *tail]
 
 
-def _row(model: ModelScores, votes: bool) -> list[str]:
-    majority = [_cell(model.majority)] if votes else []
+def _row(model: ModelScores, unit: Unit, *, votes: bool) -> list[str]:
+    majority = [_cell(model.majority, unit)] if votes else []
     unread = "-" if model.no_answer is None else f"{model.no_answer:.1f}"
+    if model.no_answer is not None and unit is FRACTIONS:
+        unread = unit.shown(model.no_answer)
     return [
         one_line(model.name),
         str(model.tasks),
         f"{model.scored}/{model.requested}",
         str(model.pass_k.seeds),
-        _cell(model.pass_1),
+        _cell(model.pass_1, unit),
         *majority,
-        _cell(model.pass_k),
+        _cell(model.pass_k, unit),
         *([unread] if votes else []),
     ]
 
 
-def _cell(score: SeedScore | None) -> str:
+def _cell(score: SeedScore | None, unit: Unit) -> str:
     if score is None:
         return "-"
-    error = "" if score.standard_error is None else f" ± {score.standard_error:.2f}"
-    return f"{score.mean:.2f}{error}"
+    error = "" if score.standard_error is None else f" ± {unit.shown(score.standard_error)}"
+    return f"{unit.shown(score.mean)}{error}"
 
 
-def _footnotes(models: Sequence[ModelScores], k: int) -> Iterator[str]:
-    yield "percent; ± is the standard error over seeds"
+def _footnotes(models: Sequence[ModelScores], k: int, unit: Unit) -> Iterator[str]:
+    yield f"{unit.name}; ± is the standard error over seeds"
     for model in models:
         if model.cut:
             yield (
@@ -137,9 +162,9 @@ def _footnotes(models: Sequence[ModelScores], k: int) -> Iterator[str]:
             if _uneven(model):
                 yield f"{model.name}: no ± where its seeds do not hold the same tasks"
         if model.majority is None:
-            yield f"{model.name}: no majority@{k}, its rows have no extracted_answer"
+            yield f"{model.name}: no maj@{k}, its rows have no extracted_answer"
         if model.scored < model.requested:
-            yield _missing(model, k)
+            yield _missing(model, k, unit)
 
 
 def _uneven(model: ModelScores) -> bool:
@@ -148,11 +173,13 @@ def _uneven(model: ModelScores) -> bool:
     return any(score and score.seeds > 1 and score.standard_error is None for score in scores)
 
 
-def _missing(model: ModelScores, k: int) -> str:
+def _missing(model: ModelScores, k: int, unit: Unit) -> str:
     named = [("pass@1", model.pass_1), (f"pass@{k}", model.pass_k)]
     if model.majority is not None:
-        named.insert(1, (f"majority@{k}", model.majority))
-    bounds = ", ".join(f"{name} {score.low:.2f} .. {score.high:.2f}" for name, score in named)
+        named.insert(1, (f"maj@{k}", model.majority))
+    bounds = ", ".join(
+        f"{name} {unit.shown(score.low)} .. {unit.shown(score.high)}" for name, score in named
+    )
     lost = [f"{name} {count}" for name, count in sorted(model.failures.items())]
     never = model.requested - model.scored - sum(model.failures.values())
     told = ", ".join([*lost, *([f"never ended {never}"] if never > 0 else [])])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.sharing_settings import NetworkSettings
-from palestra.cli.transfers import transfers
+from palestra.cli.transfers import patience_of, transfers
 from palestra.config import Redactor
 from palestra.datasets.extras import needs
 from palestra.datasets.hub import HubDownload, HubUpload, UploadTarget, check_rows, target_of
@@ -93,7 +93,7 @@ def _run(
             return command(
                 _Run(
                     config.tree,
-                    network.patience,
+                    patience_of(config.tree),
                     progress,
                     lambda text: say(mask(text)),
                     network.yes,

@@ -4,6 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 from palestra.cli.console import notice
@@ -21,8 +22,8 @@ LINE_EVERY_S = 5.0
 
 
 def patience_of(tree: Mapping[str, Any]) -> Patience:
-    """How long a command puts up with the network, as its settings say."""
-    return args_from(NetworkSettings, tree).patience
+    """How long a command puts up with the network, as its settings say; it says when it has to."""
+    return replace(args_from(NetworkSettings, tree).patience, tell=notice)
 
 
 @contextlib.contextmanager

@@ -259,5 +259,6 @@ def _accounts(accounting: Accounting | None) -> dict[str, Any]:
         "failed": accounting.failed,
         "not_run": accounting.remaining,
         "outcomes": {outcome.value: n for outcome, n in sorted(accounting.ended.items()) if n},
+        "empty_answers": accounting.empty_answers,
         "mean_reward": accounting.mean_reward,
     }

@@ -7,6 +7,7 @@ that a fleet asks of a server.
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -36,6 +37,7 @@ from palestra.errors import (
 )
 from palestra.schema.openapi import Components, complete, request_body
 from palestra.serving import CHECK_PATH, Server, server_client
+from palestra.serving.author_calls import AuthorMethod, is_by_author
 from palestra.serving.build import build_server
 from palestra.serving.listener import serving
 from palestra.serving.published import describe, published_schema
@@ -102,6 +104,15 @@ class Hosted(Server):
             # Before a catch-all of the author's.
             app.router.routes.insert(0, door.route)
         app.add_middleware(RowLayer, server=self.name, door=door, reported=_reported(app))
+
+    def palestra_author_method(
+        self, method: Callable[..., Any] | None, path: str
+    ) -> AuthorMethod | None:
+        """The author's method of the name that the path ends with, else their class."""
+        if not is_by_author(self.author_class):
+            return None
+        named = getattr(self.author_class, path.rpartition("/")[2] or " ", None)
+        return AuthorMethod(method or (named if callable(named) else self.author_class), self, path)
 
     @property
     def palestra_type(self) -> str:

@@ -173,7 +173,8 @@ def _merge_sources(
     if requests:
         # As a dump in the field shows it: what was asked for, not what those files include.
         tree = {CONFIG_PATHS: [path for path, _ in requests], **tree}
-    return _Merged(tree, tuple(layer.path for layer in layers), warnings)
+    all_warnings = (*warnings, *(environment.warnings if environment else ()))
+    return _Merged(tree, tuple(layer.path for layer in layers), all_warnings)
 
 
 def _paths_of(overrides: Sequence[Override], *, strict_add: bool) -> tuple[str, ...]:

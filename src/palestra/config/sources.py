@@ -26,6 +26,7 @@ class Environment:
 
     source: Source
     config_paths: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def read_sources(
@@ -62,7 +63,8 @@ class _Reader:
             return
         self._wanted_by[real] = wanted_by
         self._named[real] = path
-        tree = read_yaml(found)
+        tree, warnings = read_yaml(found)
+        self.warnings.extend(warnings)
         for included in take_config_paths(tree, where=str(found)):
             self.read(included, f"included by {found}")
         self.sources.append(Source(found, tree))
@@ -81,8 +83,8 @@ def read_environment(places: Places) -> Environment | None:
     path = places.resolve("env.yaml")
     if not path.is_file():
         return None
-    tree = read_yaml(path)
-    return Environment(Source(path, tree), take_config_paths(tree, where=str(path)))
+    tree, warnings = read_yaml(path)
+    return Environment(Source(path, tree), take_config_paths(tree, where=str(path)), warnings)
 
 
 def take_config_paths(tree: dict[Any, Any], *, where: str) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 """YAML in and out, read as OmegaConf reads it.
 
-`1e-3` is a number, dates stay strings, a key given twice is an error. The dumper quotes
-whatever this loader would otherwise not read back as a string.
+`1e-3` is a number, dates stay strings. A key given twice is an error when its values differ, and
+a warning when they are the same. The dumper quotes whatever this loader would otherwise not read
+back as a string.
 """
 
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +25,11 @@ _EXPONENT_WITHOUT_DOT = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
 _UNICODE_BREAK = re.compile("[\x85\u2028\u2029]")
 
 
-def read_yaml(path: Path) -> dict[Any, Any]:
-    """The mapping in a file; an empty file is an empty mapping.
+def read_yaml(path: Path) -> tuple[dict[Any, Any], tuple[str, ...]]:
+    """The mapping in a file, and warnings; an empty file is an empty mapping.
 
-    Errors: the file cannot be read, is not YAML (with line and column), gives a key twice,
-    or is not a mapping.
+    Errors: the file cannot be read, is not YAML (with line and column), gives a key two
+    values, or is not a mapping.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -36,25 +38,34 @@ def read_yaml(path: Path) -> dict[Any, Any]:
     return parse_yaml(text, where=str(path))
 
 
-def parse_yaml(text: str, *, where: str) -> dict[Any, Any]:
-    """As `read_yaml`, from text; `where` names it in errors."""
+def parse_yaml(text: str, *, where: str) -> tuple[dict[Any, Any], tuple[str, ...]]:
+    """As `read_yaml`, from text; `where` names it in errors and warnings."""
     import yaml
 
     try:
-        value = yaml.load(text, Loader=_loader())  # noqa: S506 - a subclass of SafeLoader
+        value, repeats = _load(text)
     except yaml.YAMLError as failure:
         raise _syntax_error(failure, text, where) from failure
     except RecursionError as failure:
         raise ConfigError(f"{where}: nested too deeply to be a config") from failure
     if value is None:
-        return {}
+        return {}, ()
     if not isinstance(value, dict):
         raise ConfigError(
             f"{where} holds a {type(value).__name__}, not a mapping",
             hint="a config file is lines of `key: value`",
         )
     tree: dict[Any, Any] = plain(value, where=where)
-    return tree
+    return tree, tuple(f"{where}, {repeat}" for repeat in repeats)
+
+
+def _load(text: str) -> tuple[Any, list[str]]:
+    """The value of a document, and the keys that it repeats with one value."""
+    loader = _loader()(text)
+    try:
+        return loader.get_single_data(), loader.repeats
+    finally:
+        loader.dispose()
 
 
 def write_yaml(tree: Any) -> str:
@@ -92,8 +103,12 @@ def _loader() -> Any:
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(base):  # type: ignore[misc]
+        def __init__(self, text: str) -> None:
+            super().__init__(text)
+            self.repeats: list[str] = []
+
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            _refuse_repeated_keys(node)
+            self.repeats.extend(_repeated_keys(node))
             return super().construct_mapping(node, deep=deep)
 
     _read_as_omegaconf(Loader)
@@ -128,20 +143,48 @@ def _read_as_omegaconf(loader: Any) -> None:
     loader.add_implicit_resolver(_FLOAT_TAG, _EXPONENT_WITHOUT_DOT, list("-+0123456789"))
 
 
-def _refuse_repeated_keys(node: Any) -> None:
-    """Called before merge keys (`<<`) are expanded, which may repeat a key rightly."""
+def _repeated_keys(node: Any) -> Iterator[str]:
+    """The keys that a mapping gives twice with one value. Two values are a YAML error.
+
+    Called before merge keys (`<<`) are expanded, which may repeat a key rightly.
+    """
     import yaml
 
-    seen: dict[tuple[str, str], int] = {}
-    for key, _ in node.value:
+    seen: dict[tuple[str, str], tuple[int, Any]] = {}
+    for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
             continue
         spelling = (key.tag, key.value)
-        if spelling in seen:
+        if spelling not in seen:
+            seen[spelling] = (key.start_mark.line + 1, value)
+            continue
+        line, first = seen[spelling]
+        if not _same_node(first, value):
             raise yaml.constructor.ConstructorError(
                 None,
                 None,
-                f"key {key.value!r} is given twice, first in line {seen[spelling]}",
+                f"key {key.value!r} is given twice with different values, first in line {line}",
                 key.start_mark,
             )
-        seen[spelling] = key.start_mark.line + 1
+        yield (
+            f"line {key.start_mark.line + 1}: key {key.value!r} is given twice with one value, "
+            f"first in line {line}; leave one of them out"
+        )
+
+
+def _same_node(one: Any, other: Any) -> bool:
+    """Whether two nodes of a document mean the same value."""
+    if one.tag != other.tag or type(one.value) is not type(other.value):
+        return False
+    if isinstance(one.value, str):
+        return bool(one.value == other.value)
+    return len(one.value) == len(other.value) and all(
+        _same_pair(a, b) for a, b in zip(one.value, other.value, strict=True)
+    )
+
+
+def _same_pair(one: Any, other: Any) -> bool:
+    """Whether two items of a list, or two pairs of a mapping, are the same."""
+    if isinstance(one, tuple):
+        return _same_node(one[0], other[0]) and _same_node(one[1], other[1])
+    return _same_node(one, other)

@@ -74,6 +74,21 @@ class DatasetEntry(BaseModel):
     prompt_config: str | None = None
     """A prompt template that the rows are filled into when they are run."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _licence_of_the_identifier(cls, given: Any) -> Any:
+        """The field's documents put `license` into `huggingface_identifier`, too."""
+        place = given.get("huggingface_identifier") if isinstance(given, dict) else None
+        if not isinstance(place, Mapping) or "license" not in place:
+            return given
+        ours, theirs = given.get("license"), place["license"]
+        if ours is not None and ours != theirs:
+            raise ValueError(
+                f"license is {ours!r}, and {theirs!r} in huggingface_identifier: leave one out"
+            )
+        place = {name: value for name, value in place.items() if name != "license"}
+        return {**given, "huggingface_identifier": place, "license": theirs}
+
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if self.type in NEED_A_LICENSE and not self.license:

@@ -80,7 +80,8 @@ def read_run(output: Path) -> RunReading:
     if profile.exists():
         run.counts.profile_rows = sum(1 for _ in profile.open("rb"))
     _missing(run)
-    untried = max(0, run.counts.missing - attempts.unended(scored))
+    wanted = run.counts.inputs if run.counts.requested is None else run.counts.requested
+    untried = max(0, wanted - len(scored | attempts.keys()))
     run.counts.what_helps = attempts.unscored(scored=scored, missing=untried).what_helps()
     return run
 

@@ -13,7 +13,7 @@ import orjson
 
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import Observation, Rank
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, TOOL_FAILURES
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, TOOL_FAILURES, says_nothing
 
 MOST_EXAMPLES: Final = 3
 MOST_SHARE: Final = 0.5
@@ -137,22 +137,7 @@ def _is_empty(output: msgspec.Raw) -> bool:
     items = _decoded(output)
     if not isinstance(items, list):
         return False
-    messages = [item for item in items if isinstance(item, Mapping)]
-    if any(item.get("type") not in {"message", "reasoning"} for item in messages):
-        return False
-    return not any(
-        _texts(item.get("content")) for item in messages if item.get("type") == "message"
-    )
-
-
-def _texts(content: Any) -> str:
-    if isinstance(content, str):
-        return content.strip()
-    parts = content if isinstance(content, list) else []
-    # What is no text (a refusal) says something as well.
-    return "".join(
-        str(part.get("text", "other")).strip() for part in parts if isinstance(part, Mapping)
-    )
+    return says_nothing(item for item in items if isinstance(item, Mapping))
 
 
 def _broken_tools(held: msgspec.Raw) -> str:

@@ -53,6 +53,7 @@ def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
             scanned.agents.names, join.labels(scanned.inputs.agent, scanned.rollouts.agent)
         ),
         rollout_places=scanned.rollouts.places(by_key),
+        endings=scanned.endings.take(by_key),
         families=families,
         notices=scanned.notices + unmatched,
         unscored=unscored,

@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from palestra.schema import EMPTY_ANSWER
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -21,7 +23,8 @@ TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
 REWARD = "reward"
 RESPONSE = "response"
-INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX})
+INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX, EMPTY_ANSWER})
+"""Numbers, or booleans, that measure nothing."""
 
 LARGEST_EXACT = 2.0**53
 """Up to here a double holds every integer, so a column can be given back as integers."""
@@ -33,9 +36,12 @@ _NOT_FROM_USAGE = INDICES | {REWARD}
 
 
 class Nested(msgspec.Struct, gc=False):
-    """What is read of an object inside a row: a response's usage, an agent's name and type."""
+    """What is read of an object inside a row: a response's usage and why it was cut off, an agent's
+    name and type.
+    """
 
     usage: Any = None
+    incomplete_details: Any = None
     name: Any = None
     type: Any = None
 

@@ -103,6 +103,19 @@ class Rollouts:
 
 
 @dataclass(frozen=True, slots=True)
+class Endings:
+    """Of each rollout, how its answer came to an end."""
+
+    truncated: BoolArray
+    """Cut off at a limit on tokens or context, and scored as it was."""
+    empty: BoolArray
+    """The model said nothing: neither text nor a call of a tool."""
+
+    def take(self, rows: IntArray) -> "Endings":
+        return Endings(self.truncated[rows], self.empty[rows])
+
+
+@dataclass(frozen=True, slots=True)
 class Requests:
     """Every materialized row: its key, where it is in the file, and how it ended."""
 
@@ -172,6 +185,7 @@ class RunFrame:
     rollouts: Rollouts
     rollout_places: Places
     """Per rollout, where its row is."""
+    endings: Endings
     agents: Labels[AgentName]
     families: Labels[str] | None
     """Per request, the value of the field that `load_run` was told to group by."""

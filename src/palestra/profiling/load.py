@@ -26,12 +26,12 @@ from palestra.profiling.columns import (
     finite,
     is_finite_number,
 )
-from palestra.profiling.frame import SCORED, AgentName, RunFrame, TaskIndex
+from palestra.profiling.frame import SCORED, AgentName, Endings, RunFrame, TaskIndex
 from palestra.profiling.manifests import check_one_run, requested_beside
 from palestra.profiling.scan import PARTIAL, Block, RowReader
 from palestra.profiling.sources import Files, failure_files, run_files
 from palestra.profiling.tables import Codes, Failure, KeyTable, Scanned
-from palestra.schema import FAILURE_TERMINAL, RETRIABLE, reverify_in
+from palestra.schema import EMPTY_ANSWER, FAILURE_TERMINAL, RETRIABLE, reverify_in
 
 AGENT_REF = "agent_ref"
 CREATE_PARAMS = "responses_create_params"
@@ -69,7 +69,7 @@ def load_run(
     scan = _Scan(group_by)
     with _no_garbage():
         inputs = scan.inputs(inputs_from)
-        rollouts, columns = scan.rollouts(rollouts_from, allow_partial=allow_partial)
+        rollouts, columns, endings = scan.rollouts(rollouts_from, allow_partial=allow_partial)
         failures = scan.failures(failures_from)
     scanned = Scanned(
         tasks=scan.tasks,
@@ -78,6 +78,7 @@ def load_run(
         inputs=inputs,
         rollouts=rollouts,
         columns=columns.build(),
+        endings=endings,
         failures=failures,
         notices=(*unvouched, *scan.notices, *scan.ungrouped(), *_not_finite(columns.not_finite)),
     )
@@ -126,8 +127,9 @@ class _Scan:
 
     def rollouts(
         self, paths: Sequence[Path], *, allow_partial: bool
-    ) -> tuple[KeyTable, ColumnBuilder]:
+    ) -> tuple[KeyTable, ColumnBuilder, Endings]:
         table, columns = KeyTable(), ColumnBuilder()
+        truncated, empty = array("b"), array("b")
         torn = self.notices if allow_partial else None
         # a shard in which nothing was scored is none of the others' fault
         shards = len(paths) > 1
@@ -137,9 +139,12 @@ class _Scan:
                 _refuse_other_than_rollouts(block)
                 self._keep(table, block)
                 columns.add(block.fields, len(block))
+                truncated.extend(map(_is_cut, block.field(RESPONSE)))
+                empty.extend(value is True for value in block.field(EMPTY_ANSWER))
         if not len(table):
             raise InputDataError(f"{paths[0]} and its other shards hold no rows")
-        return table, columns
+        endings = Endings(np.array(truncated, np.bool_), np.array(empty, np.bool_))
+        return table, columns, endings
 
     def failures(self, paths: Sequence[Path]) -> dict[tuple[TaskIndex, int], Failure]:
         """By key, the last failed attempt."""
@@ -168,6 +173,12 @@ class _Scan:
             families = block.field(self._group_by[0])
             names = [_family(value, self._group_by[1:]) for value in families]
             table.family.extend(_family_codes(self.families, names))
+
+
+def _is_cut(response: object) -> bool:
+    """Whether an answer, or a conversation, was cut off at a limit on tokens or context."""
+    details = getattr(response, "incomplete_details", None)
+    return isinstance(details, dict) and details.get("reason") == "max_output_tokens"
 
 
 def _family_codes(families: Codes[str], names: Sequence[str | None]) -> "array[int]":

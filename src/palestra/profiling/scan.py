@@ -174,7 +174,9 @@ class RowReader:
 
     def _shallow(self, value: Any) -> Value:
         if isinstance(value, Mapping):
-            fields = {name: value.get(name) for name in ("usage", "name", "type")}
+            fields = {
+                name: value.get(name) for name in ("usage", "incomplete_details", "name", "type")
+            }
             return self._nested(
                 **fields, **({"family": value.get(self._inner)} if self._inner else {})
             )

@@ -57,6 +57,10 @@ class GroupSummary:
     tasks: int
     requested: int
     scored: int
+    truncated: int
+    """Of the scored, those whose answer or conversation was cut off at a limit."""
+    empty_answers: int
+    """Of the scored, those in which the model said nothing at all."""
     failures: Mapping[str, int]
     """Requests without a score, by the class of their last failed attempt."""
     unaccounted: int
@@ -82,6 +86,8 @@ class GroupSummary:
             "tasks": self.tasks,
             "requested": self.requested,
             "scored": self.scored,
+            "truncated": self.truncated,
+            "empty_answers": self.empty_answers,
             "failures": dict(self.failures),
             "unaccounted": self.unaccounted,
             "mean_reward": {
@@ -163,6 +169,8 @@ def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> Group
         tasks=len(np.unique(requests.keys.task[chosen])),
         requested=len(outcome),
         scored=scored,
+        truncated=int(np.sum(frame.endings.truncated[rows])),
+        empty_answers=int(np.sum(frame.endings.empty[rows])),
         failures=counts,
         unaccounted=int(np.sum(outcome == NO_OUTCOME)),
         scores=_scores(frame.rollouts.select(rows)) if scored else None,

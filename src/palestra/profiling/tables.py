@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from palestra.profiling.columns import Columns, IntArray
-from palestra.profiling.frame import AgentName, Places, TaskIndex
+from palestra.profiling.frame import AgentName, Endings, Places, TaskIndex
 from palestra.profiling.join import Keys
 from palestra.schema import Remedy, remedy_of
 
@@ -130,6 +130,7 @@ class Scanned:
     inputs: KeyTable
     rollouts: KeyTable
     columns: Columns
+    endings: Endings
     failures: Mapping[tuple[TaskIndex, int], Failure]
     """The last attempt at each key that has a failed one."""
     notices: tuple[str, ...]

@@ -6,6 +6,7 @@ once, as a scored row or as a typed failure.
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
 from palestra.rollouts.accounting import Accounting, AccountingError
+from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
@@ -48,6 +49,7 @@ from palestra.rollouts.settings import (
     Shard,
 )
 from palestra.rollouts.tasks import BoundedTasks
+from palestra.rollouts.unscored import unscored_in
 
 __all__ = [
     "AUTO",
@@ -104,11 +106,13 @@ __all__ = [
     "plan_merge",
     "prepare",
     "read_manifest",
+    "record_afterwards",
     "repair",
     "reverify_command",
     "run",
     "scored_keys",
     "semantics_of",
+    "unscored_in",
     "went_on",
     "with_grace",
     "with_seed",

@@ -29,11 +29,22 @@ class Accounting:
     """Tool calls of scored rollouts that ended in an exception nobody meant, by tool and type."""
     with_tool_failures: int = 0
     """Scored rollouts that had such calls."""
+    empty_answers: int = 0
+    """Scored rollouts in which the model said nothing: neither text nor a call of a tool."""
 
     def score(
-        self, outcome: Outcome, reward: float, output_tokens: int, broken: Sequence[str] = ()
+        self,
+        outcome: Outcome,
+        reward: float,
+        output_tokens: int,
+        broken: Sequence[str] = (),
+        *,
+        empty: bool = False,
     ) -> None:
-        """A rollout ended with a reward. `broken`: its calls of tools that broke."""
+        """A rollout ended with a reward. `broken`: its calls of tools that broke. `empty`: the
+        model said nothing at all.
+        """
+        self.empty_answers += empty
         if broken:
             self.tool_failures.update(broken)
             self.with_tool_failures += 1
@@ -88,6 +99,7 @@ class Accounting:
         )
         truncated = self.ended[Outcome.TRUNCATED]
         cut = f", {truncated} of them truncated" if truncated else ""
+        cut += f", {self.empty_answers} of them empty answers" if self.empty_answers else ""
         cut += self._broken_tools()
         failed = f"failed {self.failed}" + (f" ({kinds})" if kinds else "")
         left = f" + not run {self.remaining}" if self.remaining else ""

@@ -279,7 +279,11 @@ class Collector:
         """Account for one attempt; whether it was the rollout's last."""
         if isinstance(result, Scored):
             self._accounting.score(
-                result.outcome, result.reward, result.output_tokens, result.tool_failures
+                result.outcome,
+                result.reward,
+                result.output_tokens,
+                result.tool_failures,
+                empty=result.empty,
             )
             return True
         self.progress.last_failure = f"{result.key} {result.outcome.value}: {result.message}"

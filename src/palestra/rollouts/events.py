@@ -16,7 +16,8 @@ rate, left_s, mean_reward, output_tokens, repeated, retries, elapsed_s |
 | `retries` | requests were sent again since the last look | count (in all), new, reason |
 | `lag` | the event loop was blocked | lasted_s, server, where, message, over |
 | `events_dropped` | nobody has read the events for long | count |
-| `run_ended` | last | exit, message, requested, scored, failed, not_run, outcomes, mean_reward |
+| `run_ended` | last | exit, message, requested, scored, failed, not_run, outcomes, \
+empty_answers, mean_reward |
 
 A thread writes, at least each second and at the end. What cannot be written is given up with one
 warning: a collection never ends because of its events.

@@ -32,7 +32,7 @@ from palestra.rollouts.recorded import (
 )
 from palestra.rollouts.results import tool_failures_in
 from palestra.rollouts.settings import CollectSettings, RunPaths
-from palestra.schema import FAILURE_CLASS, RolloutKey, key_of, read_jsonl
+from palestra.schema import EMPTY_ANSWER, FAILURE_CLASS, RolloutKey, key_of, read_jsonl
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -427,6 +427,7 @@ def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> s
                 float(row["reward"]),
                 output_tokens_of(row),
                 tool_failures_in(row),
+                empty=row.get(EMPTY_ANSWER) is True,
             )
     return done
 

@@ -12,6 +12,7 @@ from palestra.rollouts.answers import asked_of_result, line_with_answer
 from palestra.rollouts.marked import raise_if_marked
 from palestra.schema import (
     AGENT_REF,
+    EMPTY_ANSWER,
     FAILURE_CLASS,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
@@ -27,6 +28,7 @@ from palestra.schema import (
     finite_reward,
     hint_with,
     no_reward,
+    says_nothing,
 )
 
 
@@ -40,6 +42,8 @@ class Scored(msgspec.Struct, frozen=True):
     output_tokens: int = 0
     tool_failures: tuple[str, ...] = ()
     """Of each tool call that broke: the tool, and the exception's type."""
+    empty: bool = False
+    """Whether the model said nothing at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +100,20 @@ def _scored(row: Mapping[str, Any], fields: dict[str, Any]) -> Scored:
     reward = reward_in(fields)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     identity = {TASK_INDEX: key.task, ROLLOUT_INDEX: key.rollout, AGENT_REF: row[AGENT_REF]}
-    line = line_of({**fields, "reward": reward, **identity})
     response = fields.get("response")
+    truncated = _truncated(response)
+    output = _get(response, "output")
+    empty = not truncated and isinstance(output, list) and says_nothing(output)
+    mark = {EMPTY_ANSWER: True} if empty else {}
+    line = line_of({**fields, "reward": reward, **identity, **mark})
     return Scored(
         key=key,
-        outcome=Outcome.TRUNCATED if _truncated(response) else Outcome.SCORED,
+        outcome=Outcome.TRUNCATED if truncated else Outcome.SCORED,
         reward=reward,
         line=line,
         output_tokens=_output_tokens(response),
         tool_failures=tool_failures_in(fields),
+        empty=empty,
     )
 
 

@@ -88,6 +88,7 @@ from palestra.schema.rewards import finite_reward, no_reward
 from palestra.schema.rows import (
     AGENT_REF,
     CREATE_PARAMS,
+    EMPTY_ANSWER,
     FAILURE_CLASS,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
@@ -117,6 +118,7 @@ from palestra.schema.tokens import (
     is_models_own,
     model_turns,
     never_made,
+    says_nothing,
     tokens_on,
     turn_ends,
 )
@@ -130,6 +132,7 @@ __all__ = [
     "CHAT_PART",
     "CONTEXT_FULL",
     "CREATE_PARAMS",
+    "EMPTY_ANSWER",
     "FAILURE_CLASS",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
@@ -228,6 +231,7 @@ __all__ = [
     "response_of",
     "reverify_in",
     "said",
+    "says_nothing",
     "set_fields",
     "the_command",
     "thought_in",

@@ -96,9 +96,9 @@ class FailedAttempts:
         counts[Remedy.RESUME] += missing
         return Unscored(counts, the_command(self._reverify))
 
-    def unended(self, scored: Container[RolloutKey]) -> int:
-        """How many rollouts have failed attempts alone, none of them their last."""
-        return self.unscored(scored=scored).counts.get(Remedy.RESUME, 0)
+    def keys(self) -> frozenset[RolloutKey]:
+        """The rollouts that have a failed attempt."""
+        return frozenset(self._last)
 
 
 @dataclass(slots=True)

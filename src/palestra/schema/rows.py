@@ -13,6 +13,8 @@ AGENT_REF = "agent_ref"
 FAILURE_CLASS = "_ng_failure_class"
 FAILURE_LAYER = "_ng_failure_layer"
 FAILURE_TERMINAL = "_ng_failure_terminal"
+EMPTY_ANSWER = "_ng_empty_answer"
+"""Field of a scored row: that the model said nothing at all, neither text nor a call of a tool."""
 NO_PERSIST = "_ng_no_persist"
 CREATE_PARAMS = "responses_create_params"
 

@@ -19,6 +19,7 @@ TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
 )
 
 _OWN = (FunctionCall, Reasoning)
+_READ = frozenset({"user", "system", "developer"})
 _OWN_TYPES = frozenset({"function_call", "reasoning"})
 
 
@@ -96,6 +97,28 @@ def model_turns(conversation: Iterable[Any]) -> int:
         turns += own and not inside
         inside = own
     return turns
+
+
+def says_nothing(output: Iterable[Any]) -> bool:
+    """Whether a model answered neither text nor a call of a tool; items are objects or JSON."""
+    for item in output:
+        kind = field_of(item, "type")
+        if kind == "reasoning" or field_of(item, "role") in _READ:
+            continue
+        # What has another form than a message says something.
+        if kind not in {None, "message"} or _has_text(field_of(item, "content")):
+            return False
+    return True
+
+
+def _has_text(content: Any) -> bool:
+    if isinstance(content, str):
+        return bool(content.strip())
+    # What is no text (a refusal) says something as well.
+    return any(
+        not isinstance(text := field_of(part, "text"), str) or text.strip()
+        for part in content or ()
+    )
 
 
 def turn_ends(output: Sequence[OutputItem]) -> list[int]:

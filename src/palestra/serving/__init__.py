@@ -26,6 +26,7 @@ from palestra.serving.capture import (
 )
 from palestra.serving.child import Ending
 from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
+from palestra.serving.file_rows import FileRows, file_rows
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
@@ -60,6 +61,7 @@ from palestra.serving.venvs import (
     cache_root,
     interpreter_for,
     made_interpreter,
+    place_of,
     requirements_of,
     unsatisfied,
 )
@@ -91,6 +93,7 @@ __all__ = [
     "EndpointSaid",
     "Environment",
     "Episode",
+    "FileRows",
     "Fleet",
     "ForeignFleet",
     "FunctionServer",
@@ -134,6 +137,7 @@ __all__ = [
     "check_head_port",
     "dumping_tasks",
     "environment",
+    "file_rows",
     "head_server",
     "http_transport",
     "interpreter_for",
@@ -141,6 +145,7 @@ __all__ = [
     "load_module",
     "load_server_class",
     "made_interpreter",
+    "place_of",
     "probe",
     "raise_descriptor_limit",
     "rare_collections",

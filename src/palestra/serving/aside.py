@@ -6,6 +6,8 @@ from typing import Final, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from palestra.serving.author_calls import on_a_thread
+
 T = TypeVar("T")
 
 AT_ONCE: Final = 4
@@ -37,7 +39,8 @@ class Aside:
 
 def _contained(function: Callable[[], T]) -> T:
     try:
-        return function()
+        with on_a_thread():
+            return function()
     except StopIteration as error:
         raise RuntimeError(_told(error)) from error
     except Exception:

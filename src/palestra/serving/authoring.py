@@ -28,6 +28,8 @@ from palestra.schema import (
     response_of,
 )
 from palestra.serving.aside import Aside
+from palestra.serving.author_calls import VERIFY, AuthorMethod, code_of
+from palestra.serving.code_files import is_authors_file
 from palestra.serving.isolation import FunctionCalls
 from palestra.serving.resources_server import ResourcesServer, ResourcesServerConfig
 from palestra.serving.reward_rules import RewardRules
@@ -180,6 +182,18 @@ class FunctionServer(ResourcesServer):
         given = float(reward) if isinstance(reward, Real) else reward
         return self.reply(body, given, extracted_answer=offered[ANSWER])
 
+    def palestra_author_method(
+        self, method: Callable[..., Any] | None, path: str
+    ) -> AuthorMethod | None:
+        """The environment's function, where it is not one that comes with us."""
+        made = self.made_environment()
+        code = code_of(made.verify)
+        if path != VERIFY or code is None or not is_authors_file(code.co_filename):
+            return super().palestra_author_method(method, path)
+        if self._is_isolated():
+            return None
+        return AuthorMethod(made.verify, self, path)
+
     def gold_response(self, row: Mapping[str, Any]) -> Response | None:
         """The environment's `gold`, filled from the row."""
         gold = self.made_environment().gold
@@ -197,11 +211,17 @@ class FunctionServer(ResourcesServer):
         """The file that the environment was loaded from, for processes that load it too."""
         return None
 
+    def _is_isolated(self) -> bool:
+        """Whether the function is called in other processes."""
+        made = self.made_environment()
+        has_file = self.environment_path() is not None
+        return has_file and made.isolated and not _is_async(made.verify)
+
     def _isolated_calls(self) -> FunctionCalls | None:
         """Calls in other processes; None where the function is to run in this one."""
         if self._palestra_calls is None:
-            made, path = self.made_environment(), self.environment_path()
-            if path is None or not made.isolated or _is_async(made.verify):
+            path = self.environment_path()
+            if path is None or not self._is_isolated():
                 return None
             self._palestra_calls = FunctionCalls(path, self.name, self._palestra_errors)
         return self._palestra_calls

@@ -9,8 +9,9 @@ import hmac
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
-from typing import Any, final
+from typing import Any, Final, final
 
 from itsdangerous import BadSignature, Signer
 
@@ -26,12 +27,14 @@ from palestra.errors import (
     to_body,
 )
 from palestra.schema import encode_json
+from palestra.serving.author_calls import AuthorMethod
 from palestra.serving.authors_errors import ESCAPES, stops_this_task
 from palestra.serving.caller import Caller, Message, Receive
 from palestra.serving.in_flight import IN_FLIGHT_PATH, InFlightCalls
 from palestra.serving.refusals import Refusals
 from palestra.serving.rollout_prefix import PREFIX, without_prefix
 from palestra.serving.sessions import SESSION_ID_KEY
+from palestra.system import current_pulse
 from palestra.transport import (
     IN_PROCESS_CLIENT,
     SESSION_SCOPE_KEY,
@@ -48,6 +51,9 @@ from palestra.transport import (
 )
 
 Send = Callable[[Message], Awaitable[None]]
+
+MOST_PATHS: Final = 256
+"""Paths of one server that are remembered: a model may make up names of tools."""
 
 _STOPGAPS = frozenset({413, 500})
 """Statuses that the framework answers in plain text, before or after an exception."""
@@ -112,8 +118,13 @@ class Boundary:
         token: str = "",
         in_flight: InFlightCalls | None = None,
         environment: bool = False,
+        author: Callable[[None, str], AuthorMethod | None] | None = None,
     ) -> None:
-        """`environment`: what the app does for a rollout is its environment's doing."""
+        """`environment`: what the app does for a rollout is its environment's doing. `author`: by
+        what a call of a path is told while it executes.
+        """
+        self._author = author
+        self._methods: dict[str, AuthorMethod | None] = {}
         self._environment = environment
         self._in_flight = in_flight or InFlightCalls(server)
         self._app = app
@@ -177,7 +188,7 @@ class Boundary:
         try:
             with calling(context):
                 async with limit:
-                    await self._app(scope, receive, answer.send)
+                    await self._answered(scope, receive, answer)
                     await self._release(scope, answer)
         except CallError as error:
             return self._on_error(scope["path"], error)
@@ -197,6 +208,22 @@ class Boundary:
             if caller is not None:
                 caller.close()
         return None
+
+    async def _answered(self, scope: Message, receive: Receive, answer: "Answer") -> None:
+        pulse = current_pulse()
+        if pulse is None or self._author is None:
+            await self._app(scope, receive, answer.send)
+            return
+        path = scope["path"]
+        if path not in self._methods:
+            if len(self._methods) >= MOST_PATHS:
+                self._methods.clear()
+            self._methods[path] = self._author(None, path)
+        method = self._methods[path]
+        if method is None:
+            await self._app(scope, receive, answer.send)
+        else:
+            await method.executed(pulse, partial(self._app, scope, receive, answer.send))
 
     def _allowed(self, headers: dict[str, str], scope: Message) -> bool:
         if not self._token or SESSION_SCOPE_KEY in scope:

@@ -7,6 +7,7 @@ HTTP `Request` itself. A method that wants the request is only reachable through
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from http import HTTPStatus
 from types import UnionType
 from typing import Any, Literal, Union, final, get_args, get_origin, get_type_hints
@@ -37,6 +38,7 @@ from palestra.schema.openapi import (
     answered,
     request_body,
 )
+from palestra.serving.author_calls import AuthorMethod
 from palestra.serving.authors_errors import ESCAPES, error_text, stops_this_task, text_of
 from palestra.serving.published import published_schema
 from palestra.serving.sessions import (
@@ -47,6 +49,7 @@ from palestra.serving.sessions import (
     ToolFault,
 )
 from palestra.serving.tools import ToolError, arguments_model
+from palestra.system import current_pulse
 
 TEXT_TYPE = "text/plain"
 
@@ -70,13 +73,15 @@ class Endpoint:
 
     `on_error` turns an exception of the method into the right `CallError` for this kind of
     server, one that came from a call it made included. `check` looks at every result
-    and raises when it must not leave. `prepare` makes of a body that fits the one that the method
+    and raises when it must not leave. `author`: by what the method is told while it executes, where
+    it is not Palestra's. `prepare` makes of a body that fits the one that the method
     gets; `extend` makes of a result, and its session's id, the one that leaves. `answers` are the
     types of what it answers, by content type, where the method's signature does not tell.
     """
 
     __slots__ = (
         "_answers",
+        "_author",
         "_away",
         "_body_model",
         "_body_name",
@@ -108,8 +113,10 @@ class Endpoint:
         check: Callable[[Any], None] | None = None,
         prepare: Callable[[Any], Any] | None = None,
         extend: Callable[[Any, str], Any] | None = None,
+        author: AuthorMethod | None = None,
         answers: Mapping[str, Any] | None = None,
     ) -> None:
+        self._author = author
         self.path = path
         self.server = server
         self.ends_session = ends_session
@@ -206,9 +213,13 @@ class Endpoint:
             # The arguments are the model's own words: it gets to read what was wrong.
             return tool_error(error.message)
         try:
-            result = self._begin(parsed, session_id)
-            if self._is_async or isinstance(result, Awaitable):
-                result = await result
+            if self._author is not None and (pulse := current_pulse()) is not None:
+                begin = partial(self._begin, parsed, session_id)
+                result = await self._author.executed(pulse, begin, parsed)
+            else:
+                result = self._begin(parsed, session_id)
+                if self._is_async or isinstance(result, Awaitable):
+                    result = await result
         except CallError as error:
             # A call that the tool made failed: that is no answer of the tool.
             raise self._on_error(self.path, error) from error.__cause__
@@ -270,9 +281,13 @@ class Endpoint:
     async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         ended: Session | None = None
         try:
-            result = self._begin(body, session_id, request)
-            if self._is_async or isinstance(result, Awaitable):
-                result = await result
+            if self._author is not None and (pulse := current_pulse()) is not None:
+                begin = partial(self._begin, body, session_id, request)
+                result = await self._author.executed(pulse, begin, body)
+            else:
+                result = self._begin(body, session_id, request)
+                if self._is_async or isinstance(result, Awaitable):
+                    result = await result
         except CallError as error:
             raise self._on_error(self.path, error) from error.__cause__
         except ESCAPES as error:

@@ -34,7 +34,13 @@ from palestra.serving.sockets import (
     raise_descriptor_limit,
     reachable_host,
 )
-from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
+from palestra.serving.venvs import (
+    cache_root,
+    interpreter_for,
+    place_of,
+    requirements_of,
+    unsatisfied,
+)
 from palestra.transport import ASGIApp, HttpRequest, Target, new_id
 
 if TYPE_CHECKING:
@@ -49,8 +55,8 @@ def placement_of(instance: InstanceConfig, default: str) -> str:
     """Where `instance` is to live. Raises ConfigError for a placement that cannot be."""
     if instance.placement is not None:
         return instance.placement
-    if default == EMBEDDED and instance.folder is not None:
-        needs_own = instance.num_workers > 1 or unsatisfied(requirements_of(instance.folder))
+    if default == EMBEDDED and (place := place_of(instance)) is not None:
+        needs_own = instance.num_workers > 1 or unsatisfied(requirements_of(place))
         return PROCESS if needs_own else EMBEDDED
     return default
 
@@ -251,10 +257,11 @@ class Fleet:
         return server if self._profiler is None else self._profiler.over(server, token=self._token)
 
     async def _interpreter(self, instance: InstanceConfig) -> Path:
-        if instance.folder is None:
+        place = place_of(instance)
+        if place is None:
             raise ConfigError(f"{instance.name} has no folder to start a process from")
         cache = cache_root(self.config.tree.get("uv_venv_dir"))
-        return await interpreter_for(instance.folder, cache=cache)
+        return await interpreter_for(place, cache=cache)
 
     async def _spawn(
         self, instance: InstanceConfig, sockets: Sequence[socket.socket], python: Path

@@ -1,5 +1,6 @@
 """`Server`: what model servers, agents and resources servers have in common."""
 
+import logging
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from palestra.config import ServerType
 from palestra.errors import CallError, Evidence, RejectedRows, RowError
 from palestra.schema import rejected_fields
 from palestra.schema.openapi import Components, complete
+from palestra.serving.author_calls import AuthorMethod, is_by_author
 from palestra.serving.authors_errors import error_text
 from palestra.serving.boundary import Boundary, SessionCookie
 from palestra.serving.direct import Direct
@@ -24,6 +26,8 @@ from palestra.serving.published import describe
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
 from palestra.transport import ASGIApp, ServerClient, fault_of, new_id, worker_cookie
+
+logger = logging.getLogger("palestra.serving")
 
 
 class ServerConfig(BaseModel):
@@ -127,12 +131,25 @@ class Server(BaseModel):
             server=self.name,
             sessions=self._palestra_sessions,
             on_error=self.translate,
+            author=self.palestra_author_method(method, path),
             **kwargs,
         )
+
+    def palestra_author_method(
+        self, method: Callable[..., Any] | None, path: str
+    ) -> AuthorMethod | None:
+        """By what a call of `path` is told while it executes; None when only our code runs then.
+
+        `method`: what answers there, where that is known.
+        """
+        if not is_by_author(type(self)):
+            return None
+        return AuthorMethod(method or type(self), self, path)
 
     def translate(self, path: str, error: BaseException) -> CallError:
         """What an exception of this server's own code means to the rollout."""
         if isinstance(error, CallError):
+            self._tell_inner_failure(error)
             return self.relayed(error)
         if isinstance(error, RequestValidationError):
             return _request_error(self.name, path, error)
@@ -142,6 +159,15 @@ class Server(BaseModel):
         frames = self._palestra_errors.log(self.name, path, error)
         message = f"{self.name}{path} raised {error_text(error)}"
         return self.own_failure(path, message, Evidence(traceback=frames))
+
+    def _tell_inner_failure(self, error: CallError) -> None:
+        """Say that an inner call failed, in the field's words, when requests are debugged."""
+        if error.evidence.hops and self.server_client.debug:
+            logger.error(
+                "Hit an exception in %s calling an inner server: %s",
+                self.name,
+                self.server_client.mask(error.message),
+            )
 
     def relayed(self, error: CallError) -> CallError:
         """What the failure of a call that this server made means to whoever called it."""
@@ -205,6 +231,7 @@ class Server(BaseModel):
             cookie=cookie,
             token=self._palestra_token,
             in_flight=self.palestra_in_flight,
+            author=self.palestra_author_method,
             environment=self.palestra_is_environment,
         )
 

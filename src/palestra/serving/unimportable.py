@@ -18,6 +18,7 @@ from typing import Final
 
 from palestra.config import PACKAGE_ROOT, ServerType, nearest
 from palestra.errors import ConfigError
+from palestra.serving.venvs import REQUIREMENTS, requirements_of, unsatisfied
 
 _NAME_OF_MODULE: Final = re.compile(
     r"cannot import name '([^']+)' from (?:partially initialized )?"
@@ -49,9 +50,13 @@ def _without_module(path: Path, module: str) -> ConfigError:
         )
     if "." in module and _is_there(top):
         return _other_version(path, "", module, top)
+    listed = path.parent / REQUIREMENTS
     return ConfigError(
         f"{path} needs the module {module!r}, which is not installed",
-        hint=f"install it, or list it in {path.parent / 'requirements.txt'}",
+        hint=f"install it, or list it in {listed}"
+        if not unsatisfied(requirements_of(path.parent if path.name == "app.py" else path))
+        else f"{listed} is for `palestra eval` and `palestra run`; to import it here: "
+        f"pip install -r {listed}",
     )
 
 

@@ -20,17 +20,35 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from palestra.config import InstanceConfig
 from palestra.errors import ConfigError, ServerDied
 
 BUILD_TIMEOUT_S = 1200.0
+ENVIRONMENT_FILE = "environment_file"
+"""The resources server of an environment written as one file."""
+REQUIREMENTS = "requirements.txt"
 
 
-def requirements_of(folder: Path) -> tuple[str, ...]:
+def place_of(instance: InstanceConfig) -> Path | None:
+    """What says which packages an instance needs: its folder, or a one-file environment's file."""
+    file = instance.settings.get("path")
+    one_file = instance.implementation == ENVIRONMENT_FILE and file
+    return Path(str(file)) if one_file else instance.folder
+
+
+def requirements_of(place: Path) -> tuple[str, ...]:
     """What the folder's `requirements.txt` or `pyproject.toml` asks for, comments left out.
 
-    Raises ConfigError when it has both.
+    Of a file it is the `requirements.txt` beside it; a `pyproject.toml` there is of something else.
+    Raises ConfigError when a folder has both.
     """
-    listed = folder / "requirements.txt"
+    if not place.is_dir():
+        return _listed(place.with_name(REQUIREMENTS))
+    return _requirements_of_folder(place)
+
+
+def _requirements_of_folder(folder: Path) -> tuple[str, ...]:
+    listed = folder / REQUIREMENTS
     project = folder / "pyproject.toml"
     if listed.exists() and project.exists():
         raise ConfigError(
@@ -39,9 +57,13 @@ def requirements_of(folder: Path) -> tuple[str, ...]:
     if project.exists():
         declared = tomllib.loads(project.read_text()).get("project", {}).get("dependencies", [])
         return tuple(str(item) for item in declared)
-    if not listed.exists():
+    return _listed(listed)
+
+
+def _listed(path: Path) -> tuple[str, ...]:
+    if not path.is_file():
         return ()
-    lines = (line.split(" #")[0].strip() for line in listed.read_text().splitlines())
+    lines = (line.split(" #")[0].strip() for line in path.read_text().splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
@@ -78,14 +100,17 @@ def cache_root(configured: str | None = None) -> Path:
     return (root if os.environ.get("PALESTRA_CACHE_DIR") else root / "palestra") / "venvs"
 
 
-async def interpreter_for(folder: Path, *, cache: Path) -> Path:
-    """The Python that can run the server in `folder`: this one, or one of a cached environment.
+async def interpreter_for(place: Path, *, cache: Path) -> Path:
+    """The Python that can run the server in `place`: this one, or one of a cached environment.
+
+    `place`: its folder, or the file of a one-file environment.
 
     Raises ServerDied with the installer's last lines when the environment cannot be made.
     """
-    missing = unsatisfied(requirements_of(folder))
+    missing = unsatisfied(requirements_of(place))
     if not missing:
         return Path(sys.executable)
+    folder = _folder(place)
     asked = _asked(missing, folder)
     venv = _venv(cache, asked)
     async with _alone(venv):
@@ -95,12 +120,16 @@ async def interpreter_for(folder: Path, *, cache: Path) -> Path:
     return venv / "bin" / "python"
 
 
-def made_interpreter(folder: Path, *, cache: Path) -> Path | None:
+def _folder(place: Path) -> Path:
+    return place if place.is_dir() else place.parent
+
+
+def made_interpreter(place: Path, *, cache: Path) -> Path | None:
     """As `interpreter_for`, and None where that would have to make the environment first."""
-    missing = unsatisfied(requirements_of(folder))
+    missing = unsatisfied(requirements_of(place))
     if not missing:
         return Path(sys.executable)
-    venv = _venv(cache, _asked(missing, folder))
+    venv = _venv(cache, _asked(missing, _folder(place)))
     return venv / "bin" / "python" if (venv / "complete").exists() else None
 
 

@@ -12,18 +12,18 @@ it runs; it is caught as it returns, in the line that called it.
 import asyncio
 import inspect
 import sys
-import sysconfig
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Self, final
 
+from palestra.serving.code_files import is_servers_file
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.server import Server
+from palestra.system import current_pulse
 
 THRESHOLD_S: Final = 0.5
 BEAT_S: Final = 0.25
@@ -34,27 +34,11 @@ NOTICE_EVERY_S: Final = 10.0
 UNBLAMED_S: Final = 2.0
 """Thousands of rollouts that begin at once take a moment: that is nothing to warn of."""
 
-_PACKAGE = str(Path(__file__).parent.parent)
-_SERVERS = tuple(
-    f"{_PACKAGE}/{kind}/"
-    for kind in ("resources_servers", "responses_api_agents", "responses_api_models")
-)
-_LIBRARIES = tuple(
-    {sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-
 
 def watchdog_threshold_s(tree: Mapping[str, Any]) -> float:
     """The setting `watchdog`: from how many seconds on a block is told; 0 turns it off."""
     given = tree.get("watchdog")
     return THRESHOLD_S if given is None else float(given)
-
-
-def is_servers_file(path: str) -> bool:
-    """Whether a file is a server's: an author's own, or one of those that come with us."""
-    if path.startswith(_SERVERS):
-        return True
-    return not path.startswith(("<", f"{_PACKAGE}/", *_LIBRARIES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +187,7 @@ class Watchdog:
         self._watched = 0
         self._roots: frozenset[FrameType] = frozenset()
         self._beat_handle: asyncio.TimerHandle | None = None
+        self._pulse = current_pulse()
 
     async def __aenter__(self) -> Self:
         self._watched = threading.get_ident()
@@ -239,6 +224,8 @@ class Watchdog:
     def _watch(self) -> None:
         pause_s, due, tell_at_s = BEAT_S, 0.0, self._still_s
         while not self._stopping.wait(pause_s):
+            if self._pulse is not None:
+                self._pulse.thread_beat()
             if self._due != due:
                 due, tell_at_s = self._due, self._still_s
             late_s = time.monotonic() - due

@@ -139,6 +139,7 @@ class Runner:
                 limit_s=limit_s,
                 deadlines=None if shortened else self._deadlines,
                 call_limit_s=self._settings.call_timeout_s,
+                patience_s=self._settings.endpoint_patience_s,
             )
             ended = time.monotonic()
             wanted = self._settings.token_ids

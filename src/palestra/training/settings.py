@@ -117,6 +117,10 @@ class ClientSettings:
     rollout_timeout_s: float = 1800.0
     """Of one attempt. The two attempts that a timeout gets are together the hour that a collection
     gives its one: a training step waits for its slowest rollout."""
+    endpoint_patience_s: float | None = 600.0
+    """For how long a model endpoint may refuse everything (429, 5xx, no connection) before all that
+    waits raises `EndpointRefuses`, as a rejected key does; None: any time. Longer than an update of
+    weights takes."""
     batch_timeout_s: float | None = None
     """Of a submission; what has not ended by then has failed as a timeout."""
     in_flight: int = 256
@@ -181,6 +185,7 @@ _RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "attempts": instance_of(Attempts, "an Attempts: Attempts(most={FailureClass.INFRA: 3})"),
         "call_timeout_s": SECONDS.or_none(),
         "rollout_timeout_s": SECONDS,
+        "endpoint_patience_s": SECONDS.or_none(),
         "batch_timeout_s": SECONDS.or_none(),
         "in_flight": whole(1),
         "max_waiting": whole(1),

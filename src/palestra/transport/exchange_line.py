@@ -8,6 +8,7 @@ from palestra.config import MASK, is_secret_name
 from palestra.errors import RowIdentity, excerpt
 from palestra.schema import encode_json
 
+SCHEMA_PATH = "/openapi.json"
 _PRIVATE = frozenset({"cookie", "set-cookie"})
 
 
@@ -22,7 +23,8 @@ def exchange_line(
 ) -> str:
     """What was asked (the JSON body as `kwargs`) and what came back, headers masked by name.
 
-    `status` is None when there was no answer; `answer` then says why.
+    `status` is None when there was no answer; `answer` then says why. The body of a published
+    schema is left out. A failed request has the words that NeMo Gym's debugging guide searches for.
     """
     failed = status is None or status >= 400
     shown = {
@@ -30,11 +32,19 @@ def exchange_line(
         for name, value in headers.items()
     }
     body = request if isinstance(request, bytes) else encode_json(request)
-    return (
-        f"request {'failed' if failed else 'answered'}: {method} {url} status={'none' if status is None else status} "
-        f"row={_json(None if row is None else asdict(row))} headers={_json(shown)} "
-        f"kwargs={_one_line(excerpt(body))} response={_one_line(answer)}"
+    info = (
+        f"{method} {url} status={'none' if status is None else status} "
+        f"row={_json(None if row is None else asdict(row))} headers={_json(shown)}"
     )
+    kwargs, content = _one_line(excerpt(body)), _one_line(answer)
+    if failed:
+        return (
+            f"request failed: Request info: {info} Request kwargs: {kwargs} "
+            f"Response content: {content}"
+        )
+    if url.partition("?")[0].endswith(SCHEMA_PATH):
+        content = "(a schema, left out)"
+    return f"request answered: {info} kwargs={kwargs} response={content}"
 
 
 def _json(value: Any) -> str:

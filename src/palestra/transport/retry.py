@@ -66,7 +66,7 @@ class RetryCount:
         """Count a request that is sent again after a pause; `next try in …, giving up at …`."""
         self.retries += 1
         self.last_reason = reason
-        self._plan = told_plan(pause_s, ends_in_s)
+        self._plan = plan_text(pause_s, ends_in_s)
         self._plan_ends = time.monotonic() + pause_s
         return self._plan
 
@@ -147,7 +147,7 @@ def _ends_in_s(
     return min(each for each in (own_s, left_s, patience_s) if each is not None)
 
 
-def told_plan(pause_s: float, ends_in_s: float) -> str:
+def plan_text(pause_s: float, ends_in_s: float) -> str:
     """`next try in 28 s, giving up at 14:03:10`, by the clock of this machine."""
     ends_at = time.strftime("%H:%M:%S", time.localtime(time.time() + ends_in_s))
     shown = f"{pause_s:.1f}" if pause_s < _SHOWN_IN_TENTHS_S else f"{pause_s:.0f}"

@@ -86,7 +86,7 @@ def _stop_without_lease(environment: Mapping[str, str]) -> None:
         saying.start()
         saying.join(0.5)
         os.kill(os.getpid(), signal.SIGTERM)
-        threading.Event().wait(STOP_S + 1.0)
+        threading.Event().wait(STOP_S[signal.SIGTERM] + 1.0)
         os._exit(128 + signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True, name="lease").start()

@@ -151,12 +151,15 @@ def scores(
             "name: the model that the rollouts name.",
         ),
     ],
-    k: Annotated[int, typer.Option("--k", min=1, help="Attempts of pass@k and majority@k.")] = 4,
+    k: Annotated[int, typer.Option("--k", min=1, help="Attempts of pass@k and maj@k.")] = 4,
     allow_unmatched: AllowUnmatched = False,
     as_json: AsJson = False,
     as_markdown: AsMarkdown = False,
+    fractions: Annotated[
+        bool, typer.Option("--fractions", help="Parts of 1 (0.9000) and not percent.")
+    ] = False,
 ) -> None:
-    """The table of the field: pass@1, majority@k, pass@k in percent, mean ± error over seeds."""
+    """The table of the field: pass@1, maj@k, pass@k in percent, mean ± error over seeds."""
 
     def command() -> int:
         from palestra.cli.scoring import ScoresArgs, show_scores
@@ -168,6 +171,7 @@ def scores(
                 allow_unmatched=allow_unmatched,
                 as_json=as_json,
                 as_markdown=as_markdown,
+                fractions=fractions,
             )
         )
 

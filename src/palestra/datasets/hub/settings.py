@@ -28,24 +28,26 @@ class HubUpload(BaseModel):
     """`train` must have the fields that training reads."""
     create_pr: bool = False
     revision: str | None = None
-    """The branch to commit to; default main."""
+    """The branch to commit to; default main. With `create_pr` a new branch, which is made."""
     commit_message: str | None = None
     commit_description: str | None = None
     delete_from_gitlab: bool = False
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
-        if self.create_pr and self.revision not in {None, MAIN}:
-            raise ValueError(
-                f"create_pr asks for a pull request against {MAIN}, and revision is "
-                f"{self.revision!r}: give one of them"
-            )
         if (self.hf_collection_name is None) != (self.hf_collection_slug is None):
             raise ValueError(
                 "hf_collection_name and hf_collection_slug name a collection together: give both "
                 "or neither"
             )
         return self
+
+    @property
+    def new_branch(self) -> str | None:
+        """The branch that is made for the pull request; None when it is against main."""
+        if self.create_pr and self.revision not in {None, MAIN}:
+            return self.revision
+        return None
 
 
 class HubDownload(BaseModel):

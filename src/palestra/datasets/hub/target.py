@@ -1,8 +1,9 @@
 """Where on the hub a dataset goes, by the names that its users find it by."""
 
 from dataclasses import dataclass
+from pathlib import PurePath
 
-from palestra.config import ServerType, load_config
+from palestra.config import ServerType, load_config, renamed
 from palestra.datasets.hub.settings import HubUpload
 from palestra.errors import ConfigError
 
@@ -35,7 +36,7 @@ def target_of(settings: HubUpload) -> UploadTarget:
 
 
 def _resources_server(config_path: str) -> tuple[str, str]:
-    """Its folder's name, and its domain in lower case."""
+    """Its folder's name, as the path has it, and its domain in lower case."""
     config = load_config(
         config_paths=[config_path], use_env_yaml=False, require_all=False, required=()
     )
@@ -56,4 +57,7 @@ def _resources_server(config_path: str) -> tuple[str, str]:
             "repository's name holds",
             hint=f"add domain: math (or what it is) to {implementation}",
         )
-    return implementation, domain.lower()
+    newer = renamed(config_path)
+    # Names on the hub stay what their users know them by.
+    name = PurePath(newer.old).name if newer else implementation
+    return name, domain.lower()

@@ -15,7 +15,7 @@ from palestra.datasets.hub.calls import Hub, trouble_of
 from palestra.datasets.hub.settings import MAIN, HubUpload
 from palestra.datasets.hub.target import UploadTarget
 from palestra.datasets.transfer import CountedReader, Outgoing, Progress, Trouble, git_blob_of
-from palestra.errors import RunFailed
+from palestra.errors import ConfigError, RunFailed
 
 DATASET: Final = "dataset"
 
@@ -89,9 +89,14 @@ class _Upload:
 
     def run(self) -> Uploaded:
         self._find_collection()
+        self._refuse_branch()
         self._make_repository()
-        before = self._on_hub(self._settings.revision or MAIN)
-        commit = None if before == self._expected(before) else self._send()
+        new_branch = self._settings.new_branch
+        before = self._on_hub(MAIN if new_branch else self._settings.revision or MAIN)
+        same = before == self._expected(before)
+        if new_branch and not same:
+            self._make_branch(new_branch)
+        commit = None if same else self._send()
         revision = self._settings.revision or MAIN
         if commit is not None:
             revision = commit.pr_revision or commit.oid
@@ -132,6 +137,32 @@ class _Upload:
                 what,
                 lambda: api.create_repo(self._repo, repo_type=DATASET, private=True, exist_ok=True),
             )
+
+    def _refuse_branch(self) -> None:
+        """Before anything is made or sent: a branch that is there is somebody's."""
+        branch, api = self._settings.new_branch, self._hub.api
+        if branch is None:
+            return
+        there = self._hub.ask(
+            f"branch {branch} of {self._repo}",
+            lambda: api.revision_exists(self._repo, branch, repo_type=DATASET),
+        )
+        if there:
+            raise ConfigError(
+                f"{self._repo} has the revision {branch!r} already, and create_pr makes a new "
+                "branch for its pull request; nothing was uploaded",
+                hint="name another revision; or leave revision out, for a pull request against "
+                f"{MAIN}; or leave create_pr out, to commit to {branch}",
+            )
+
+    def _make_branch(self, branch: str) -> None:
+        # `exist_ok`: it may be of a try whose answer was lost.
+        self._hub.ask(
+            f"branch {branch} of {self._repo}",
+            lambda: self._hub.api.create_branch(
+                self._repo, branch=branch, repo_type=DATASET, exist_ok=True
+            ),
+        )
 
     def _send(self) -> CommitInfo:
         """Large files have a place of their own; a small one goes with the commit."""

@@ -10,11 +10,13 @@ from palestra.datasets.measures.numbers import Numbers
 from palestra.datasets.measures.rows import (
     EXAMPLES,
     OURS,
+    REQUESTS,
     SAMPLING,
     TEMPERATURE,
     TOKENS,
     TOOLS,
     TURNS,
+    USERS,
     WORDS,
     RowMeasures,
 )
@@ -22,11 +24,13 @@ from palestra.datasets.measures.rows import (
 __all__ = [
     "EXAMPLES",
     "OURS",
+    "REQUESTS",
     "SAMPLING",
     "TEMPERATURE",
     "TOKENS",
     "TOOLS",
     "TURNS",
+    "USERS",
     "WORDS",
     "Field",
     "Numbers",

@@ -37,6 +37,9 @@ class PrepareSettings:
     tokenizer: Path | None = None
     """A `tokenizer.json`, to count tokens with."""
     place: Callable[[str], Path] = Path
+    project: Path | None = None
+    """Files are written beside rows that lie below it, and else below `output_dirpath`; None:
+    beside all rows."""
     processes: int | None = None
     """How many read rows; None: as many as there are cores, when there is much to read."""
     part_bytes: int = PART_BYTES
@@ -50,6 +53,8 @@ class PreparedFile:
     metrics: Path
     examples: int
     rows: int
+    summary: Mapping[str, Any]
+    """The statistics, as the metrics file holds them."""
     dataset: AgentDataset | None = None
     """None: all datasets of a type together."""
 
@@ -61,6 +66,8 @@ class _Examined:
     located: Located
     rows: DatasetRows
     stem: str
+    folder: Path
+    """Where what is written for this dataset goes."""
     parts: list[Part] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
     measures: RowMeasures = field(default_factory=RowMeasures)
@@ -69,15 +76,21 @@ class _Examined:
 
     @property
     def metrics_path(self) -> Path:
-        return self.located.path.with_name(f"{self.stem}_metrics.json")
+        return self.folder / f"{self.stem}_metrics.json"
+
+    @property
+    def stored_metrics_path(self) -> Path:
+        """The metrics that there are already: those that were written, else those of the rows."""
+        beside_the_rows = self.located.path.with_name(self.metrics_path.name)
+        return self.metrics_path if self.metrics_path.exists() else beside_the_rows
 
     @property
     def conflict_path(self) -> Path:
-        return self.located.path.with_name(f"{self.stem}_metrics_conflict.json")
+        return self.folder / f"{self.stem}_metrics_conflict.json"
 
     @property
     def prepared_path(self) -> Path:
-        return self.located.path.with_name(f"{self.stem}_prepare.jsonl")
+        return self.folder / f"{self.stem}_prepare.jsonl"
 
     @property
     def size(self) -> int:
@@ -135,8 +148,18 @@ def _planned(
             doors=tuple(doors.get(agent, ())),
             tokenizer=settings.tokenizer,
         )
-        planned.append(_Examined(found, rows, stem))
+        planned.append(_Examined(found, rows, stem, _folder_of(found, settings)))
     return planned
+
+
+def _folder_of(located: Located, settings: PrepareSettings) -> Path:
+    """Beside the rows; for rows outside of the project (an installed package's) below the output."""
+    folder = located.path.parent
+    if settings.project is None or folder.resolve().is_relative_to(settings.project.resolve()):
+        return folder
+    given = Path(located.entry.jsonl_fpath).parent
+    below = [part for part in given.parts if part not in {given.anchor, ".."}]
+    return settings.output_dirpath.joinpath(*below)
 
 
 def _versions(examined: Sequence[_Examined]) -> list[tuple[int, int]]:
@@ -251,10 +274,10 @@ def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
     conflicts = []
     for one in examined:
         differing = _contradicted(one)
-        one.agreed = differing == []
+        one.agreed = differing == [] and one.metrics_path.exists()
         if differing and not overwrite:
             conflicts.append(one)
-            told.append(f"{one.metrics_path} says otherwise:")
+            told.append(f"{one.stored_metrics_path} says otherwise:")
             told += [f"  {difference}" for difference in differing]
     if not conflicts:
         return
@@ -273,7 +296,7 @@ def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
 def _contradicted(one: _Examined) -> list[str] | None:
     """What the metrics that are there say otherwise; None when there are none to keep."""
     try:
-        stored = json.loads(one.metrics_path.read_bytes())
+        stored = json.loads(one.stored_metrics_path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -310,7 +333,12 @@ def _write_all(
             rows = examples * one.rows.repeats
             made.append(
                 PreparedFile(
-                    one.prepared_path, one.metrics_path, examples, rows, one.located.dataset
+                    one.prepared_path,
+                    one.metrics_path,
+                    examples,
+                    rows,
+                    one.measures.summary(),
+                    one.located.dataset,
                 )
             )
         made.append(_of_all(kind, of_type, together, outputs))
@@ -341,8 +369,9 @@ def _of_all(kind: str, path: Path, together: Sequence[_Examined], outputs: Outpu
     rows = sum(one.measures.examples * one.rows.repeats for one in together)
     about = {"name": kind, "type": kind, "jsonl_fpath": str(path), "Number of rows": rows}
     metrics = path.with_name(f"{kind}_metrics.json")
-    outputs.write(metrics, _as_json({**about, **measures.summary()}))
-    return PreparedFile(path, metrics, measures.examples, rows)
+    summary = measures.summary()
+    outputs.write(metrics, _as_json({**about, **summary}))
+    return PreparedFile(path, metrics, measures.examples, rows, summary)
 
 
 def described(entry: DatasetEntry) -> dict[str, Any]:

@@ -35,6 +35,8 @@ class Patience:
     """How long one silent connection is waited for."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    tell: Callable[[str], None] | None = None
+    """Hears of a trouble when it begins, with the time that is left."""
 
     def insist(
         self,
@@ -69,6 +71,9 @@ class Patience:
             if failure is not None:
                 # Out here, so that the foreign error, which may quote a header, is no cause.
                 raise failure
+            if tries == 1 and self.tell is not None:
+                left_s = self.deadline_s - elapsed
+                self.tell(f"{what}: {met.said}; trying again for {left_s:.0f} s at most …")
             self.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_S)
 

@@ -18,6 +18,7 @@ from palestra.sandbox import SandboxSettings
 from palestra.serving import (
     Server,
     build_server,
+    place_of,
     requirements_of,
     server_client,
     unsatisfied,
@@ -57,7 +58,8 @@ def make_servers(config: ResolvedConfig) -> Made:
     elsewhere: list[str] = []
     client = server_client({}, config.tree)
     for instance in config.instances.values():
-        if instance.folder is None or unsatisfied(requirements_of(instance.folder)):
+        place = place_of(instance)
+        if place is None or unsatisfied(requirements_of(place)):
             elsewhere.append(instance.name)
             continue
         try:

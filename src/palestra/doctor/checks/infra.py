@@ -15,7 +15,7 @@ from palestra.doctor.findings import Finding, Quote, Severity, quote
 from palestra.doctor.forecast import MEMORY_AT_REST, MEMORY_PER_ROLLOUT
 from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError
-from palestra.serving import requirements_of, unsatisfied
+from palestra.serving import place_of, requirements_of, unsatisfied
 
 MIB: Final = 1024**2
 PROCESSES_PER_SERVER: Final = 16
@@ -34,9 +34,10 @@ def check_interpreter(instances: Iterable[InstanceConfig]) -> Looked:
     """What servers require beside it: those that lack something get an environment of their own."""
     notes = []
     for instance in instances:
-        if instance.folder is None:
+        place = place_of(instance)
+        if place is None:
             continue
-        lacking = unsatisfied(requirements_of(instance.folder))
+        lacking = unsatisfied(requirements_of(place))
         if lacking:
             notes.append(_own_environment(instance, lacking))
     return Looked(f"Python {platform.python_version()}", tuple(notes))

@@ -43,7 +43,8 @@ def judge(comparison: Comparison, *, tolerance: float = 0.0, scored_only: bool =
             passed=False,
             reason="too much is missing to tell: if every rollout without a reward had ended in "
             f"the worst way for B, it would be worse by more than {tolerance:g}: {_told(hidden)}. "
-            "Resume the runs, or decide by what was scored with --scored-only",
+            "`palestra diagnose RUN` says what scores the rest; or decide by what was scored with "
+            "--scored-only",
         )
     return Gate(
         passed=True,

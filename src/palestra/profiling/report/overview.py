@@ -86,6 +86,13 @@ def outcomes(summary: RunSummary) -> Markup:
     """How every requested rollout ended."""
     total = summary.total
     ends = [("scored", total.scored, "has a reward")]
+    if total.truncated:
+        cut = "of the scored: cut off at a limit on tokens or context"
+        ends.append((Outcome.TRUNCATED.value, total.truncated, cut))
+    if total.empty_answers:
+        ends.append(
+            ("empty answers", total.empty_answers, "of the scored: neither text nor a tool call")
+        )
     ends += [(name, n, _CAUSES.get(name, "")) for name, n in sorted(total.failures.items())]
     if total.unaccounted:
         ends.append(("no trace", total.unaccounted, "never started, or in flight at a kill"))

@@ -1,9 +1,9 @@
-"""The table of the field: pass@1, majority@k and pass@k of a model, mean and error over its seeds.
+"""The table of the field: pass@1, maj@k and pass@k of a model, mean and error over its seeds.
 
 A *seed* is an independent repetition of the whole evaluation. Several runs with k rollouts per task
 each are as many seeds. One run, or runs of fewer than k rollouts (taken together), is cut: its means
 are over all rollouts of each task, and only the error is over parts, each rollout a seed of pass@1,
-each block of k rollouts one of majority@k and pass@k.
+each block of k rollouts one of maj@k and pass@k.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,6 +69,18 @@ class SeedRun:
     path: str
     frame: RunFrame
     answers: Answers
+
+
+def majorities_of(run: SeedRun, ks: Sequence[int]) -> dict[int, float]:
+    """maj@k of one run in fractions, by k: the mean over the tasks that have k scored rollouts.
+
+    Empty where no answers are extracted.
+    """
+    if not run.answers.extracted:
+        return {}
+    grid = _Grid.of(run, run.frame.requests.tasks)
+    values = {k: _majority(k)(grid, nan) for k in ks if k <= grid.rewards.shape[1]}
+    return {k: float(np.nanmean(v)) for k, v in values.items() if not np.isnan(v).all()}
 
 
 def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> ModelScores:
@@ -213,7 +225,7 @@ def _standard_error(means: FloatArray) -> float | None:
 def _too_few_scored() -> ConfigError:
     return ConfigError(
         "no task has all of the rollouts that --k needs scored",
-        hint="resume the runs, or choose a smaller --k",
+        hint="`palestra diagnose RUN` says what scores the rest; or choose a smaller --k",
     )
 
 
@@ -238,7 +250,7 @@ def _best(k: int) -> _Measure:
 
 
 def _majority(k: int) -> _Measure:
-    """majority@k, the mean over a task's blocks of k rollouts that are all there."""
+    """maj@k, the mean over a task's blocks of k rollouts that are all there."""
 
     def measure(grid: _Grid, missing: float) -> FloatArray:
         won = [_vote(block, missing) for block in grid.blocks(k)]

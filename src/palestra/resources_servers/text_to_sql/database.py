@@ -79,15 +79,23 @@ class Database:
         self._steps = 0
         self._connection.set_authorizer(self._authorize)
         self._connection.set_progress_handler(self._progress, _STEPS_AT_ONCE)
-        with _refusing():
-            self._connection.executescript(script)
+        try:
+            with _refusing():
+                self._connection.executescript(script)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Forget the database; again is the same as once."""
+        self._connection.close()
+        self._clock.close()
 
     def __enter__(self) -> "Database":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
-        self._clock.close()
+        self.close()
 
     def _authorize(self, action: int, name: str | None, other: str | None, *_: Any) -> int:
         if action == sqlite3.SQLITE_PRAGMA:

@@ -72,7 +72,7 @@ class Answered(NamedTuple):
     body: bytes | ContextOverflow
 
 
-async def _told(
+async def _noted(
     patience: Patience | None,
     send: Callable[[float | None], Awaitable[HttpReply]],
     remaining_s: float | None,
@@ -181,7 +181,7 @@ class Upstream:
         async def remembered(remaining_s: float | None) -> HttpReply:
             nonlocal last
             try:
-                last = await _told(patience, send, remaining_s)
+                last = await _noted(patience, send, remaining_s)
             except ConnectionFailed:
                 # What it said before is not why. (It is, when only the time ran out.)
                 last = None

@@ -29,9 +29,9 @@ from palestra.sandbox.workers.worker import (
     STACK_SIGNAL,
     Endurance,
     Serve,
-    die_with_parent,
     function_named,
 )
+from palestra.system import die_with_parent
 
 EXIT_CODE: Final = struct.Struct(">i")
 FIRST_ERRNO: Final = 1_000

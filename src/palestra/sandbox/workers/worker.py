@@ -113,13 +113,3 @@ def limit_worker(memory_mib: int) -> None:
 def _peak_resident_mib() -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends, where the kernel can (Linux)."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from palestra.serving.authors_errors import AuthorsPlace
-from palestra.serving.watchdog import is_servers_file
+from palestra.serving.code_files import is_servers_file
 
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _LAST: Final = ('  File "<string>", line 1 in <module>', "  ...\n")

@@ -48,3 +48,9 @@ class FunctionTimes:
         """`palestra/transport/peer.py:84 Peer.call`."""
         root = next((root for root in _ROOTS if self.module.startswith(root)), "")
         return f"{self.module[len(root) :]}:{self.line} {self.function}"
+
+    def is_of(self, folder: Path) -> bool:
+        """Whether it is code of the server in `folder`, or an author's that is installed nowhere."""
+        if self.module.startswith(f"{folder}/"):
+            return True
+        return self.module.startswith("/") and not self.module.startswith(_ROOTS)

@@ -1,7 +1,9 @@
 """yappi over the servers of one process: started, read now and at the end. Touched only here."""
 
 import asyncio
+import inspect
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self, final
@@ -40,7 +42,8 @@ def profiler_of(tree: Mapping[str, Any], *, shared: bool) -> "Profiler":
 class Profiler:
     """Profiles this process while it is entered, and writes every server's files at the end.
 
-    Files of server `x` in the folder: `x.log` (a table), `x.callgrind`, `x.svg`.
+    Files of server `x` in the folder: `x.log` (a table of its own code), `x.all.log` (of all that
+    ran for it), `x.callgrind`, `x.svg`.
     """
 
     def __init__(self, folder: Path, *, shared: bool) -> None:
@@ -55,6 +58,7 @@ class Profiler:
         self._folder = folder
         self._shared = shared
         self._numbers: dict[str, int] = {}
+        self._folders: dict[str, Path] = {}
         self._started = False
 
     def start(self) -> Self:
@@ -78,6 +82,7 @@ class Profiler:
         """`server` as its callers are to see it. `name`: of its files, where not its own."""
         name = name or server.name
         number = self._numbers.setdefault(name, len(self._numbers) + 1)
+        self._folders[name] = Path(inspect.getfile(type(server))).parent
         return ProfiledServer(number, server, self._stats_app(name, token))
 
     def finish(self) -> None:
@@ -89,24 +94,32 @@ class Profiler:
         try:
             for name in self._numbers:
                 self.write(name)
+                path = self._path(name, ".log").absolute()
+                sys.stderr.write(f"{name}: where its time went is in {path}\n")
+                sys.stderr.flush()
         finally:
             self._yappi.clear_stats()
             self._yappi.set_tag_callback(None)
 
     def write(self, name: str) -> str:
-        """Write the files of one server as of now; its table."""
+        """Write the files of one server as of now; the table of its own code."""
         functions = self._functions(self._numbers[name])
-        table = table_of(name, functions)
-        path = self._folder / re.sub(r"[^\w.#-]", "_", name)
+        table = table_of([one for one in functions if one.is_of(self._folders[name])])
         for suffix, text in (
             (".log", table),
+            (".all.log", table_of(functions)),
             (".callgrind", callgrind_of(functions)),
             (".svg", flame_chart(name, functions)),
         ):
-            beside = path.with_name(f"{path.name}{suffix}.tmp")
+            path = self._path(name, suffix)
+            beside = path.with_name(f"{path.name}.tmp")
             beside.write_text(text)
-            beside.replace(path.with_name(path.name + suffix))
+            beside.replace(path)
         return table
+
+    def _path(self, name: str, suffix: str) -> Path:
+        safe = re.sub(r"[^\w.#-]", "_", name)
+        return self._folder / f"{safe}{suffix}"
 
     def _functions(self, number: int) -> list[FunctionTimes]:
         # A process of its own is the server's, all that runs in it.

@@ -1,4 +1,4 @@
-"""The table of a server's functions, the most expensive ones first."""
+"""The table of a server's functions, the most expensive ones first; and for KCachegrind."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,17 +8,14 @@ from palestra.serving.server_profiles.calls import FunctionTimes
 COLUMNS: Final = ("name", "ncall", "tsub", "ttot", "tavg")
 
 
-def table_of(server: str, functions: Sequence[FunctionTimes]) -> str:
-    """Text: two lines of heading, the columns, and a line for each function, by its own time."""
+def table_of(functions: Sequence[FunctionTimes]) -> str:
+    """Text: the columns, and a line for each function, the largest `ttot` first."""
     rows = [
         (one.name, str(one.ncall), f"{one.tsub:.6f}", f"{one.ttot:.6f}", f"{one.tavg:.6f}")
-        for one in sorted(functions, key=lambda one: (-one.tsub, one.name))
+        for one in sorted(functions, key=lambda one: (-one.ttot, one.name))
     ]
     widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-    total = sum(one.tsub for one in functions)
-    heading = f"{server}: {total:.3f} CPU seconds in {len(rows)} functions; sorted by tsub"
-    lines = [_line(row, widths) for row in (COLUMNS, *rows)]
-    return "\n".join([heading, "", *lines]) + "\n"
+    return "\n".join(_line(row, widths) for row in (COLUMNS, *rows)) + "\n"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -1,0 +1,303 @@
+"""The guard of a command that runs authors' code inside itself.
+
+Code that holds the interpreter's lock stops every thread of its process: no timeout, no Ctrl-C and
+no watchdog of that process works then. So the command forks before it does anything: the child is
+the run, and this process, its parent, watches the child's pulse. It ends the child when a call is
+overdue, or when the child does not obey a signal in time, writes down the rollout that was
+struck, and says how to go on. What both need is imported before the fork, so that the guard is
+ready at once, and shares its memory.
+"""
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+
+from palestra.system import (
+    LOOK_EVERY_S,
+    Executing,
+    Lookout,
+    Pulse,
+    ask_for_stacks,
+    become_subreaper,
+    children_of,
+    current_pulse,
+    die_with_parent,
+    is_stopped,
+    make_current,
+    running_one,
+)
+
+if TYPE_CHECKING:
+    from palestra.errors import CallError
+
+STOP_WITHIN_S: Final = {signal.SIGINT: 2.5, signal.SIGTERM: 4.0}
+"""How long the command has to end in order after a signal."""
+AGAIN_WITHIN_S: Final = 0.5
+"""How long it has after the second one."""
+TELL_AFTER_S: Final = 5.0
+"""A lock that is held for so long is told while it lasts, and again each time it has doubled."""
+QUIET_S: Final = 1.5
+"""A shorter stillness of the event loop is nobody's business."""
+STACKS_WITHIN_S: Final = 0.5
+ORPHANS_END_S: Final = 0.3
+_FROM_THE_KERNEL: Final = 0x80
+"""`si_code` of a signal that a terminal sent, to every process of its foreground."""
+
+
+def fork_under_guard() -> None:
+    """Go on in a child of this process, which watches it from here on and ends with its code.
+
+    Goes on in this process itself where the system has no such means.
+    """
+    if not hasattr(signal, "sigtimedwait") or current_pulse() is not None:
+        return
+    _load()
+    pulse = Pulse.create()
+    gc.freeze()  # what both share is not written to by collections
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    parent = os.getpid()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, Guard.SIGNALS)
+    pid = os.fork()
+    if pid:
+        Guard(pid, pulse).watch()
+    die_with_parent()
+    if os.getppid() != parent:
+        os._exit(1)
+    make_current(pulse)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def tell_guard(**work: Any) -> None:
+    """Leave what the guard needs to end the command's work in order; see `Guard`."""
+    pulse = current_pulse()
+    if pulse is not None:
+        import orjson
+
+        pulse.note(orjson.dumps(work))
+
+
+@final
+class Guard:
+    """Watches the process `pid`.
+
+    That process tells it (`tell_guard`): `output`, the file of scored rows; `max_attempts` and
+    `verified_by` of the collection; `again`, how to go on; `limit_s`, how long its event loop may
+    stand still at most, whatever it does.
+    """
+
+    SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
+
+    def __init__(self, pid: int, pulse: Pulse) -> None:
+        self._pid = pid
+        self._pulse = pulse
+        self._lookout = Lookout()
+        self._asked: signal.Signals | None = None
+        self._stop_at = 0.0
+        self._tell_at_s = TELL_AFTER_S
+
+    def watch(self) -> NoReturn:
+        """Until the process has ended; then this one ends with its code."""
+        become_subreaper()
+        while True:
+            info = signal.sigtimedwait(self.SIGNALS, LOOK_EVERY_S)
+            if info is not None and info.si_signo != signal.SIGCHLD:
+                self._signalled(info)
+            self._leave_if_ended()
+            self._look()
+
+    # Signals
+
+    def _signalled(self, info: "signal.struct_siginfo") -> None:
+        number = signal.Signals(info.si_signo)
+        if info.si_code != _FROM_THE_KERNEL:  # else the child got it from the terminal, as we did
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+        if number == signal.SIGUSR1:
+            return
+        now = time.monotonic()
+        if self._asked is None:
+            self._asked, self._stop_at = number, now + STOP_WITHIN_S[number]
+        else:
+            self._stop_at = min(self._stop_at, now + AGAIN_WITHIN_S)
+
+    # Ending
+
+    def _leave_if_ended(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._pid:
+                self._leave(os.waitstatus_to_exitcode(status))
+
+    def _leave(self, code: int) -> NoReturn:
+        if code < 0:
+            if -code == signal.SIGKILL:
+                self._say(
+                    "error: the process of this command was killed (SIGKILL)",
+                    "hint: look for the kernel's out-of-memory message (dmesg)" + self._then(),
+                )
+            code = 128 - code
+        os._exit(code)
+
+    def _kill(self) -> None:
+        """End the child, and whatever it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+        deadline = time.monotonic() + ORPHANS_END_S
+        while self._bury() and time.monotonic() < deadline:
+            time.sleep(0.02)  # those that see their parent's end stop by themselves
+        while orphans := self._bury():
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+
+    def _bury(self) -> list[int]:
+        """Forget the orphans that have ended; those that have not."""
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        return children_of(os.getpid())
+
+    # Looking
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if is_stopped(self._pid):
+            return
+        self._lookout.look(now, self._pulse.last_beat, self._pulse.executing())
+        if self._asked is not None:
+            if now >= self._stop_at:
+                self._end_unstopped(self._asked)
+            return
+        quiet_s = self._lookout.quiet_s
+        if quiet_s < QUIET_S:
+            self._tell_at_s = TELL_AFTER_S
+            return
+        if call := running_one(self._pid, self._lookout.overdue()):
+            self._end_overdue(call)
+        limit_s = self._work().get("limit_s")
+        if limit_s is not None and quiet_s >= limit_s:
+            self._end_frozen(quiet_s)
+        if quiet_s >= self._tell_at_s and self._holds_lock(now):
+            self._tell_at_s *= 2
+            self._tell_of_block(quiet_s)
+
+    def _holds_lock(self, now: float) -> bool:
+        """Whether the process cannot tell of the block itself: its own watchdog does not run."""
+        beat = self._pulse.last_thread_beat
+        return beat is None or now - beat > QUIET_S
+
+    def _stacks(self) -> str:
+        ask_for_stacks(self._pulse)
+        deadline, before = time.monotonic() + STACKS_WITHIN_S, ""
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            text = self._pulse.stack_text()
+            if text and text == before:
+                break
+            before = text
+        return before
+
+    def _tell_of_block(self, quiet_s: float) -> None:
+        from palestra.serving.overrun import blocking
+
+        call = running_one(self._pid, self._lookout.executing)
+        told = blocking(call, self._stacks())
+        self._say(f"warning: {told} for {quiet_s:.0f} s: nothing else of this command can run")
+
+    # What is said and done when the child is ended
+
+    def _end_overdue(self, call: Executing) -> NoReturn:
+        from palestra.serving.overrun import overrun
+
+        lasted_s = time.monotonic() - call.since
+        error = overrun(call, self._stacks(), lasted_s)
+        self._kill()
+        if error is None:
+            self._give_up(f"the event loop has not run for {self._lookout.quiet_s:.0f} s")
+        row = error.evidence.row
+        rollout = f"rollout {row.task}:{row.rollout}: " if row is not None else ""
+        recorded = self._record(error, lasted_s)
+        self._give_up(f"{rollout}{error.message}", error.hint, recorded)
+
+    def _end_frozen(self, quiet_s: float) -> NoReturn:
+        from palestra.serving.overrun import blocking
+
+        told = blocking(running_one(self._pid, self._lookout.executing), self._stacks())
+        self._kill()
+        self._give_up(f"{told} for {quiet_s:.0f} s, which is as long as a rollout may take")
+
+    def _record(self, error: "CallError", lasted_s: float) -> str:
+        """Write the struck attempt down; what to say of that."""
+        from palestra.errors import PalestraError
+        from palestra.rollouts import record_afterwards
+
+        work = self._work()
+        if not work.get("output"):
+            return ""
+        try:
+            result = record_afterwards(
+                Path(work["output"]),
+                error,
+                max_attempts=work.get("max_attempts", 1),
+                elapsed_s=lasted_s,
+                verified_by=work.get("verified_by", ""),
+            )
+        except (PalestraError, OSError) as problem:
+            return f"warning: it could not be recorded: {problem}"
+        return "" if result is None else f"it is recorded as {result.outcome.value}"
+
+    def _end_unstopped(self, asked: signal.Signals) -> NoReturn:
+        self._kill()
+        self._say(
+            f"{asked.name}: the command did not stop within {STOP_WITHIN_S[asked]:g} s, so it was "
+            "killed; what has ended is written" + self._then()
+        )
+        os._exit(128 + asked)
+
+    def _give_up(self, message: str, hint: str = "", recorded: str = "") -> NoReturn:
+        self._say(f"error: {message}")
+        if recorded:
+            self._say(recorded)
+        self._say(f"hint: {hint or 'the run can be continued'}{self._then()}")
+        os._exit(1)
+
+    def _work(self) -> dict[str, Any]:
+        noted = self._pulse.noted()
+        if not noted:
+            return {}
+        import orjson
+
+        work: dict[str, Any] = orjson.loads(noted)
+        return work
+
+    def _then(self) -> str:
+        again = self._work().get("again")
+        return f"; {again}" if again else ""
+
+    @staticmethod
+    def _say(*lines: str) -> None:
+        from palestra.cli.console import notice
+
+        with contextlib.suppress(OSError):
+            for line in lines:
+                notice(line)
+
+
+def _load() -> None:
+    """Import what ending the run in its place takes, and the run itself."""
+    import palestra.rollouts
+    import palestra.serving.overrun  # noqa: F401

@@ -1,0 +1,78 @@
+"""`--resume` without `--output`: the newest unfinished run that the command would have made."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.cli.console import notice, shown
+from palestra.errors import ConfigError, InputDataError
+from palestra.rollouts import RunPaths, differences, read_manifest, unscored_in
+from palestra.schema import Remedy, Unscored
+
+RUNS: Final = Path("runs")
+OUTPUT: Final = "rollouts.jsonl"
+_STAMP: Final = r"-\d{8}-\d{6}"
+MOST_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An unfinished run of the same name; `changed`: what the command says otherwise."""
+
+    output: Path
+    requested: int
+    unscored: Unscored
+    changed: tuple[str, ...]
+
+    @property
+    def description(self) -> str:
+        left = self.unscored.counts.get(Remedy.RESUME, 0)
+        why = f"; {self.changed[0]}" if self.changed else ""
+        more = f" and {len(self.changed) - 1} more differences" if len(self.changed) > 1 else ""
+        return f"{shown(self.output)} ({left} of {self.requested} left{why}{more})"
+
+
+def unfinished_run(name: str, semantics: Mapping[str, Any], *, more_attempts: bool) -> Path:
+    """The output of the newest one of `name` that was made from what `semantics` says.
+
+    `more_attempts`: rollouts that have spent their attempts may run again. Says which run it is.
+    Raises ConfigError, which names the candidates, when there is none.
+    """
+    unfinished = [
+        candidate
+        for candidate in _candidates(name, semantics)
+        if candidate.unscored.counts.get(Remedy.RESUME)
+        or (more_attempts and candidate.unscored.counts.get(Remedy.MORE_ATTEMPTS))
+    ]
+    same = [candidate for candidate in unfinished if not candidate.changed]
+    if same:
+        notice(f"continuing {same[0].description}, the newest unfinished run of {name} (--resume)")
+        return same[0].output
+    if not unfinished:
+        raise ConfigError(
+            f"--resume: there is no unfinished run of {name} in {RUNS}/",
+            hint="leave --resume out to start a new run, or name the run with --output",
+        )
+    named = "\n  ".join(candidate.description for candidate in unfinished[:MOST_NAMED])
+    raise ConfigError(
+        f"--resume: no unfinished run of {name} was made from what this command says:\n  {named}",
+        hint="give the same model and settings again, name the run with --output, or leave "
+        "--resume out to start a new run",
+    )
+
+
+def _candidates(name: str, semantics: Mapping[str, Any]) -> Iterator[_Candidate]:
+    """The runs of that name, the newest first."""
+    folders = RUNS.iterdir() if RUNS.is_dir() else ()
+    pattern = re.compile(re.escape(name) + _STAMP)
+    for folder in sorted((f for f in folders if pattern.fullmatch(f.name)), reverse=True):
+        paths = RunPaths((folder / OUTPUT).absolute())
+        try:
+            manifest = read_manifest(paths.manifest)
+            unscored = unscored_in(paths, requested=manifest.requested)
+        except (InputDataError, OSError):
+            continue  # not a run, or one that cannot be continued
+        changed = tuple(differences(manifest.semantics, semantics))
+        yield _Candidate(paths.output, manifest.requested, unscored, changed)

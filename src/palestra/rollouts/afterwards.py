@@ -1,0 +1,71 @@
+"""Recording a failure for a collection that cannot do it any more."""
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.errors import CallError, InputDataError, RowIdentity
+from palestra.rollouts.answers import reverify_command
+from palestra.rollouts.journal import Journal, repair
+from palestra.rollouts.recorded import recorded_rows
+from palestra.rollouts.results import Failed, failed
+from palestra.rollouts.settings import RunPaths
+from palestra.schema import FAILURE_CLASS, key_of, read_jsonl
+
+FREE_WITHIN_S: Final = 2.0
+"""How long the journal of a process that was killed may stay locked."""
+
+
+def record_afterwards(
+    output: Path, error: CallError, *, max_attempts: int, elapsed_s: float, verified_by: str = ""
+) -> Failed | None:
+    """Write the attempt that `error` ended to the failures file of the run at `output`.
+
+    None when the error names no rollout of the run, or one whose attempt is recorded already.
+    """
+    paths, row = RunPaths(output), error.evidence.row
+    materialized = None if row is None else _materialized(paths, row)
+    if row is None or materialized is None or _is_recorded(paths, materialized, row.attempt):
+        return None
+    result = failed(
+        materialized,
+        error,
+        attempt=row.attempt,
+        max_attempts=max_attempts,
+        started_at=time.time() - elapsed_s,
+        elapsed_s=elapsed_s,
+        again=reverify_command(output, verified_by),
+    )
+    _append(paths, result)
+    return result
+
+
+def _append(paths: RunPaths, result: Failed) -> None:
+    deadline = time.monotonic() + FREE_WITHIN_S
+    while True:
+        try:
+            with Journal(paths) as journal:
+                repair(paths.failures)
+                journal.append(result)
+                journal.sync()
+                return
+        except InputDataError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _materialized(paths: RunPaths, row: RowIdentity) -> dict[str, Any] | None:
+    if not paths.materialized_inputs.exists():
+        return None
+    wanted = (row.task, row.rollout)
+    lines = read_jsonl(paths.materialized_inputs)
+    return next((line.row for line in lines if key_of(line.row) == wanted), None)
+
+
+def _is_recorded(paths: RunPaths, materialized: dict[str, Any], attempt: int) -> bool:
+    key = key_of(materialized)
+    return any(
+        key_of(row) == key and row.get("attempt", 0) >= attempt
+        for row in recorded_rows(paths.failures, FAILURE_CLASS)
+    )

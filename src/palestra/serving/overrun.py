@@ -1,0 +1,71 @@
+"""A call of an author's that holds its process: where it executes, and what that means to its rollout."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from palestra.errors import CallError, add_row
+from palestra.serving.author_calls import AuthorCall
+from palestra.serving.authors_errors import AuthorsPlace, overran
+from palestra.serving.isolation.stacks import authors_place
+from palestra.system import Executing
+
+_THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
+
+
+def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
+    """The failure of the rollout whose call holds its process for too long.
+
+    `stacks`: what the process said of its threads, empty when it said nothing. None when what is
+    executing is no call of a server.
+    """
+    author = author_call(call)
+    if author is None:
+        return None
+    place = place_of(call, stacks)
+    error = overran(author.server, author.path, place, lasted_s, server_type=author.server_type)
+    error.verify_request = author.verify_request or None
+    return add_row(error, author.row)
+
+
+def blocking(call: Executing | None, stacks: str) -> str:
+    """Who holds a process, as the beginning of a sentence. `call`: what it is known to execute."""
+    author = None if call is None else author_call(call)
+    place = _place_on(stacks, None) if call is None else place_of(call, stacks)
+    where = f" ({place})" if place.file else ""
+    if author is None:
+        return f"something has been blocking the event loop{where}"
+    row = f" of rollout {author.row.task}:{author.row.rollout}" if author.row is not None else ""
+    return f"{author.server}{author.path}{row} has been blocking the event loop{where}"
+
+
+def author_call(call: Executing) -> AuthorCall | None:
+    """What is executing, as its server told it."""
+    try:
+        return msgspec.json.decode(call.text, type=AuthorCall)
+    except msgspec.DecodeError:
+        return None
+
+
+def place_of(call: Executing, stacks: str) -> AuthorsPlace:
+    """Where a call is executing; where its function begins when its stack did not come."""
+    place = _place_on(stacks, call.ident)
+    author = author_call(call)
+    if place.file or author is None:
+        return place
+    return AuthorsPlace(author.function, author.file, author.line)
+
+
+def _place_on(stacks: str, ident: int | None) -> AuthorsPlace:
+    """Where the thread `ident` executes; without one, the main thread, which comes last."""
+    threads: dict[int, list[str]] = {}
+    lines: list[str] = []
+    for line in stacks.splitlines():
+        thread = _THREAD.match(line)
+        if thread is not None:
+            lines = threads.setdefault(int(thread[1], 16), [])
+        else:
+            lines.append(line)
+    wanted = lines if ident is None else threads.get(ident, [])
+    return authors_place("\n".join(wanted))

@@ -1,0 +1,103 @@
+"""Whether a watched process is stuck, and on which call: decided from readings of its pulse.
+
+A process is quiet while its event loop does not run. Only time in which the watcher itself ran
+counts, so that a machine that slept, or a terminal that stopped both, accuses nobody.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from palestra.system.pulse import STACKS_SIGNAL, Executing, Pulse
+
+LOOK_EVERY_S: Final = 0.25
+LONGEST_STEP_S: Final = 1.0
+"""What one look may add to a quiet time: the watcher looks more often unless it was stopped."""
+GRACE_S: Final = 2.0
+"""How long after its rollout's deadline a call that holds the loop is waited for."""
+LEAST_S: Final = 3.0
+"""A call that began late in its rollout has at least this long."""
+
+
+@dataclass(slots=True)
+class _Look:
+    sequence: int
+    seen_s: float = 0.0
+
+
+@final
+class Lookout:
+    """Watches one process by its pulse."""
+
+    def __init__(self) -> None:
+        self.quiet_s = 0.0
+        """How long the loop has not run; 0 while no beat is to be expected."""
+        self._looked_at: float | None = None
+        self._beat: float | None = None
+        self._seen: dict[int, _Look] = {}
+        self._executing: list[Executing] = []
+
+    def look(self, now: float, last_beat: float | None, executing: Iterable[Executing]) -> None:
+        """Take one reading, at `now` of `time.monotonic()`."""
+        step_s = 0.0 if self._looked_at is None else min(now - self._looked_at, LONGEST_STEP_S)
+        self._looked_at = now
+        same = last_beat is not None and last_beat == self._beat
+        self.quiet_s = self.quiet_s + step_s if same else 0.0
+        self._beat = last_beat
+        self._executing = list(executing)
+        before, self._seen = self._seen, {}
+        for call in self._executing:
+            look = before.get(call.ident)
+            if look is None or look.sequence != call.sequence:
+                look = _Look(call.sequence)
+            else:
+                look.seen_s += step_s
+            self._seen[call.ident] = look
+
+    @property
+    def executing(self) -> list[Executing]:
+        """The calls that were executing at the last look, the longest first."""
+        return sorted(self._executing, key=lambda call: call.since)
+
+    def overdue(self) -> list[Executing]:
+        """Calls that hold the loop though their rollouts should have ended, the longest first."""
+        now = self._looked_at
+        if now is None or self.quiet_s < GRACE_S:
+            return []
+        return [
+            call
+            for call in self.executing
+            if call.deadline is not None
+            and now >= call.deadline + GRACE_S
+            and self._seen[call.ident].seen_s >= LEAST_S
+        ]
+
+
+def running_one(pid: int, calls: list[Executing]) -> Executing | None:
+    """Of calls on several threads, that of the thread that runs; the first when that is not known."""
+    for call in calls:
+        if _state(Path(f"/proc/{pid}/task/{call.native_id}/stat")) == "R":
+            return call
+    return calls[0] if calls else None
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process (SIGSTOP, Ctrl-Z)."""
+    return _state(Path(f"/proc/{pid}/stat")) in {"T", "t"}
+
+
+def _state(path: Path) -> str:
+    try:
+        return path.read_text("ascii", "replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):  # it has ended, or this system tells nothing
+        return ""
+
+
+def ask_for_stacks(pulse: Pulse) -> None:
+    """Have the watched process write the stacks of its threads; they come a moment later."""
+    pulse.forget_stacks()
+    with contextlib.suppress(OSError):
+        os.kill(pulse.pid, STACKS_SIGNAL)

@@ -1,0 +1,178 @@
+"""Authors' code that holds the process of a command: the command's guard ends it in order."""
+
+import json
+import os
+import pty
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from cli_world import SCRIPTS, Done, FakeEndpoint, Running, World, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
+FILE = """
+import ctypes
+import re
+import signal
+import time
+from pathlib import Path
+
+from palestra.serving import environment
+
+
+def unstoppable():
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    while True:
+        ctypes.PyDLL(None).pause()
+
+
+@environment(data=[{{"q": str(n)}} for n in range(4)], prompt="{{q}}")
+async def verify(answer: str, q: str) -> float:
+    if q == "2":
+        Path("in").touch()
+        {body}
+    return 1.0
+"""
+REGEX = 're.match(r"(a+)+$", "a" * 40 + "b")'
+BODIES = {
+    "regex": REGEX,
+    "spin": "while True: pass",
+    "sleep": "time.sleep(1e6)",
+    "unstoppable": "unstoppable()",
+}
+TIMEOUT_S = 4
+
+
+def command(world: World, fake: FakeEndpoint, body: str) -> list[str]:
+    """An evaluation whose third task never comes back from `body`."""
+    world.write("hang.py", FILE.format(body=body))
+    return [
+        *("eval", "hang.py", "--model", "openai:tiny", "--output", "r.jsonl", world.head),
+        *fake.policy,
+        *("--rollout-timeout", str(TIMEOUT_S), "--max-attempts", "2", "--progress", "plain"),
+    ]
+
+
+def verifying(world: World, fake: FakeEndpoint, body: str = REGEX) -> Running:
+    """That command, once the verifier does not come back."""
+    running = world.start("palestra", *command(world, fake, body))
+    until((world.folder / "in").exists, timeout_s=40)
+    return running
+
+
+def nobody_is_in(folder: Path) -> bool:
+    """Whether no process works in this folder."""
+
+    def is_there(process: Path) -> bool:
+        try:
+            return (process / "cwd").readlink() == folder
+        except OSError:
+            return False
+
+    return not any(is_there(path) for path in Path("/proc").iterdir() if path.name.isdecimal())
+
+
+def failures(world: World) -> list[tuple[int, str, int]]:
+    return [
+        (row["_ng_task_index"], row["_ng_failure_class"], row["attempt"])
+        for row in world.rows("r_failures.jsonl")
+    ]
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_verifier_that_holds_the_process_ends_the_run_in_time(
+    world: World, fake: FakeEndpoint, body: str
+) -> None:
+    running = verifying(world, fake, body)
+    began = time.monotonic()
+
+    code = running.ended(timeout_s=40)
+    took_s = time.monotonic() - began
+    text = running.text()
+    assert code == 1, text
+    assert took_s < TIMEOUT_S + 5
+    assert "error: rollout 2:0: hang" in text
+    assert f", {world.folder}/hang.py:" in text
+    assert "--output r.jsonl --resume" in text
+    assert failures(world) == [(2, "verifier_error", 1)]
+    assert nobody_is_in(world.folder)
+
+
+def resumed(world: World, fake: FakeEndpoint) -> Done:
+    return world.run("palestra", *command(world, fake, REGEX), "--resume")
+
+
+def test_what_the_guard_has_ended_goes_on_without_the_rollout_that_was_struck(
+    world: World, fake: FakeEndpoint
+) -> None:
+    verifying(world, fake).ended(timeout_s=40)
+
+    done = resumed(world, fake)
+
+    assert "requested 4 = scored 3 + failed 1 (verifier_error 1)" in done.out, done.err
+    assert failures(world) == [(2, "verifier_error", 1)]
+
+
+def test_the_answer_of_the_model_is_kept_with_the_attempt(world: World, fake: FakeEndpoint) -> None:
+    verifying(world, fake).ended(timeout_s=40)
+
+    [row] = world.rows("r_failures.jsonl")
+    assert row["response"]["output"][0]["content"][0]["text"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "within_s"), [(signal.SIGINT, 130, 3), (signal.SIGTERM, 143, 5)]
+)
+@pytest.mark.parametrize("to_all", [False, True], ids=["alone", "group"])
+def test_a_signal_ends_a_command_whose_lock_is_held(
+    world: World, fake: FakeEndpoint, number: signal.Signals, code: int, within_s: int, to_all: bool
+) -> None:
+    running = verifying(world, fake)
+
+    (os.killpg if to_all else os.kill)(running.process.pid, number)
+    asked = time.monotonic()
+    ended = running.ended(timeout_s=20)
+    assert time.monotonic() - asked < within_s
+    assert ended == code, running.text()
+    assert "--output r.jsonl --resume" in running.text()
+    assert nobody_is_in(world.folder)
+    assert [json.loads(line)["reward"] for line in rows_of(world)] == [1.0] * len(rows_of(world))
+
+
+def rows_of(world: World) -> list[str]:
+    path = world.folder / "r.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_ctrl_c_on_a_terminal_counts_once(world: World, fake: FakeEndpoint) -> None:
+    near, far = pty.openpty()
+    body = "import asyncio; await asyncio.sleep(30)"
+    palestra = [str(SCRIPTS / "palestra"), *command(world, fake, body), "--rollout-timeout", "60"]
+    run = world.start_on(far, "/usr/bin/setsid", "--ctty", "--wait", *palestra)
+    until((world.folder / "in").exists, timeout_s=40)
+
+    os.write(near, b"\x03")
+
+    # Twice would have ended it at once, without a word of how to go on.
+    assert run.wait(timeout=20) == 130
+    os.close(far)
+    assert b"--resume" in os.read(near, 1 << 16)
+    os.close(near)
+
+
+def test_the_run_ends_with_its_guard(world: World, fake: FakeEndpoint) -> None:
+    running = verifying(world, fake)
+
+    running.process.kill()
+
+    until(lambda: nobody_is_in(world.folder))
+
+
+def test_a_lock_that_is_held_is_told_while_it_lasts(world: World, fake: FakeEndpoint) -> None:
+    arguments = [*command(world, fake, REGEX), "--rollout-timeout", "60"]
+    running = world.start("palestra", *arguments)
+
+    running.until("warning: hang_environment/verify of rollout 2:0 has been blocking")
+    assert f"{world.folder}/hang.py:" in running.text()

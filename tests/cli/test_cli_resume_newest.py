@@ -1,0 +1,74 @@
+"""`eval … --resume` without `--output`, and one-file environments with requirements."""
+
+import threading
+
+import pytest
+from cli_world import FakeEndpoint, World, until
+
+ENV = """
+from palestra import environment
+
+DATA = [{"n": n} for n in range(4)]
+
+
+@environment(data=DATA, prompt="{n}", name="my_env")
+def verify(answer):
+    return 1.0
+"""
+
+
+def evaluated(fake: FakeEndpoint, *more: str) -> list[str]:
+    return ["eval", "my_env.py", "--model", "openai:tiny", *fake.policy, *more]
+
+
+def killed_run(world: World, fake: FakeEndpoint, *, after: int = 2) -> str:
+    """The folder of a run that was killed when some of its rollouts had ended."""
+    stuck = threading.Event()
+    begun = fake.asked
+    fake.before_answer = lambda asked: asked <= begun + after or stuck.wait(60)
+    running = world.start("palestra", *evaluated(fake, "--concurrency", "1"))
+    until(lambda: fake.asked > begun + after)
+    running.process.kill()
+    running.process.wait()
+    stuck.set()
+    [folder] = [path for path in (world.folder / "runs").iterdir() if path.is_dir()]
+    return folder.name
+
+
+@pytest.mark.slow
+def test_resume_goes_on_with_the_newest_unfinished_run_and_says_which(
+    world: World, fake: FakeEndpoint
+) -> None:
+    world.write("my_env.py", ENV)
+    name = killed_run(world, fake)
+
+    done = world.run("palestra", *evaluated(fake, "--resume"))
+
+    assert done.code == 0, done.err
+    assert f"continuing runs/{name}/rollouts.jsonl (2 of 4 left)" in done.err
+    assert [path.name for path in (world.folder / "runs").iterdir()] == [name]
+    assert len(world.rows(f"runs/{name}/rollouts.jsonl")) == 4
+
+
+@pytest.mark.slow
+def test_resume_with_other_settings_is_refused_with_the_candidates(
+    world: World, fake: FakeEndpoint
+) -> None:
+    world.write("my_env.py", ENV)
+    name = killed_run(world, fake)
+
+    refused = world.run("palestra", *evaluated(fake, "--resume", "--temperature", "0.5")).refused()
+
+    assert f"runs/{name}/rollouts.jsonl (2 of 4 left; " in refused
+    assert "temperature: absent -> 0.5" in refused
+    assert [path.name for path in (world.folder / "runs").iterdir()] == [name]
+
+
+def test_resume_without_an_unfinished_run_starts_none(world: World, fake: FakeEndpoint) -> None:
+    world.write("my_env.py", ENV)
+
+    refused = world.run("palestra", *evaluated(fake, "--resume")).refused()
+
+    assert "there is no unfinished run of my_env in runs/" in refused
+    assert fake.asked == 0
+    assert not (world.folder / "runs").exists()
