@@ -6,7 +6,7 @@ words, then leaves out the columns that its caller can spare, and at last become
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from palestra.cli.escaping import one_line
 
@@ -115,7 +115,7 @@ def _table(columns: Sequence[_Column], width: int) -> "RenderableType":
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for column, wide in zip(columns, _widths(columns, width), strict=True):
-        justify = "right" if column.numeric else "left"
+        justify: Literal["left", "right"] = "right" if column.numeric else "left"
         table.add_column(column.name, justify=justify, overflow="fold", width=wide)
     for row in zip(*(column.cells for column in columns), strict=True):
         # As Text: names like `pass@1[avg-of-4]` would be read as markup.
