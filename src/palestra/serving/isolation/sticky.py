@@ -43,19 +43,25 @@ from palestra.serving.isolation.wire import (
 )
 from palestra.serving.own_errors import OwnErrors
 from palestra.serving.resources_server import ResourcesServer
-from palestra.serving.sessions import CLOSE_SESSION, SessionStore
+from palestra.serving.sessions import CLOSE_SESSION, Session, SessionStore
 from palestra.transport import CallContext, ServerClient, calling, current_call, parse_set_cookies
 
 PROGRAM: Final = "palestra.serving.isolation.replica:replica_of"
 MOST: Final = 32
-"""Workers; sessions beyond that share them."""
+"""Workers; sessions beyond that share them. Those that are stuck do not count."""
+MOST_OF_ALL: Final = 128
+STUCK_S: Final = 1.0
+"""How long a plain method runs before no other session is put beside it."""
 CANCEL_GRACE_S: Final = 0.3
 """For a worker to cancel an async method: one that does not is held by it."""
 ABANDONED_S: Final = 1.0
 """How long a plain method may go on that nobody waits for, before its worker is killed."""
 EVERYBODY: Final = -1
 """The culprit, where it cannot be told."""
-_WORKER: Final = "palestra_worker"
+_WORKER: Final = "worker"
+_BEGUN: Final = "begun"
+_LEFT: Final = "leaves its worker at the end"
+"""What this process keeps of a session; its state is in the worker."""
 _OURS: Final = ("x-palestra-", "authorization", "cookie", "content-type", "content-length")
 
 
@@ -77,6 +83,17 @@ class _Worker:
     """The number of the call that it ended for."""
     reason: str = ""
     """What that call did, for the sessions that ended with it."""
+
+    began: float = 0.0
+    """When that method began."""
+
+    def is_stuck(self, latest: float) -> bool:
+        """Whether its plain method runs since before `latest`."""
+        return self.running != 0 and self.began < latest
+
+    def load(self, latest: float) -> tuple[bool, int]:
+        """Less is better for another session."""
+        return self.is_stuck(latest), len(self.sessions)
 
     def end_turn(self) -> None:
         """The plain method has returned."""
@@ -119,21 +136,15 @@ class SessionWorkers:
         limit_s = limit_of(context)
         due = None if limit_s is None else time.monotonic() + limit_s
         session = self._sessions.open(session_id)
-        assigned: asyncio.Task[_Worker] | None = session.state.get(_WORKER)
-        if assigned is None:
-            if endpoint.path == CLOSE_SESSION:
-                self._sessions.close(session_id)
-                return {}
-            assigned = session.state[_WORKER] = self._keep(self._assign(session_id))
-            session.at_end(lambda: self._release(assigned, session_id))
-        try:
-            async with asyncio.timeout(_left_s(due)):
-                worker = await asyncio.shield(assigned)
-        except TimeoutError:
-            raise InfraError(f"{self._server}: no worker process within {limit_s:.1f} s") from None
-        except CallError:
-            session.state.pop(_WORKER, None)
-            raise
+        if endpoint.path == CLOSE_SESSION and _WORKER not in session.state:
+            self._sessions.close(session_id)
+            return {}
+        worker = await self._worker_of(session, due, limit_s)
+        while _BEGUN not in session.state and await self._is_blocked(worker, endpoint, due):
+            # Nothing of it is there yet: another worker will do.
+            self._leave_worker(session)
+            worker = await self._worker_of(session, due, limit_s)
+        session.state[_BEGUN] = True
         if not worker.link.alive:
             if endpoint.path == CLOSE_SESSION:
                 return {}
@@ -141,6 +152,41 @@ class SessionWorkers:
         if endpoint.is_sync:
             return await self._plain(worker, endpoint, body, session_id, context, due, limit_s)
         return await self._async(worker, endpoint, body, session_id, context, due, limit_s)
+
+    async def _worker_of(
+        self, session: Session, due: float | None, limit_s: float | None
+    ) -> _Worker:
+        assigned: asyncio.Task[_Worker] | None = session.state.get(_WORKER)
+        if assigned is None:
+            assigned = session.state[_WORKER] = self._keep(self._assign(session.id))
+            if _LEFT not in session.state:
+                session.state[_LEFT] = True
+                session.at_end(lambda: self._leave_worker(session))
+        try:
+            async with asyncio.timeout(_left_s(due)):
+                return await asyncio.shield(assigned)
+        except TimeoutError:
+            raise InfraError(f"{self._server}: no worker process within {limit_s:.1f} s") from None
+        except CallError:
+            session.state.pop(_WORKER, None)
+            raise
+
+    async def _is_blocked(self, worker: _Worker, endpoint: Endpoint, due: float | None) -> bool:
+        """Whether a session that has not begun had better begin elsewhere."""
+        if not worker.link.alive:
+            return True
+        if not endpoint.is_sync or not worker.turn.locked():
+            return False
+        left_s = _left_s(due)
+        if left_s is not None and left_s < 2 * STUCK_S:
+            return False
+        try:
+            async with asyncio.timeout(STUCK_S):
+                await worker.turn.acquire()
+        except TimeoutError:
+            return True
+        worker.turn.release()  # taken again at once: nothing is awaited in between
+        return not worker.link.alive
 
     async def _plain(
         self,
@@ -164,6 +210,7 @@ class SessionWorkers:
         number = worker.link.number()
         call = self._keep(self._exchange(worker, number, endpoint, body, session_id, context))
         call.add_done_callback(lambda _: worker.end_turn())
+        worker.began = time.monotonic()
         worker.running, worker.path = number, f"{self._server}{endpoint.path}"
         hang = None
         if due is not None and limit_s is not None:
@@ -282,8 +329,11 @@ class SessionWorkers:
     async def _assign(self, session_id: str) -> _Worker:
         self._forget_ended()
         workers = self._workers.values()
-        worker = min(workers, key=lambda worker: len(worker.sessions), default=None)
-        if worker is None or (worker.sessions and len(workers) + self._starting < MOST):
+        latest = time.monotonic() - STUCK_S
+        worker = min(workers, key=lambda worker: worker.load(latest), default=None)
+        busy = sum(worker.is_stuck(latest) for worker in workers)
+        room = min(MOST + busy, MOST_OF_ALL) - len(workers) - self._starting
+        if worker is None or (room > 0 and (worker.sessions or worker.is_stuck(latest))):
             worker = await self._fork()
         worker.sessions.add(session_id)
         return worker
@@ -301,15 +351,16 @@ class SessionWorkers:
         for link in [link for link in self._workers if not link.alive]:
             del self._workers[link]
 
-    def _release(self, assigned: "asyncio.Task[_Worker] | None", session_id: str) -> None:
-        """A session is over."""
+    def _leave_worker(self, session: Session) -> None:
+        """A session is over, or begins elsewhere."""
+        assigned: asyncio.Task[_Worker] | None = session.state.pop(_WORKER, None)
         if assigned is None or not assigned.done():
             return
         if assigned.cancelled() or assigned.exception() is not None:
             return
         worker = assigned.result()
-        worker.sessions.discard(session_id)
-        worker.link.send(order_frame(END, session_id))
+        worker.sessions.discard(session.id)
+        worker.link.send(order_frame(END, session.id))
 
     # What workers ask
 
