@@ -4,9 +4,8 @@ The same rollouts (two model calls, one tool call, everything in this process, a
 another) by `RolloutClient.gather` and by `Collector.collect` with its journal, in turns. The
 client writes no file; it checks rows, watches, captures turns and makes outcomes.
 
-First without token ids, which is also what a client sees that asks for ids and gets none. Then
-with the ids and log probs of every token on the items, as a trainer has them: here the benchmark
-puts them there itself, in both ways alike.
+First without token ids. Then with the ids and log probs of every token on the items, as a trainer
+has them: here the benchmark puts them there itself, in both ways alike.
 """
 
 import argparse
@@ -117,7 +116,7 @@ def main() -> None:
     print(f"load average before: {machine.load()}")
     with helper("benchmarks.rollout_overhead.fake_upstream") as upstream:
         url = upstream.greeting
-        bare = asyncio.run(measure(url, seconds, {ASKING_NONE: False, "asking in vain": True}))
+        bare = asyncio.run(measure(url, seconds, {ASKING_NONE: False}))
         with token_ids_on_items():
             with_ids = asyncio.run(measure(url, seconds, {"RolloutClient": True}))
     print(f"load average after:  {machine.load()}")

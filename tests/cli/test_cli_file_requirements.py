@@ -38,6 +38,7 @@ def wheel(world: World) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)  # it makes an environment
 def test_a_one_file_environment_runs_with_the_requirements_beside_it(
     world: World, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,9 +46,10 @@ def test_a_one_file_environment_runs_with_the_requirements_beside_it(
     world.write("my_env.py", ENV)
     world.write("requirements.txt", f"--no-index\n./{wheel(world)}\n")
 
-    done = world.run("palestra", *evaluated(fake))
+    done = world.run("palestra", *evaluated(fake), timeout_s=200)
 
     assert done.code == 0, done.err
+    assert "Warning" not in done.err
     [row] = world.rows("out/r.jsonl")
     assert row["reward"] == 0.75
     assert row["responses_create_params"]["input"][0]["content"] == "1?"

@@ -239,6 +239,8 @@ if behaviour == "wait":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     while True:
         time.sleep(0.05)
+if behaviour == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(int(behaviour or 0))
 """
 
@@ -304,6 +306,14 @@ def test_a_job_that_failed_is_told_in_the_words_of_its_supervisor(tmp_path: Path
     write(submission.job("collect", 1).result, json.dumps(result))
 
     with pytest.raises(RunFailed, match=r"collect_1: it serves a, and not b \(exit code 13\)"):
+        NoneExecutor(lambda _: None).submit(run, lambda _job, _id: None)
+
+
+def test_a_job_that_was_killed_is_told_from_one_that_failed(tmp_path: Path) -> None:
+    run = waiting_run(tmp_path)
+    write(tmp_path / "collect.1", "killed")
+
+    with pytest.raises(RunFailed, match=r"collect_1: killed by SIGKILL \(out of memory\?\)"):
         NoneExecutor(lambda _: None).submit(run, lambda _job, _id: None)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_runs import World, driver, python, world
-from slurm_site import TRACKS, slurm_site, wait_until
+from cluster_runs import World, driver, python, service, world
+from slurm_site import CGROUP, TRACKS, slurm_site, wait_until
 
 from palestra.cluster.executors import executor_for
 from palestra.cluster.following import Standing, UnitStatus, status_of
@@ -36,6 +36,30 @@ time.sleep(600)
 """
 )
 """A driver that scores one row, and does not end when it is asked to."""
+
+
+SERVES = python(
+    """
+import os, pathlib, signal, sys, time
+job = pathlib.Path(os.environ["PALESTRA_JOB_DIR"])
+signal.signal(signal.SIGTERM, lambda *_: ((job / "service ended").touch(), sys.exit(0)))
+time.sleep(600)
+"""
+)
+LOOKS_AROUND = python(
+    """
+import os, pathlib, signal, sys, time
+job = pathlib.Path(os.environ["PALESTRA_JOB_DIR"])
+def end(*_):
+    time.sleep(1.0)
+    (job / "last look").write_text(str((job / "service ended").exists()))
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+(job / "running").touch()
+time.sleep(600)
+"""
+)
+"""A driver that looks, a second after it was told to end, whether the service is still there."""
 
 
 @contextlib.contextmanager
@@ -120,6 +144,20 @@ def test_a_cancelled_job_starts_no_further_rollouts(tmp_path: Path, track: str) 
         driver_log = next(Path(made.run.log_dir).glob("*_driver_*")).read_text()
         # Its last words come after its environments are closed; a killed one has none.
         assert "stopped by SIGTERM; what has ended is in " in driver_log
+
+
+def test_a_driver_that_is_ending_still_has_its_servers(tmp_path: Path) -> None:
+    """By `cgroup` alone: else Slurm tells every process by itself."""
+    with slurm_site(1, track=CGROUP, kill_wait_s=30):
+        made = world(tmp_path, service(SERVES, probe=None), driver(LOOKS_AROUND), executor="slurm")
+        job = made.submission.job("shards").folder
+        job_id = submitted(made)
+        wait_until((job / "running").exists, seconds=60)
+
+        subprocess.run(["scancel", job_id], check=True, timeout=60)
+        end_of(job_id)
+
+        assert (job / "last look").read_text() == "False"
 
 
 @pytest.mark.parametrize("track", TRACKS)

@@ -11,8 +11,11 @@ import pytest
 import yaml
 from seeded_world import KEY, SeededUpstream, World, fine, new_world, serving, task
 
+from palestra.doctor.signatures import SignatureTable
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 SKILLS = sorted((REPOSITORY / "skills").glob("*/SKILL.md"))
+PAGES = [*SKILLS, *sorted((REPOSITORY / "skills").glob("*/references/*.md"))]
 SCRIPTS = Path(sys.executable).parent
 LONGEST_DESCRIPTION = 1024
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -36,13 +39,23 @@ def test_a_skill_says_its_name_and_when_it_is_of_use(path: Path) -> None:
     assert len(body.splitlines()) < 120
 
 
-@pytest.mark.parametrize("path", sorted((REPOSITORY / "skills").rglob("*.md")), ids=str)
+@pytest.mark.parametrize("path", PAGES, ids=str)
 def test_every_link_of_a_skill_leads_somewhere(path: Path) -> None:
     missing = [
         link for link in _LINK.findall(path.read_text()) if not (path.parent / link).exists()
     ]
 
     assert missing == []
+
+
+def test_error_profiles_name_causes_of_the_table() -> None:
+    table = SignatureTable.load().by_cause
+    text = (REPOSITORY / "skills/palestra-debugging/references/error-profiles.md").read_text()
+
+    named = re.findall(r"`((?:infra|model|config|data|verifier|cache|throughput)\.[a-z-]+)`", text)
+
+    assert len(named) > 10
+    assert [cause for cause in named if cause not in table] == []
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +82,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    "command", dict.fromkeys(command for path in SKILLS for command in commands(path))
+    "command", dict.fromkeys(command for path in PAGES for command in commands(path))
 )
 def test_a_skills_command_works_as_it_stands(world: World, command: str) -> None:
     environment = {

@@ -10,6 +10,7 @@ from palestra.doctor.findings import (
     Finding,
     Quote,
     Severity,
+    five_parts,
     has_errors,
     in_order,
     quote,
@@ -53,6 +54,17 @@ def test_a_finding_reads_as_row_and_symptom_evidence_cause_and_action() -> None:
         "  seen  rows.jsonl:17 /verifier: sk-secret",
         "  why   the disk is nearly full",
         "  do    choose another --output",
+    ]
+
+
+def test_diagnose_shows_five_parts_under_the_guides_words() -> None:
+    assert five_parts(finding()).splitlines() == [
+        "error (infra.disk-full)",
+        "  observed symptom: task 3, rollout 0, attempt 1: 3 MiB are free",
+        "  failing layer: infra",
+        "  evidence: rows.jsonl:17 /verifier: sk-secret",
+        "  likely cause: the disk is nearly full",
+        "  next concrete action: choose another --output",
     ]
 
 

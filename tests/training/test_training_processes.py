@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from palestra.config import ResolvedConfig, load_config
-from palestra.serving import PROCESS, Fleet, HeadAddress, head_server
+from palestra.serving import EMBEDDED, PROCESS, Fleet, HeadAddress, head_server
 from palestra.training import (
     Attempts,
     ClientSettings,
@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ENVIRONMENT = """
 import re
+import time
 from pathlib import Path
 from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
 from palestra.serving import ResourcesServer, Session
@@ -42,6 +43,8 @@ class X(ResourcesServer):
         if (body.responses_create_params.metadata or {}).get("do") == "hold the lock":
             Path("holding").touch()
             re.match("(a+)+$", "a" * 40 + "b")
+        if (body.responses_create_params.metadata or {}).get("do") == "sleep":
+            time.sleep(0.8)
         return self.reply(body, 1.0)
 """
 AGENT = """
@@ -168,6 +171,17 @@ async def test_servers_of_a_configuration_live_in_processes_of_their_own(project
     assert os.getpid() not in pids
 
 
+async def test_an_embedded_verifier_that_blocks_the_trainer_is_named(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedded = Fleet(config(project), default_placement=EMBEDDED)
+    async with RolloutClient(embedded, ClientSettings(memory_reserve=0.0)) as client:
+        await client.submit([row(0, "sleep")]).gather()
+        await asyncio.sleep(0)  # for the beat that is late
+
+    assert any("x blocked the event loop" in record.message for record in caplog.records)
+
+
 async def test_a_verifier_that_holds_the_lock_leaves_the_trainer_its_loop(project: Path) -> None:
     settings = ClientSettings(memory_reserve=0.0, rollout_timeout_s=2.0, attempts=Attempts(most={}))
     async with RolloutClient(config(project), settings) as client:
@@ -194,7 +208,32 @@ async def test_a_rollout_that_another_one_keeps_waiting_blames_the_server_that_i
 
     assert isinstance(waiting, Failed)
     assert waiting.message.startswith(f"server x (process {pid}) answered nothing within 1 s")
-    assert waiting.evidence.hint.startswith("look at x: its code runs without a pause")
+    assert waiting.evidence.hint.startswith("look at x: an `async def` that blocks")
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("blocked", "do"), [("agent", ""), ("x", "hold the lock")])
+async def test_a_server_that_does_not_go_on_ends_its_batch_with_its_name(
+    project: Path, blocked: str, do: str
+) -> None:
+    async with training(config(project), stuck_patience_s=0.0, on_incomplete="mask") as (
+        client,
+        fleet,
+    ):
+        handle = client.submit([row(0, do), *(row(number, "wait") for number in range(1, 4))])
+        if blocked == "agent":
+            os.kill(pid_of(fleet, "agent"), signal.SIGSTOP)
+        async with asyncio.timeout(60):
+            with pytest.raises(IncompleteRollouts) as raised:
+                await handle.gather()
+        health = await client.health()
+        pid = pid_of(fleet, blocked)
+
+    cause = raised.value.cause
+    assert (cause.process, cause.pid) == (blocked, pid)
+    assert cause.waiting == tuple(Key(number, 0) for number in range(4))
+    assert (health.ok, blocked in health.reason) == (False, True)
 
 
 @pytest.mark.alone

@@ -1,12 +1,15 @@
 """Servers whose process lives and does not go on: batches end, and the blocker is blamed."""
 
 import asyncio
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from outcome_samples import failed
 from training_world import AGENT, ToldServers, requests, trainer
 
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, DeadlineExceeded
 from palestra.serving import RunningInstance, State
 from palestra.training import (
     ClientSettings,
@@ -17,6 +20,8 @@ from palestra.training import (
     Key,
     OnIncomplete,
 )
+from palestra.training.stuck import UNANSWERED, Unresponsive
+from palestra.transport import HttpRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -123,3 +128,48 @@ async def test_a_patient_client_waits_for_a_server_that_goes_on() -> None:
 def test_a_patience_that_cannot_be_meant_is_refused(patience_s: Any) -> None:
     with pytest.raises(ConfigError, match="stuck_patience_s"):
         ClientSettings(stuck_patience_s=patience_s).checked()
+
+
+class Silent:
+    """Servers with a process that answers nothing; `late_s`: how late this loop hears of that."""
+
+    def __init__(self, *, late_s: float = 0.0) -> None:
+        instance = RunningInstance(
+            AGENT, "responses_api_agents", "x", "process", ("http://x",), 4711
+        )
+        self.instances = {AGENT: instance}
+        self.client: Any = SimpleNamespace(http=self)
+        self.ending = None
+        self._late_s = late_s
+
+    async def send(self, request: HttpRequest) -> Any:
+        assert request.timeout_s is not None
+        time.sleep(self._late_s and request.timeout_s + self._late_s)  # noqa: ASYNC251  # as a step
+        raise DeadlineExceeded("no answer")
+
+    async def watch(self) -> None: ...
+
+
+@pytest.mark.parametrize(("late_s", "is_blamed"), [(0.0, True), (0.5, False)])
+async def test_a_silent_server_is_blamed_unless_the_trainers_own_loop_stood_still(
+    late_s: float, is_blamed: bool
+) -> None:
+    timeout = failed()
+
+    blamed = await Unresponsive(Silent(late_s=late_s)).blamed(timeout)
+
+    assert (blamed.message != timeout.message) == is_blamed
+    assert ("server agent (process 4711)" in blamed.message) == is_blamed
+
+
+async def test_a_server_is_stuck_after_ten_questions_without_an_answer() -> None:
+    servers = Silent()
+    unresponsive = Unresponsive(servers)
+    for _ in range(UNANSWERED - 1):
+        await unresponsive._ask()
+    before = unresponsive.stuck
+    await unresponsive._ask()
+
+    assert before is None
+    assert unresponsive.stuck is not None
+    assert unresponsive.stuck.name == AGENT

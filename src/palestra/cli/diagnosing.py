@@ -23,7 +23,7 @@ from palestra.config import (
 from palestra.datasets import Door
 from palestra.doctor.diagnose import diagnose as diagnose_run
 from palestra.doctor.diagnosis import Diagnosis
-from palestra.doctor.findings import has_errors, text_of
+from palestra.doctor.findings import five_parts, has_errors
 from palestra.doctor.outputs import Counts
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import InputDataError, PalestraError
@@ -59,7 +59,7 @@ def show(found: Diagnosis) -> None:
         if counts.what_helps:
             say(visible(f"what helps: {counts.what_helps}"))
     for finding in found.findings:
-        say(text_of(finding, visible=visible).plain)
+        say(five_parts(finding, visible=visible))
     if found.consequences:
         say("follows from that:")
         for sentence in found.consequences:

@@ -193,7 +193,7 @@ def _file_target(path: Path) -> Target:
     if missing := unsatisfied(requirements_of(path)):
         notice(
             f"{path.name} runs in an environment of its own, with {', '.join(missing)} of "
-            "requirements.txt; the first time it is made"
+            "requirements.txt; it is made the first time"
         )
     made = file_rows(path.absolute(), cache=cache_root())
     server = _server_name(made.name, path.stem)

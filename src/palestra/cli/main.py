@@ -19,6 +19,7 @@ from palestra.cli.commands import (
     models,
     rollouts,
     sandbox,
+    skills,
 )
 from palestra.cli.console import guarded
 from palestra.cli.guard import fork_under_guard
@@ -45,6 +46,7 @@ for _group in (
     data,
     datasets,
     cluster,
+    skills,
 ):
     _group.register(app)
 

@@ -161,6 +161,22 @@ def text_of(finding: Finding, *, visible: Callable[[str], str] = str) -> "Text":
     return text
 
 
+def five_parts(finding: Finding, *, visible: Callable[[str], str] = str) -> str:
+    """A finding under the words of the field's debugging guide; the line above has its name."""
+    row = "" if finding.row is None else f"{row_text(finding.row)}: "
+    quotes = [_one_line(": ".join(filter(None, (q.where, q.text)))) for q in finding.evidence]
+    parts = (
+        ("observed symptom", [f"{row}{_one_line(finding.symptom)}"]),
+        ("failing layer", [finding.layer.value]),
+        ("evidence", quotes or ["none quoted"]),
+        ("likely cause", [finding.likely_cause or "not known"]),
+        ("next concrete action", [finding.next_action or "none"]),
+    )
+    lines = [f"{finding.severity.value} ({finding.cause})"]
+    lines += [f"  {label}: {visible(text)}" for label, texts in parts for text in texts]
+    return "\n".join(lines)
+
+
 def _parts(finding: Finding) -> Sequence[tuple[str, Sequence[str]]]:
     quotes = [_one_line(": ".join(filter(None, (q.where, q.text)))) for q in finding.evidence]
     return (

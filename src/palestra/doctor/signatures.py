@@ -238,6 +238,7 @@ no run.
 This is the table that both go by, in the order in which layers are looked at: a fault in one
 explains those after it. What an error says below itself (`hint: …`) is about that one case; without
 a hint of its own it shows this table's. Each section is headed by what is on the screen, and ends with the
-cause's name in `palestra diagnose --json`. For coding agents, the order of work is in
+cause's name in `palestra diagnose --json`. `palestra skills install` brings skills for coding
+agents; the order of work is in
 [the debugging skill](../skills/palestra-debugging/SKILL.md).
 """

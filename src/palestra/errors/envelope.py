@@ -33,6 +33,7 @@ from palestra.errors.tree import (
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
+    NoSession,
     PromptTooLong,
     RowError,
     RowIdentity,
@@ -52,6 +53,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     WrongSetting,
     DeadlineExceeded,
     EnvironmentFault,
+    NoSession,
     InfraError,
     Bystander,
     JudgeFailure,
@@ -112,13 +114,16 @@ def add_row(error: CallError, row: RowIdentity | None) -> CallError:
 def status_for(error: CallError) -> int:
     """The HTTP status to answer with.
 
-    422 for a bad body, 400 for one that the model's endpoint refuses, 504 for a deadline, else 500.
+    422 for a bad body, 400 for one that the model's endpoint refuses, 409 for a call that its
+    session has no place for, 504 for a deadline, else 500.
     """
     if isinstance(error, RowError):
         return 422
     if isinstance(error, ModelRejectedRow):
         # What a caller's own fault is, clients do not try again.
         return 400
+    if isinstance(error, NoSession):
+        return 409
     if isinstance(error, DeadlineExceeded):
         return 504
     return 500

@@ -16,6 +16,7 @@
         ├── RowError              422: the body does not fit the request model
         ├── AgentError            an agent's own code raised
         ├── EnvironmentFault      an environment raised while it was seeded or used
+        │   └── NoSession         409: its session has no place for the call
         ├── VerifierError         `verify` raised or gave no finite reward
         ├── JudgeFailure          the judge failed or gave no readable verdict
         ├── DeadlineExceeded      a deadline passed while something was awaited
@@ -220,6 +221,12 @@ class EnvironmentFault(CallError):
 
     layer = Layer.VERIFIER
     kind = FailureKind.ENVIRONMENT
+
+
+class NoSession(EnvironmentFault):
+    """The session that a call belongs to holds nothing for it: it was not opened, or has ended."""
+
+    reason = "no_session"
 
 
 class VerifierError(CallError):

@@ -12,7 +12,15 @@ hop by hop.
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, SkipValidation, Tag
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SkipValidation,
+    Tag,
+    WithJsonSchema,
+)
 
 
 class WireModel(BaseModel):
@@ -21,12 +29,15 @@ class WireModel(BaseModel):
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
 
+_UNCHECKED = WithJsonSchema({"description": "numbers, or null; not checked here"})
+
+
 class Item(WireModel):
     """What every conversation item may carry."""
 
-    prompt_token_ids: SkipValidation[list[int] | None] = None
-    generation_token_ids: SkipValidation[list[int] | None] = None
-    generation_log_probs: SkipValidation[list[float] | None] = None
+    prompt_token_ids: Annotated[SkipValidation[list[int] | None], _UNCHECKED] = None
+    generation_token_ids: Annotated[SkipValidation[list[int] | None], _UNCHECKED] = None
+    generation_log_probs: Annotated[SkipValidation[list[float] | None], _UNCHECKED] = None
 
 
 class InputText(WireModel):
@@ -61,10 +72,18 @@ class Refusal(WireModel):
     type: Literal["refusal"] = "refusal"
 
 
+def _other_than(kinds: frozenset[str]) -> Any:
+    """A field for the types that have no class here; its JSON Schema leaves out those that have."""
+    return Field(json_schema_extra={"not": {"enum": sorted(kinds)}})
+
+
+_PART_TYPES = frozenset({"input_text", "input_image", "output_text", "refusal"})
+
+
 class UnknownPart(WireModel):
     """A content part of a type not listed here, kept as it came."""
 
-    type: str
+    type: str = _other_than(_PART_TYPES)
 
 
 # Nearly always a dict, which is found at once; the abstract class alone takes twice as long.
@@ -76,9 +95,6 @@ def _type_of(value: Any) -> str | None:
         kind = value.get("type")
         return kind if isinstance(kind, str) else None
     return getattr(value, "type", None)
-
-
-_PART_TYPES = frozenset({"input_text", "input_image", "output_text", "refusal"})
 
 
 def _part_tag(value: Any) -> str | None:
@@ -161,13 +177,13 @@ class Reasoning(Item):
     status: str | None = None
 
 
+_ITEM_TYPES = frozenset({"message", "function_call", "function_call_output", "reasoning"})
+
+
 class UnknownItem(Item):
     """An item of a type not listed here, kept as it came."""
 
-    type: str
-
-
-_ITEM_TYPES = frozenset({"message", "function_call", "function_call_output", "reasoning"})
+    type: str = _other_than(_ITEM_TYPES)
 
 
 def _item_tag(value: Any) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 JSON_TYPE: Final = "application/json"
 COMPONENTS: Final = "#/components/schemas/"
@@ -91,12 +92,22 @@ FAILURES: Final[Mapping[int, str]] = {
 """Statuses that failures are answered with, and what each says."""
 
 
-class _Schema(GenerateJsonSchema):
-    """Without warnings: what a default cannot say in JSON is left out."""
+class Schema(GenerateJsonSchema):
+    """Without warnings: what a default cannot say in JSON is left out.
+
+    Choices that a function makes may overlap, so a value may be as several of them say.
+    """
 
     ignored_warning_kinds = frozenset(  # type: ignore[assignment]  # pydantic's is a plain set
         {"skipped-choice", "non-serializable-default", "skipped-discriminator"}
     )
+
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        """Any of the choices, where no field tells which."""
+        made = super().tagged_union_schema(schema)
+        if "oneOf" in made and "discriminator" not in made:
+            made["anyOf"] = made.pop("oneOf")
+        return made
 
 
 class Components:
@@ -163,7 +174,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
     Fields with a default are left out when nobody set them, so the schema is the one of a request.
     """
     try:
-        schema: JsonSchemaValue = TypeAdapter(kind).json_schema(schema_generator=_Schema)
+        schema: JsonSchemaValue = TypeAdapter(kind).json_schema(schema_generator=Schema)
     except PydanticUserError:
         return {}
     return schema
@@ -208,6 +219,7 @@ __all__ = [
     "FAILURES",
     "JSON_TYPE",
     "Components",
+    "Schema",
     "answered",
     "complete",
     "request_body",

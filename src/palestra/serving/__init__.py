@@ -33,7 +33,7 @@ from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.in_flight import IN_FLIGHT_PATH
-from palestra.serving.instance import RunningInstance, State
+from palestra.serving.instance import STUCK_AFTER_S, RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.loading import load_environment, load_module, load_server_class
 from palestra.serving.model_server import (
@@ -76,6 +76,7 @@ __all__ = [
     "REMOTE",
     "REPEATABLE",
     "SESSION_ID_KEY",
+    "STUCK_AFTER_S",
     "TOKEN_FIELDS",
     "TRAINING_RUN",
     "TRAINING_TURNS",

@@ -69,7 +69,7 @@ class Agent(Server):
 
     config: AgentConfig
 
-    palestra_failures: ClassVar[frozenset[int]] = frozenset({400, 401, 422, 500, 504})
+    palestra_failures: ClassVar[frozenset[int]] = frozenset({400, 401, 409, 422, 500, 504})
 
     _palestra_closing: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
 

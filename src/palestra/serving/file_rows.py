@@ -1,9 +1,4 @@
-"""The name and the task rows of a one-file environment, also where its packages are elsewhere.
-
-Run as a program in the environment that has them, it writes what it finds to a file:
-
-    python -m palestra.serving.file_rows my_env.py FOUND.json
-"""
+"""The name and the task rows of a one-file environment, also where its packages are elsewhere."""
 
 import asyncio
 import sys
@@ -11,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -20,6 +15,7 @@ from palestra.serving.loading import load_environment
 from palestra.serving.venvs import interpreter_for, requirements_of, unsatisfied
 
 TIMEOUT_S = 300.0
+_PROGRAM: Final = "from palestra.serving.file_rows import write_rows; write_rows()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +48,7 @@ async def _elsewhere(path: Path, cache: Path) -> FileRows:
     with tempfile.TemporaryDirectory(prefix="palestra-rows-") as folder:
         answer = Path(folder) / "rows.json"
         process = await asyncio.create_subprocess_exec(
-            str(python), "-P", "-m", "palestra.serving.file_rows", str(path), str(answer)
+            str(python), "-P", "-c", _PROGRAM, str(path), str(answer)
         )
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -72,7 +68,9 @@ async def _elsewhere(path: Path, cache: Path) -> FileRows:
     return FileRows(found["name"], iter(found["rows"]), len(found["rows"]))
 
 
-def _main(path: Path, answer: Path) -> None:
+def write_rows() -> None:
+    """Write what the file of the first argument holds to the second one, or what is wrong."""
+    path, answer = map(Path, sys.argv[1:])
     found: dict[str, Any]
     try:
         read = _of(path)
@@ -80,7 +78,3 @@ def _main(path: Path, answer: Path) -> None:
     except PalestraError as error:
         found = {"kind": type(error).__name__, "error": error.message, "hint": error.hint}
     answer.write_bytes(orjson.dumps(found))
-
-
-if __name__ == "__main__":
-    _main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from palestra.schema import TRANSFORMS, TRANSFORMS_VALUE
+from palestra.schema.openapi import Schema
 
 _PLAIN = frozenset(
     {
@@ -92,7 +93,7 @@ def published_schema(model: type[BaseModel]) -> dict[str, Any]:
 
     On the schema itself when the model does.
     """
-    schema = model.model_json_schema()
+    schema = model.model_json_schema(schema_generator=Schema)
     core: Any = model.__pydantic_core_schema__
     named = {item["ref"]: item for item in core.get("definitions", ())}
     found = _fields(core, named)

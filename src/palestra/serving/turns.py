@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from palestra.errors import EnvironmentFault, VerifierError
+from palestra.errors import NoSession
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.resources_server import ResourcesServer, ReverifyMode
@@ -75,6 +75,8 @@ class Episode:
 class TurnsServer(ResourcesServer):
     """Subclass this and write `reset` and `answer`."""
 
+    palestra_failures: ClassVar[frozenset[int]] = ResourcesServer.palestra_failures | {409}
+
     reverify_mode: ClassVar[ReverifyMode] = "unsupported"
     """`stateless` where `rescored` tells the reward of a stored episode."""
 
@@ -96,7 +98,7 @@ class TurnsServer(ResourcesServer):
     async def rescored(self, body: VerifyRequest) -> VerifyResponse:
         """The result of a stored episode, whose session is gone, from what its row holds."""
         del body
-        raise VerifierError(
+        raise NoSession(
             f"{self.name}/verify: there is no episode in this session",
             hint="call /reset and /step first, in the same session",
         )
@@ -106,7 +108,7 @@ class TurnsServer(ResourcesServer):
         episode = _episode_of(session)
         if episode is None or episode.over:
             what = "has ended" if episode else "was not opened by /reset"
-            raise EnvironmentFault(f"{self.name}/step: the episode of this session {what}")
+            raise NoSession(f"{self.name}/step: the episode of this session {what}")
         step = await self.answer(body.response, episode)
         episode.add(step)
         return step

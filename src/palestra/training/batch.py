@@ -202,24 +202,22 @@ class Batch:
         return [now[key] for key in self.tickets]
 
     def _not_wanted(self, outcome: Completed, weights: int | None) -> Failed | None:
-        request = self.tickets[outcome.key].request
         if outcome.group_id in self._dropped:
-            return failed(
-                request,
-                FailureClass.CANCELLED,
-                f"its group was dropped: {self._dropped[outcome.group_id]}",
-                attempts=outcome.attempt,
-            )
-        if self._settings.on_stale is not OnStale.KEEP and too_old(
-            outcome.oldest_weights, weights, self._settings.max_staleness
-        ):
-            return failed(
-                request,
-                FailureClass.STALE,
-                stale(outcome.oldest_weights, weights, self._settings.max_staleness),
-                attempts=outcome.attempt,
-            )
-        return None
+            failure = FailureClass.CANCELLED
+            why = f"its group was dropped: {self._dropped[outcome.group_id]}"
+        elif self._is_stale(outcome, weights):
+            failure = FailureClass.STALE
+            why = stale(outcome.oldest_weights, weights, self._settings.max_staleness)
+        else:
+            return None
+        request = self.tickets[outcome.key].request
+        return failed(request, failure, why, attempts=outcome.attempt)
+
+    def _is_stale(self, outcome: Completed, weights: int | None) -> bool:
+        most = self._settings.max_staleness
+        if most is None or self._settings.on_stale is OnStale.KEEP:
+            return False
+        return too_old(outcome.oldest_weights, weights, most)
 
     def group_of(
         self, group: int | str, outcomes: dict[Key, Outcome], weights: int | None

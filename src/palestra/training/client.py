@@ -49,7 +49,7 @@ from palestra.training.stuck import (
     Unresponsive,
     stuck_cause,
     stuck_sentence,
-    stuck_server,
+    watch_over_loop,
 )
 from palestra.transport import new_id
 
@@ -138,19 +138,21 @@ class RolloutClient:
         client = servers.client
         default_agent = only_agent(servers, self.settings.agent)
         watch = DeathWatch(servers, self._on_death)
+        unresponsive = Unresponsive(servers)
         models = ModelServers(client, self._run, capture=self.settings.token_ids)
         runner = Runner(
             client,
             self.settings,
             models=models,
             watch=watch,
-            unresponsive=Unresponsive(servers),
+            unresponsive=unresponsive,
             repeatable=await repeatable_environments(client),
             on_hopeless=self._on_death,
         )
         guard = MemoryGuard(self.settings.memory_reserve, self._memory, time.monotonic)
         pool = Pool(self.settings, guard, self._fly)
         post_mortem = PostMortem(self._memory, list(watch.pids), in_flight=self.settings.in_flight)
+        await self._stack.enter_async_context(watch_over_loop(servers))
         await models.open()
         self._stack.push_async_callback(_close, models, pool)
         watch.start()
@@ -159,9 +161,13 @@ class RolloutClient:
         self._stack.push_async_callback(_end, pool)
         keeping = asyncio.create_task(self._keep_order(pool, models), name="order among rollouts")
         self._stack.push_async_callback(_cancelled, keeping)
+        asking = asyncio.create_task(unresponsive.watch(), name="asking servers")
+        self._stack.push_async_callback(_cancelled, asking)
         self._stack.callback(pool.close)
         self._stack.callback(runner.close)
-        return _Inside(servers, default_agent, pool, runner, models, watch, post_mortem)
+        return _Inside(
+            servers, default_agent, pool, runner, models, watch, unresponsive, post_mortem
+        )
 
     async def _keep_order(self, pool: Pool, models: ModelServers) -> None:
         patience = Patience(self.settings.stuck_patience_s)
@@ -200,7 +206,7 @@ class RolloutClient:
 
     def _look_for_stuck(self, pool: Pool, patience: Patience) -> None:
         """End what waits for a server that has been stuck for longer than the patience."""
-        server = stuck_server(self._running.servers)
+        server = self._running.unresponsive.stuck
         if not patience.is_over(server, time.monotonic()):
             if server is None:
                 pool.set_stuck(None)
@@ -245,7 +251,7 @@ class RolloutClient:
         """What is going on, and whether it can go on."""
         inside = self._running
         pool, death = inside.pool, inside.pool.death
-        stuck = stuck_server(inside.servers)
+        stuck = inside.unresponsive.stuck
         reason = "" if stuck is None else stuck_sentence(stuck)
         if death is not None:
             reason = death.cause.sentence
@@ -304,6 +310,7 @@ class _Inside:
     runner: Runner
     models: ModelServers
     watch: DeathWatch
+    unresponsive: Unresponsive
     post_mortem: PostMortem
 
 

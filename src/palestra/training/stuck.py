@@ -1,34 +1,46 @@
 """Servers whose process lives and does not go on: which they are, and who waits for them."""
 
 import asyncio
+import logging
 import time
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from typing import Final, final
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from palestra.errors import DeadlineExceeded, InfraError
-from palestra.serving import RunningInstance, State
+from palestra.serving import (
+    EMBEDDED,
+    STUCK_AFTER_S,
+    LagLog,
+    RunningInstance,
+    State,
+    Watchdog,
+    watchdog_threshold_s,
+)
 from palestra.training.errors import Cause
 from palestra.training.outcomes import Failed
 from palestra.training.requests import Key
 from palestra.training.servers import Servers
 from palestra.transport import HttpRequest
 
+logger = logging.getLogger("palestra.training")
+
 ANSWERS_WITHIN_S: Final = 1.0
 """A server whose event loop runs answers its first page within this."""
+LATE_S: Final = 0.2
 KNOWN_FOR_S: Final = 1.0
 """Rollouts often time out together: what was found for one is true for the others."""
+ASKED_EVERY_S: Final = 2.5
+UNANSWERED: Final = round(STUCK_AFTER_S / KNOWN_FOR_S)
+"""So many questions in a row without an answer, and a server is stuck."""
 HINT: Final = (
-    "its code runs without a pause: `async def` code must not block (no time.sleep, no long "
-    "computation; a thread or a process takes those); a longer rollout_timeout_s does not help"
+    "an `async def` that blocks stops its whole server: no time.sleep and no long computation there "
+    "(a thread or a process takes those); a longer rollout_timeout_s does not help"
 )
-
-
-def stuck_server(servers: Servers) -> RunningInstance | None:
-    """The first server that its fleet calls stuck; None when none is."""
-    instances = servers.instances.values()
-    return next((instance for instance in instances if instance.state is State.STUCK), None)
 
 
 def stuck_sentence(server: RunningInstance) -> str:
@@ -47,6 +59,15 @@ def stuck_cause(server: RunningInstance, waiting: Iterable[Key]) -> Cause:
         stack=tuple(server.reason.splitlines()[1:]),
         waiting=tuple(waiting),
     )
+
+
+def watch_over_loop(servers: Servers) -> AbstractAsyncContextManager[object]:
+    """Tells who blocks this event loop, where servers run on it."""
+    threshold_s = watchdog_threshold_s(servers.client.tree)
+    embedded = any(each.placement == EMBEDDED for each in servers.instances.values())
+    if not embedded or not threshold_s:
+        return nullcontext()
+    return Watchdog(LagLog(logger.warning), threshold_s=threshold_s)
 
 
 @final
@@ -70,16 +91,43 @@ class Patience:
 
 @final
 class Unresponsive:
-    """Finds the servers that do not answer when a rollout has timed out.
+    """Knows which servers do not go on: by their fleet, and by asking them for their first page.
 
-    A rollout that timed out names the server that it awaited. Often another rollout's call blocks
-    that server, so a longer timeout would not help.
+    A fleet knows the state of its own processes. Asking also finds remote servers, and what blocks
+    a server when a rollout times out: it names the server that it awaited, which another rollout's
+    call often blocks.
     """
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._asked_at = 0.0
         self._asking: asyncio.Task[list[RunningInstance]] | None = None
+        self._unanswered: Counter[str] = Counter()
+        """Questions in a row that a server did not answer."""
+
+    async def watch(self) -> None:
+        """Ask again and again, until it is cancelled."""
+        try:
+            while True:
+                silent = await self._silent()
+                await asyncio.sleep(KNOWN_FOR_S if silent else ASKED_EVERY_S)
+        finally:
+            if self._asking is not None:
+                self._asking.cancel()
+                await asyncio.wait({self._asking})
+
+    @property
+    def stuck(self) -> RunningInstance | None:
+        """The first server that is stuck; None when none is."""
+        instances = self._servers.instances.values()
+        for instance in instances:
+            if instance.state is State.STUCK:
+                return instance
+        for instance in instances:
+            if self._unanswered[instance.name] >= UNANSWERED:
+                reason = f"it has answered nothing for {STUCK_AFTER_S:g} s"
+                return replace(instance, state=State.STUCK, reason=reason)
+        return None
 
     async def blamed(self, outcome: Failed) -> Failed:
         """The failure, with the servers that do not answer now where there are any."""
@@ -87,11 +135,12 @@ class Unresponsive:
         if not silent:
             return outcome
         names = " and ".join(map(_named, silent))
-        return replace(
+        evidence = structs.replace(outcome.evidence, hint=f"look at {silent[0].name}: {HINT}")
+        return structs.replace(
             outcome,
             message=f"{names} answered nothing within {ANSWERS_WITHIN_S:g} s when asked, so some call "
             f"blocks it; this rollout: {outcome.message}",
-            evidence=replace(outcome.evidence, hint=f"look at {silent[0].name}: {HINT}"),
+            evidence=evidence,
         )
 
     async def _silent(self) -> list[RunningInstance]:
@@ -102,10 +151,13 @@ class Unresponsive:
         return await asyncio.shield(self._asking)
 
     async def _ask(self) -> list[RunningInstance]:
-        instances = [each for each in self._servers.instances.values() if each.pid is not None]
+        instances = [each for each in self._servers.instances.values() if each.urls]
         answered = await asyncio.gather(*map(self._all_answer, instances))
-        pairs = zip(instances, answered, strict=True)
-        return [instance for instance, answers in pairs if not answers]
+        silent = [
+            instance for instance, answers in zip(instances, answered, strict=True) if not answers
+        ]
+        self._unanswered = Counter({each.name: self._unanswered[each.name] + 1 for each in silent})
+        return silent
 
     async def _all_answer(self, instance: RunningInstance) -> bool:
         """Whether each of its processes answers, or is gone."""
@@ -113,10 +165,12 @@ class Unresponsive:
 
     async def _answers(self, url: str) -> bool:
         request = HttpRequest("GET", f"{url}/", timeout_s=ANSWERS_WITHIN_S)
+        began = time.monotonic()
         try:
             await self._servers.client.http.send(request)
         except DeadlineExceeded:
-            return False
+            # When this loop itself stood still (a training step on it), nobody is to blame.
+            return time.monotonic() - began > ANSWERS_WITHIN_S + LATE_S
         except InfraError:
             return True  # a process that is gone: the watch over the servers says so
         return True

@@ -1,6 +1,6 @@
 """`python supervisor.pyz PLAN JOB [--task N]`: run one job; exit 0 only if it went well.
 
-It also runs as `--mind`, `--mind-step`, `--port` and `--keyed` for itself: see `processes`,
+It also runs as `--mind`, `--mind-step`, `--mind-service`, `--port` and `--keyed` for itself: see `processes`,
 `context` and `keyed`.
 """
 
@@ -35,6 +35,7 @@ def _choose_port(arguments: Sequence[str]) -> int:
 SMALL_TASKS: dict[str, Callable[[Sequence[str]], int]] = {
     processes.MIND: processes.mind,
     processes.MIND_STEP: functools.partial(processes.mind, step=True),
+    processes.MIND_SERVICE: functools.partial(processes.mind, step=True, hold_s=processes.GRACE_S),
     keyed.KEYED: keyed.run_keyed,
     keyed.MODULE: keyed.run_module,
     PORT: _choose_port,

@@ -129,7 +129,7 @@ class Context:
         """Start a component; its process, and its log. `started`: how often it was before."""
         env = self.environment(component, place)
         named = [*component.env, *component.inherit, *(n for n in env if n.startswith("PALESTRA_"))]
-        minder = processes.step_minder(self.job.python)
+        minder = processes.step_minder(self.job.python, service=not component.is_main)
         argv = steps.argv_of(self.job, component, place, named, minder)
         if self.job.executor != steps.SLURM:
             inside = component.container and self.job.runtime != "none"

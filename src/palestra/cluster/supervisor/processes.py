@@ -23,7 +23,7 @@ TAIL_BYTES = 4096
 TAIL_LINES = 20
 GRACE_S = 8.0
 """What a process gets between being asked to end and being made to."""
-MIND, MIND_STEP = "--mind", "--mind-step"
+MIND, MIND_STEP, MIND_SERVICE = "--mind", "--mind-step", "--mind-service"
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 
@@ -44,9 +44,9 @@ def minded(argv: Sequence[str], workdir: str | None) -> list[str]:
     return [sys.executable, str(Path(sys.argv[0]).absolute()), MIND, workdir or "", *argv]
 
 
-def step_minder(python: str) -> list[str]:
+def step_minder(python: str, *, service: bool) -> list[str]:
     """What stands before a command in a step of Slurm's, so that it ends with its daemon."""
-    return [python, str(Path(sys.argv[0]).absolute()), MIND_STEP, ""]
+    return [python, str(Path(sys.argv[0]).absolute()), MIND_SERVICE if service else MIND_STEP, ""]
 
 
 def how_it_ended(code: int) -> str:
@@ -99,13 +99,14 @@ def open_log(folder: Path, names: Iterator[str]) -> tuple[IO[bytes], Path]:
     raise AssertionError
 
 
-def mind(arguments: Sequence[str], *, step: bool = False) -> int:
+def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -> int:
     """Run a command (after its working directory) and everything it starts; its exit code.
 
     A signal to end is passed on to the command's process group, which gets `GRACE_S`; what is left
     then is killed. Whoever tracks the processes of a `step` may have told some of them already
     (Slurm tells only us where it tracks by control groups, and everybody where it does not), so a
-    command takes a second SIGTERM within a second for the first one.
+    command takes a second SIGTERM within a second for the first one. `hold_s`: how long the signal
+    is held back, for a service that the main step still talks to while it ends.
     """
     workdir, *argv = arguments
     supervisor = os.getppid()
@@ -135,7 +136,7 @@ def mind(arguments: Sequence[str], *, step: bool = False) -> int:
         _say(f"cannot start {argv[0]}: {error}")
         return 127
     try:
-        code = _until_ended(child, told, supervisor)
+        code = _until_ended(child, told, supervisor, hold_s)
     finally:
         _end_descendants()
     return code if code >= 0 else 128 - code
@@ -145,19 +146,24 @@ def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201  # into its component's log
 
 
-def _until_ended(child: subprocess.Popen[bytes], told: Sequence[int], parent: int) -> int:
-    kill_at = None
+def _until_ended(
+    child: subprocess.Popen[bytes], told: Sequence[int], parent: int, hold_s: float
+) -> int:
+    tell_at = kill_at = None
     while True:
         try:
             code = child.wait(0.1)
             break
         except subprocess.TimeoutExpired:
             pass
-        if kill_at is None and (told or os.getppid() != parent):
+        now = time.monotonic()
+        if tell_at is None and told:
+            tell_at = now + hold_s
+        if kill_at is None and (os.getppid() != parent or (tell_at is not None and now >= tell_at)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGTERM)
-            kill_at = time.monotonic() + GRACE_S - 1.0
-        if kill_at is not None and time.monotonic() > kill_at:
+            kill_at = now + GRACE_S - 1.0
+        if kill_at is not None and now > kill_at:
             child.kill()
     if kill_at is not None:
         _wait_for_group(child.pid, kill_at)

@@ -249,14 +249,20 @@ class Supervision:
             if not shard.is_done(files):
                 shard.write_done(files, counts, self._done_by())
         except shard.NotDone as error:
-            if ended.status != "done":
-                return ended
-            name = self._main.component.name
-            reason = f"{name} ended well, but not everything has ended: {error}"
-            return Ended("failed", NOT_DONE, reason, name, self._main.tail())
+            return self._not_done(ended, error)
         except (OSError, ValueError, KeyError) as error:
             return Ended("failed", NOT_DONE, f"cannot count the rows of {files.name}: {error!r}")
         return replace(ended, counts=counts)
+
+    def _not_done(self, ended: Ended, error: shard.NotDone) -> Ended:
+        """How a job ended whose shard has rows left, or none at all."""
+        if ended.status != "done":
+            return ended
+        if self._signals.stop:  # which the main step took for a good end
+            return self._cancelled()
+        name = self._main.component.name
+        reason = f"{name} ended well, but not everything has ended: {error}"
+        return Ended("failed", NOT_DONE, reason, name, self._main.tail())
 
     def _done_by(self) -> dict[str, object]:
         context, spec = self._context, self._context.job.shard

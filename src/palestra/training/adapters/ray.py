@@ -24,7 +24,7 @@ from palestra.serving import PROCESS, Fleet
 from palestra.training.client import Health, RolloutClient
 from palestra.training.errors import Cause, IncompleteRollouts
 from palestra.training.outcomes import Completed, Outcome, Timings
-from palestra.training.requests import Key, RolloutRequest
+from palestra.training.requests import Key, RolloutRequest, requests_in
 from palestra.training.servers import OpenServers
 from palestra.training.settings import ClientSettings
 
@@ -112,11 +112,14 @@ class RolloutActor:
 
 
 def requests_of(rows: Sequence[Mapping[str, Any] | RolloutRequest]) -> list[RolloutRequest]:
-    """Requests as they are; rows by their `_ng_task_index` and `_ng_rollout_index`, or their place."""
-    return [
+    """Requests as they are; rows by their `_ng_task_index` and `_ng_rollout_index`, or their place.
+
+    Raises InputDataError when there is none.
+    """
+    return requests_in(
         row if isinstance(row, RolloutRequest) else _request_of(row, index)
         for index, row in enumerate(rows)
-    ]
+    )
 
 
 def _request_of(row: Mapping[str, Any], index: int) -> RolloutRequest:

@@ -1,0 +1,211 @@
+"""Write docs/from-nemo-gym.md: commands of NeMo Gym's documents, run, with what each prints here.
+
+    python scripts/from_nemo_gym.py [FILE]
+
+Each command is typed as it stands, in an empty folder. The model, the hub and the registry that it
+meets are fakes on this machine; a test holds the page in step.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DOCUMENT = REPOSITORY / "docs" / "from-nemo-gym.md"
+SCRIPTS = Path(sys.executable).parent
+sys.path.insert(0, str(REPOSITORY / "tests"))
+
+from hub_fakes import WRITER, FakeHub, fake_hub  # noqa: E402  # the fakes lie with the tests
+from palestra.config import PACKAGE_ROOT  # noqa: E402
+from registry_fakes import TOKEN, FakeGitlab, fake_gitlab  # noqa: E402
+
+ROWS = (PACKAGE_ROOT / "resources_servers/example_multi_step/data/example.jsonl").read_bytes()
+HUB_REPO = "nvidia/Nemotron-RL-instruction_following"
+TIMEOUT_S = 120
+OPENING = """# Coming from NeMo Gym
+
+What NeMo Gym's FAQ and guides tell you to type works here, as it stands there. Below is each
+command that was tried after `pip install 'palestra[nemo-gym]'`, in a folder that holds an `env.yaml`
+and the file to upload, with what it prints here (the lines that matter).
+`scripts/from_nemo_gym.py` runs them and writes this page.
+
+What differs on purpose: nothing is written into the installed package, a failure exits with 1 and
+bad input with 2, and both say what to do next.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of a document, and which of its printed lines tell that it worked."""
+
+    title: str
+    text: str
+    shows: tuple[str, ...]
+    """Regular expressions, each found in one printed line at least."""
+
+
+COMMANDS = (
+    Command(
+        "The configuration as it is read",
+        'ng_dump_config "+config_paths=[resources_servers/multineedle/configs/multineedle.yaml,'
+        'responses_api_models/openai_model/configs/openai_model.yaml]"',
+        (r"is now called", r"^example_multi_step_resources_server:$", r"openai_api_key"),
+    ),
+    Command(
+        "Other sets of mathematics",
+        'ng_dump_config "+config_paths=['
+        "resources_servers/math_with_judge/configs/bytedtsinghua_dapo17k.yaml,"
+        'responses_api_models/openai_model/configs/openai_model.yaml]"',
+        (r"should_use_judge", r"jsonl_fpath: .*dapo17k_bytedtsinghua_train", r"version: 0.0.1"),
+    ),
+    Command(
+        "The tests of one server",
+        "ng_test +entrypoint=responses_api_agents/simple_agent",
+        (r"simple_agent +tests", r"README\.md +passed"),
+    ),
+    Command(
+        "A new environment",
+        "ng_init_resources_server +entrypoint=resources_servers/my_env\n"
+        "grep -E 'type: (train|validation|example)' resources_servers/my_env/configs/my_env.yaml",
+        (r"^made ", r"type: (train|validation|example)$"),
+    ),
+    Command(
+        "Example data checked and measured",
+        'config_paths="resources_servers/example_multi_step/configs/example_multi_step.yaml,\\\n'
+        'responses_api_models/openai_model/configs/openai_model.yaml"\n'
+        'ng_prepare_data "+config_paths=[$config_paths]" \\\n'
+        "    +output_dirpath=data/example_multi_step \\\n"
+        "    +mode=example_validation",
+        (r"Number of", r"Json-dumped", r"Unique", r"example\.jsonl$"),
+    ),
+    Command(
+        "Training data from the Hugging Face hub",
+        'config_paths="resources_servers/example_multi_step/configs/example_multi_step.yaml,\\\n'
+        'responses_api_models/openai_model/configs/openai_model.yaml"\n'
+        'ng_prepare_data "+config_paths=[$config_paths]" \\\n'
+        "    +output_dirpath=data/example_multi_step \\\n"
+        "    +mode=train_preparation \\\n"
+        "    +should_download=true",
+        (r"^ all of", r"(train|validation)\.jsonl$"),
+    ),
+    Command(
+        "Training data from GitLab's registry",
+        'config_paths="resources_servers/example_multi_step/configs/example_multi_step.yaml,\\\n'
+        'responses_api_models/openai_model/configs/openai_model.yaml"\n'
+        'ng_prepare_data "+config_paths=[$config_paths]" \\\n'
+        "    +output_dirpath=data/example_multi_step \\\n"
+        "    +mode=train_preparation \\\n"
+        "    +should_download=true \\\n"
+        "    +data_source=gitlab",
+        (r"^ all of", r"(train|validation)\.jsonl$"),
+    ),
+    Command(
+        "A validation set as a pull request on the hub",
+        "resource_config_path="
+        '"resources_servers/multineedle/configs/multineedle.yaml"\n'
+        "ng_upload_dataset_to_hf \\\n"
+        "    +dataset_name=my_dataset \\\n"
+        "    +input_jsonl_fpath=validation.jsonl \\\n"
+        "    +resource_config_path=${resource_config_path} \\\n"
+        "    +hf_organization=acme \\\n"
+        "    +split=validation \\\n"
+        "    +create_pr=true \\\n"
+        "    +revision=my-branch-name \\\n"
+        '    +commit_message="Add the validation set" \\\n'
+        '    +commit_description="Rows of my environment"',
+        (r"^Pull Request created: ", r"^verified: "),
+    ),
+    Command(
+        "Skills for a coding agent",
+        "palestra skills install .claude/skills",
+        (r"skills/palestra-",),
+    ),
+)
+
+
+def main(document: Path) -> None:
+    """Run every command and write the page. Raises when one does not do what it promises."""
+    sections = [_section(command) for command in COMMANDS]
+    links = [f"| [{c.title}](#{_anchor(c.title)}) | works |" for c in COMMANDS]
+    table = "\n".join(["| what | here |", "|---|---|", *links])
+    document.write_text("\n".join([OPENING, table, *sections]) + "\n", encoding="utf-8")
+
+
+def _section(command: Command) -> str:
+    printed = "\n".join(_printed(command))
+    return (
+        f"\n## {command.title}\n\n```bash\n{command.text}\n```\n\n```text\n{printed}\n```\n\nWorks."
+    )
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+
+
+def _printed(command: Command) -> Iterator[str]:
+    """The lines that matter, in the order in which they are printed."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        hub, gitlab = stack.enter_context(fake_hub()), stack.enter_context(fake_gitlab())
+        output = _run(command.text, folder, hub, gitlab)
+        places = {f"{folder.resolve()}/work/": "", hub.endpoint: "https://huggingface.co"}
+    lines = [_with_places(line, places) for line in output.splitlines()]
+    for pattern in command.shows:
+        if not any(re.search(pattern, line) for line in lines):
+            raise SystemExit(f"{command.title}: nothing like {pattern!r} in\n{output}")
+    return (line.rstrip() for line in lines if any(re.search(p, line) for p in command.shows))
+
+
+def _with_places(line: str, places: dict[str, str]) -> str:
+    for place, name in places.items():
+        line = line.replace(place, name)
+    return line
+
+
+def _run(text: str, folder: Path, hub: FakeHub, gitlab: FakeGitlab) -> str:
+    work = folder / "work"
+    work.mkdir()
+    hub.put(HUB_REPO, {"instruction_following.jsonl": ROWS, "if_validation.jsonl": ROWS})
+    gitlab.put("example_multi_step", "0.0.1", {"train.jsonl": ROWS, "validation.jsonl": ROWS})
+    (work / "validation.jsonl").write_bytes(ROWS)
+    settings = {
+        "policy_base_url": "https://api.openai.com/v1",
+        "policy_api_key": "sk-1234567890",
+        "policy_model_name": "gpt-4.1-2025-04-14",
+        "hf_token": WRITER,
+        "mlflow_tracking_uri": gitlab.uri,
+        "mlflow_tracking_token": TOKEN,
+    }
+    (work / "env.yaml").write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
+    environment = {
+        **os.environ,
+        "PATH": f"{SCRIPTS}:{os.environ['PATH']}",
+        "PALESTRA_RUN_DIR": str(folder),
+        "HF_ENDPOINT": hub.endpoint,
+        "COLUMNS": "120",
+    }
+    done = subprocess.run(  # noqa: S603  # the documents' own commands, above
+        ["/bin/bash", "-c", text],
+        cwd=work,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{text}\nended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCUMENT
+    main(target)
+    print(f"wrote {target}")
