@@ -11,7 +11,9 @@ from hub_fakes import WRITER, FakeHub, fake_hub
 from palestra.config import PACKAGE_ROOT
 from registry_fakes import TOKEN, FakeGitlab, fake_gitlab
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+PATIENT_S = 150
+"""The registry's client alone takes seconds to import, and minutes on a busy machine."""
 
 CONFIG_PATHS = (
     "resources_servers/example_multi_step/configs/example_multi_step.yaml,"
@@ -100,6 +102,7 @@ def test_training_data_come_from_gitlab(world: World, gitlab: FakeGitlab) -> Non
         "+mode=train_preparation",
         "+should_download=true",
         "+data_source=gitlab",
+        timeout_s=PATIENT_S,
     )
 
     assert done.code == 0, done.err

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_world import SCRIPTS, Done, FakeEndpoint, Running, World, until
+from cli_world import MULTI_STEP, OPENAI, SCRIPTS, TASKS, Done, FakeEndpoint, Running, World, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -113,6 +113,88 @@ def test_what_the_guard_has_ended_goes_on_without_the_rollout_that_was_struck(
 
     assert "requested 4 = scored 3 + failed 1 (verifier_error 1)" in done.out, done.err
     assert failures(world) == [(2, "verifier_error", 1)]
+
+
+def test_a_server_process_that_a_verifier_holds_ends_the_run_likewise(
+    world: World, fake: FakeEndpoint
+) -> None:
+    block = "hang_environment.resources_servers.environment_file"
+    arguments = [*command(world, fake, REGEX), f"++{block}.placement=process"]
+    done = world.run("palestra", *arguments)
+
+    assert done.code == 1
+    assert "error: server hang_environment was ended for a call of rollout 2:0" in done.err
+    assert f", {world.folder}/hang.py:" in done.err
+    assert (2, "verifier_error", 1) in failures(world)
+    assert nobody_is_in(world.folder)
+
+    again = world.run("palestra", *arguments, "--resume")
+    assert "requested 4 = scored 3 + failed 1 (verifier_error 1)" in again.out, again.err
+
+
+IN_PROCESS = """
+import re
+
+from palestra.serving import environment
+
+
+@environment(data=[{"q": str(n)} for n in range(4)], prompt="{q}", isolated=False)
+def verify(answer: str, q: str) -> float:
+    return float(bool(q != "2" or re.match(r"(a+)+$", "a" * 40 + "b")))
+"""
+
+
+def test_a_plain_function_inside_the_process_is_watched_too(
+    world: World, fake: FakeEndpoint
+) -> None:
+    arguments = command(world, fake, REGEX)
+    world.write("hang.py", IN_PROCESS)
+
+    done = world.run("palestra", *arguments)
+
+    assert done.code == 1
+    assert f"in verify, {world.folder}/hang.py:" in done.err
+    assert failures(world) == [(2, "verifier_error", 1)]
+
+
+AGENT = """
+import re
+
+from palestra.schema import Response, ResponseCreateParams
+from palestra.serving import BoundAgent
+from palestra.transport import Peer
+
+
+class HoldingAgent(BoundAgent):
+    async def respond(
+        self, params: ResponseCreateParams, *, environment: Peer, model: Peer
+    ) -> Response:
+        re.match(r"(a+)+$", "a" * 40 + "b")
+        return await model.call("/v1/responses", params, Response)
+"""
+AGENTS = """
+holding_agent:
+  responses_api_agents:
+    holding_agent:
+      resources_server: {type: resources_servers, name: example_multi_step_resources_server}
+      model_server: {type: responses_api_models, name: policy_model}
+"""
+
+
+def test_an_agent_that_holds_the_process_fails_as_agent(world: World, fake: FakeEndpoint) -> None:
+    (world.folder / "responses_api_agents/holding_agent").mkdir(parents=True)
+    world.write("responses_api_agents/holding_agent/app.py", AGENT)
+    world.write("agents.yaml", AGENTS)
+
+    done = world.run(
+        *("palestra", "collect", "-c", MULTI_STEP, "-c", "agents.yaml", "-c", OPENAI, world.head),
+        *(*fake.policy, "--agent", "holding_agent", "--input", TASKS, "--output", "r.jsonl"),
+        *("--rollout-timeout", str(TIMEOUT_S), "--limit", "1"),
+    )
+
+    assert done.code == 1
+    assert "in respond, " in done.err
+    assert failures(world) == [(0, "agent_error", 1)]
 
 
 def test_the_answer_of_the_model_is_kept_with_the_attempt(world: World, fake: FakeEndpoint) -> None:

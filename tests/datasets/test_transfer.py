@@ -59,6 +59,15 @@ def test_what_no_other_try_would_mend_is_raised_at_once() -> None:
     assert line.now == 0.0
 
 
+def test_a_trouble_is_said_when_it_begins_with_the_time_left() -> None:
+    line, told = Line(breaks=3, moves=0), list[str]()
+    patience = Patience(20.0, clock=lambda: line.now, sleep=line.sleep, tell=told.append)
+
+    patience.insist("a file", line.attempt, lambda _: Trouble("it broke"))
+
+    assert told == ["a file: it broke; trying again for 20 s at most …"]
+
+
 def test_two_processes_do_not_fetch_one_file(tmp_path: Path) -> None:
     digest = Digest("a" * 64)
 

@@ -171,6 +171,16 @@ async def test_servers_of_a_configuration_live_in_processes_of_their_own(project
     assert os.getpid() not in pids
 
 
+async def test_a_fleet_that_names_no_placement_stays_out_of_the_trainers_process(
+    project: Path,
+) -> None:
+    fleet = Fleet(config(project))
+    async with RolloutClient(fleet, ClientSettings(memory_reserve=0.0)):
+        placements = {instance.placement for instance in fleet.instances.values()}
+
+    assert placements == {PROCESS}
+
+
 async def test_an_embedded_verifier_that_blocks_the_trainer_is_named(
     project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

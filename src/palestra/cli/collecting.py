@@ -17,7 +17,7 @@ from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType
-from palestra.errors import RunFailed
+from palestra.errors import RunFailed, ServerDied
 from palestra.rollouts import (
     Collected,
     CollectSettings,
@@ -27,6 +27,7 @@ from palestra.rollouts import (
     check_rows,
     discard,
     plan,
+    record_afterwards,
     scored_keys,
 )
 from palestra.schema import (
@@ -152,13 +153,30 @@ async def collect_with(
             begun = True  # from here on what is there can be continued, whoever stops us
             prepared = await to_its_end(partial(begin, planned))
             _introduce(prepared)
-            collected = await unless(
-                fleet.watch(), watched(prepared, settings, fleet.client, watch)
-            )
+            try:
+                collected = await unless(
+                    fleet.watch(), watched(prepared, settings, fleet.client, watch)
+                )
+            except ServerDied as died:
+                _record(died, settings)
+                raise
     finally:
         if not begun:
             discard(planned)
     return report(collected, prepared, settings, metrics=metrics)
+
+
+def _record(died: ServerDied, settings: CollectSettings) -> None:
+    """Write down the attempt whose call a server process was ended for."""
+    if died.failure is not None:
+        died.hint = "; ".join(filter(None, [died.hint, _how_to_go_on(settings)]))
+        record_afterwards(
+            settings.output_jsonl_fpath,
+            died.failure,
+            max_attempts=settings.max_attempts,
+            elapsed_s=settings.rollout_timeout,
+            verified_by=settings.verified_by,
+        )
 
 
 def _introduce(prepared: PreparedRun) -> None:

@@ -114,6 +114,7 @@ def plain_line(now: Snapshot) -> str:
         parts.append(f"{now.retries} requests retried")
     if now.retry_plan:
         parts.append(one_line(f"{now.retry_reason}, {now.retry_plan}"))
+    parts += map(one_line, now.standing_still)
     if now.slowest and now.slowest[0].age_s > OLD_S:
         parts.append(_oldest(now.slowest[0]))
     return ", ".join(parts)
@@ -155,6 +156,10 @@ def summary(now: Snapshot, width: int, *, glyphs: Glyphs = UNICODE) -> list[Text
     """The frame without the rollouts in flight: what stays on the screen at the end."""
     told = [_ended(now), _pace(now), _repeats(now)]
     lines = [_bar(now, width, glyphs), *(_fitting(parts, width, glyphs) for parts in told)]
+    lines += [
+        Text(_ending(one_line(sentence), width, glyphs.cut), "bold red")
+        for sentence in now.standing_still
+    ]
     if now.last_failure:
         text = one_line(f"last failure {now.last_failure}")
         lines.append(Text(_ending(text, width, glyphs.cut)))

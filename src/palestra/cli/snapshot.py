@@ -66,6 +66,8 @@ class Snapshot:
     """When the next try comes, while something waits for one."""
     last_failure: str
     slowest: tuple[Slow, ...]
+    standing_still: tuple[str, ...] = ()
+    """Sentences about server processes whose event loops do not run."""
 
     @property
     def done(self) -> int:
@@ -115,6 +117,7 @@ class Meter:
             retry_plan=progress.retries.plan_at(now),
             last_failure=progress.last_failure,
             slowest=_slowest(progress, now),
+            standing_still=tuple(progress.standing_still()),
         )
 
     def _recent(self, now: float, done: int, tokens: int) -> tuple[float, float]:

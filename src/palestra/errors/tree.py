@@ -95,7 +95,34 @@ class RunFailed(PalestraError):
 
 
 class ServerDied(RunFailed):
-    """A server process ended by itself, or never became ready."""
+    """A server process ended by itself, never became ready, or was ended for a call that hung.
+
+    `server` is the process's name, where one is known. Of a call that did not return: `function`,
+    `file` and `line` say where its code was, and `failure` what that means to its rollout.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        server: str = "",
+        function: str = "",
+        file: str = "",
+        line: int = 0,
+        failure: "CallError | None" = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.server = server
+        self.function = function
+        self.file = file
+        self.line = line
+        self.failure = failure
+
+    @property
+    def row(self) -> "RowIdentity | None":
+        """The rollout whose call did not return."""
+        return None if self.failure is None else self.failure.evidence.row
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,20 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from palestra.errors import RowIdentity
+from palestra.errors import CallError, DeadlineExceeded, RowIdentity
 from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.progress import InFlight
 from palestra.rollouts.results import timed_out
 from palestra.schema import CREATE_PARAMS, VerifyResponse, model_turns
 from palestra.transport import CallContext, ServerClient, calling
 
+STANDS_STILL = (
+    "look at the server that stands still: a longer timeout does not help; `async def` code must "
+    "not block, and a plain `def` runs where it can be stopped"
+)
 LONGEST_GRACE_S = 0.5
 SHARE_OF_GRACE = 0.25
 """After its deadline an attempt gets a moment more, a share of it: the servers that gave up at the
@@ -58,7 +63,27 @@ async def attempt(
                 with deadlines.over(limit):
                     return await peer.call("/run", row, VerifyResponse)
     except TimeoutError:
-        raise timed_out(flight.describe(), limit_s) from None
+        raise _explained(timed_out(flight.describe(), limit_s), client, identity) from None
+    except DeadlineExceeded as error:
+        raise _explained(error, client, identity) from error.__cause__
+
+
+def _explained(error: DeadlineExceeded, client: ServerClient, row: RowIdentity) -> CallError:
+    """A timeout, with the server processes that stand still: what it awaited may not be to blame.
+
+    A rollout whose own call holds a process did not time out: that call failed.
+    """
+    overrun = client.overrun_of(row)
+    if overrun is not None:
+        overrun.evidence = replace(overrun.evidence, hops=error.evidence.hops)
+        if overrun.verify_request is None:
+            overrun.verify_request = error.verify_request
+        return overrun
+    still = client.standing_still()
+    if still:
+        error.message = f"{'; '.join(still)}; this rollout: {error.message}"
+        error.hint = STANDS_STILL
+    return error
 
 
 def _written_turns(row: Mapping[str, Any]) -> int:

@@ -97,6 +97,7 @@ class Collector:
             tokens_before=accounting.output_tokens,
             retries=client.retries,
             max_attempts=limits.max_attempts,
+            standing_still=client.standing_still,
             limit=admission.limit if admission is not None else None,
         )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -49,6 +49,8 @@ class Progress:
     retries: RetryCount = field(default_factory=RetryCount)
     """Requests that this process sent again."""
     max_attempts: int = 1
+    standing_still: Callable[[], Sequence[str]] = tuple
+    """Sentences about the server processes whose event loops do not run now."""
     limit: ConcurrencyLimit | None = None
     """How many may be in flight, when that is decided on the way."""
 

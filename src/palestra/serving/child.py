@@ -59,7 +59,9 @@ class Ending:
             else "its last lines are above"
         )
         return ServerDied(
-            f"server {self.name} ended with {self.how}{when}; its last lines:{lines}", hint=hint
+            f"server {self.name} ended with {self.how}{when}; its last lines:{lines}",
+            hint=hint,
+            server=self.name,
         )
 
 
@@ -160,6 +162,10 @@ class Child:
         if self._reader is not None:
             await asyncio.wait({self._reader}, timeout=1)
         return Ending(self.name, code, tuple(self._lines), self._refusal, self.pid)
+
+    def kill(self) -> None:
+        """End the whole group at once; whoever waits for its end is told how it ended."""
+        self._signal(signal.SIGKILL)
 
     async def stop(self, *, grace_s: float = 3.0) -> None:
         """Ask the whole group to end, then make it."""

@@ -16,14 +16,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
 
 from palestra.config import InstanceConfig, Redactor, ResolvedConfig
-from palestra.errors import ConfigError, DeadlineExceeded, InfraError, PalestraError, ServerDied
+from palestra.errors import (
+    CallError,
+    ConfigError,
+    DeadlineExceeded,
+    InfraError,
+    PalestraError,
+    RowIdentity,
+    ServerDied,
+)
 from palestra.serving.build import build_server, profiler_for, server_client
 from palestra.serving.child import Child, Ending
 from palestra.serving.head_address import HeadAddress
-from palestra.serving.instance import RunningInstance, State
+from palestra.serving.instance import STUCK_AFTER_S, RunningInstance, State
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder
 from palestra.serving.own_errors import own_frames
+from palestra.serving.process_watch import ProcessWatch
 from palestra.serving.server import Server
 from palestra.serving.sockets import (
     LOOPBACK,
@@ -41,6 +50,7 @@ from palestra.serving.venvs import (
     requirements_of,
     unsatisfied,
 )
+from palestra.system import LOOK_EVERY_S, Pulse
 from palestra.transport import ASGIApp, HttpRequest, Target, new_id
 
 if TYPE_CHECKING:
@@ -49,6 +59,7 @@ if TYPE_CHECKING:
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 2.0
+REMOTE_EVERY_S = 3.0
 
 
 def placement_of(instance: InstanceConfig, default: str) -> str:
@@ -63,13 +74,17 @@ def placement_of(instance: InstanceConfig, default: str) -> str:
 
 @final
 class Fleet:
-    """All servers of one configuration. `default_placement` applies where a config is silent."""
+    """All servers of one configuration.
+
+    `default_placement` applies where a config names none; when it is None, too, servers are
+    embedded.
+    """
 
     def __init__(
         self,
         config: ResolvedConfig,
         *,
-        default_placement: str = EMBEDDED,
+        default_placement: str | None = None,
         on_line: Callable[[str, str], None] | None = None,
     ) -> None:
         if not isinstance(config, ResolvedConfig):
@@ -97,6 +112,9 @@ class Fleet:
         self._embedded: dict[str, Server] = {}
         self._profiler = profiler_for(config.tree, shared=True)
         self.client = server_client(self._targets, config.tree, token=self._token)
+        self._watches: list[ProcessWatch] = []
+        self.client.overrun_of = self._overrun_of
+        self.client.standing_still = self._standing_still
 
     async def __aenter__(self) -> Self:
         raise_descriptor_limit()
@@ -110,6 +128,13 @@ class Fleet:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stop()
+
+    def place_by_default(self, placement: str) -> None:
+        """Place servers there where neither the config nor the fleet's maker names a placement.
+
+        For the owner of a fleet that he did not make; call it before the fleet is entered.
+        """
+        self._default = self._default or placement
 
     async def watch(self) -> None:
         """Wait until a server process ends by itself, and raise the `ServerDied` that says how."""
@@ -125,7 +150,7 @@ class Fleet:
 
     async def _start(self) -> None:
         placed = [
-            (instance, placement_of(instance, self._default))
+            (instance, placement_of(instance, self._default or EMBEDDED))
             for instance in self.config.instances.values()
         ]
         exposed = any(placement == PROCESS for _, placement in placed)
@@ -137,6 +162,7 @@ class Fleet:
         }
         for instance, placement in placed:
             self._announce(instance, placement, sockets[instance.name])
+        self._watchers.append(asyncio.create_task(self._look_after(), name="watch over processes"))
         try:
             async with asyncio.TaskGroup() as tasks:
                 for instance, placement in placed:
@@ -159,6 +185,8 @@ class Fleet:
                     await self._embed(instance, sockets)
                 else:
                     await self._wait_ready(instance.name)
+                    asking = asyncio.create_task(self._ask_remote(instance.name))
+                    self._watchers.append(asking)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -277,6 +305,7 @@ class Fleet:
         self, instance: InstanceConfig, index: int, python: Path, sock: socket.socket
     ) -> Child:
         name = instance.name if instance.num_workers == 1 else f"{instance.name}#{index}"
+        pulse = Pulse.create()
         order = WorkOrder(
             instance=instance.name,
             tree=dict(self.config.tree),
@@ -285,6 +314,7 @@ class Fleet:
             secret=self._secret,
             token=self._token,
             worker=index if instance.num_workers > 1 else None,
+            pulse=(pulse.block, pulse.stacks),
         )
         log_dir = self.config.tree.get("nemo_gym_log_dir")
         child = await Child.spawn(
@@ -293,11 +323,12 @@ class Fleet:
             order=order.encode(),
             on_line=self._on_line,
             redact=self._redact,
-            pass_fds=(sock.fileno(),),
+            pass_fds=(sock.fileno(), pulse.block, pulse.stacks),
             log_path=_log_path(log_dir, name),
         )
         sock.close()
         self._children.append(child)
+        self._watches.append(ProcessWatch(self.instances[instance.name], child, pulse))
         self._watchers.append(asyncio.create_task(self._watch(instance.name, child)))
         return child
 
@@ -309,10 +340,47 @@ class Fleet:
         before_ready = running.state is State.STARTING
         running.state = State.DEAD
         running.reason = ending.how
-        if self.failure is None:
+        if self.ending is None:
             self.ending = ending
+        if self.failure is None:
             self.failure = ending.as_error(before_ready=before_ready)
         self._failed.set()
+
+    async def _look_after(self) -> None:
+        """Watch the processes' event loops: tell which stand still, and end what holds one too long."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            for watch in self._watches:
+                call = watch.look()
+                if call is not None and self.failure is None:
+                    await watch.take_stacks()
+                    self.failure = watch.died_of(call)
+                    self._failed.set()
+                    # Whoever collects stops first: to the others this is no failure of theirs.
+                    await asyncio.sleep(LOOK_EVERY_S)
+                    watch.child.kill()
+                else:
+                    await watch.tell_state()
+
+    async def _ask_remote(self, name: str) -> None:
+        """Ask a server that runs elsewhere whether it answers, and keep its state."""
+        running = self.instances[name]
+        answered = time.monotonic()
+        while True:
+            await asyncio.sleep(REMOTE_EVERY_S)
+            if await self._answers(running.urls[0]):
+                answered = time.monotonic()
+                running.state, running.reason = State.HEALTHY, ""
+            elif (silent_s := time.monotonic() - answered) >= STUCK_AFTER_S:
+                running.state = State.STUCK
+                running.reason = f"no answer from {running.urls[0]} for {silent_s:.0f} s"
+
+    def _overrun_of(self, row: RowIdentity) -> CallError | None:
+        found = (watch.overrun_of(row) for watch in self._watches)
+        return next((error for error in found if error is not None), None)
+
+    def _standing_still(self) -> list[str]:
+        return [said for watch in self._watches if (said := watch.standing_still())]
 
     async def _wait_ready(self, name: str) -> None:
         running = self.instances[name]
@@ -339,6 +407,9 @@ class Fleet:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
+        for watch in self._watches:
+            watch.close()
+        self._watches.clear()
         await asyncio.gather(*(_stop_server(server) for server in self._servers))
         for sock in self._listening:
             sock.close()

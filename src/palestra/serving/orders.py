@@ -20,6 +20,8 @@ class WorkOrder:
     token: str
     worker: int | None = None
     """This process's number among the workers of its instance; None when it is the only one."""
+    pulse: tuple[int, int] | None = None
+    """File descriptors of the pulse that the fleet reads; None when nobody watches."""
 
     @property
     def process_name(self) -> str:
@@ -37,6 +39,7 @@ class WorkOrder:
                 self.secret,
                 self.token,
                 self.worker,
+                self.pulse,
             ],
             option=orjson.OPT_NON_STR_KEYS,
         )

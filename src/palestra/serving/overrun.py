@@ -57,8 +57,11 @@ def place_of(call: Executing, stacks: str) -> AuthorsPlace:
     return AuthorsPlace(author.function, author.file, author.line)
 
 
-def _place_on(stacks: str, ident: int | None) -> AuthorsPlace:
-    """Where the thread `ident` executes; without one, the main thread, which comes last."""
+def stack_of(stacks: str, ident: int | None) -> list[str]:
+    """The lines of one thread's stack, the innermost first; without `ident`, the main thread's.
+
+    That one comes last.
+    """
     threads: dict[int, list[str]] = {}
     lines: list[str] = []
     for line in stacks.splitlines():
@@ -67,5 +70,8 @@ def _place_on(stacks: str, ident: int | None) -> AuthorsPlace:
             lines = threads.setdefault(int(thread[1], 16), [])
         else:
             lines.append(line)
-    wanted = lines if ident is None else threads.get(ident, [])
-    return authors_place("\n".join(wanted))
+    return lines if ident is None else threads.get(ident, [])
+
+
+def _place_on(stacks: str, ident: int | None) -> AuthorsPlace:
+    return authors_place("\n".join(stack_of(stacks, ident)))

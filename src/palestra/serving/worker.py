@@ -25,6 +25,7 @@ from palestra.serving.server import Server
 from palestra.serving.sockets import raise_descriptor_limit
 from palestra.serving.task_dump import dumping_tasks
 from palestra.serving.watchdog import LagLog, Watchdog, watchdog_threshold_s
+from palestra.system import Pulse, beating, make_current
 from palestra.transport import Target
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ async def serve(order: WorkOrder) -> None:
         with dumping_tasks(server.palestra_in_flight.lines):
             async with (
                 rare_collections(),
+                beating(),
                 _watched(order),
                 serving(served.asgi_app(), socket.socket(fileno=order.fd)),
             ):
@@ -116,6 +118,8 @@ def main() -> int:
     if order.tree.get(GLOBAL_DEBUG):
         _log_requests()
     raise_descriptor_limit()
+    if order.pulse is not None:
+        make_current(Pulse(*order.pulse))
     try:
         import uvloop
 

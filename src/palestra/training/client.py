@@ -90,8 +90,9 @@ class Health:
 class RolloutClient:
     """Runs rollouts for a trainer.
 
-    `servers` is a configuration, whose servers live in processes of their own (those which name
-    no `placement`), or a fleet. It is entered with the client, and left with it.
+    `servers` is a configuration or a fleet. It is entered with the client, and left with it. Its
+    servers live in processes of their own, where neither the configuration nor the fleet names a
+    placement.
     """
 
     def __init__(

@@ -104,12 +104,14 @@ OpenServers = AbstractAsyncContextManager[Servers]
 def servers_of(given: ResolvedConfig | OpenServers) -> OpenServers:
     """The servers that a client is given: a fleet, or the configuration of one.
 
-    Servers of a configuration live in processes of their own, unless it says otherwise: code of
-    theirs that blocks, or eats the memory, does not do so to the trainer.
+    Servers live in processes of their own unless the configuration or the fleet names another
+    placement: code of theirs that blocks, or eats the memory, does not do so to the trainer.
     Raises ConfigError for anything else.
     """
     if isinstance(given, ResolvedConfig):
         return Fleet(given, default_placement=PROCESS)
+    if isinstance(given, Fleet):
+        given.place_by_default(PROCESS)
     if not isinstance(given, AbstractAsyncContextManager):
         raise ConfigError(
             f"servers is {shown(given)}; it must be a configuration or a fleet",

@@ -10,6 +10,7 @@ import orjson
 from palestra.config import ServerType
 from palestra.errors import (
     CallError,
+    DeadlineExceeded,
     Evidence,
     Hop,
     InfraError,
@@ -145,6 +146,8 @@ class Caller:
             )
         except CallError as error:
             self.log_exchange(method, url, body, error.message, headers=sent)
+            if isinstance(error, DeadlineExceeded) and error.message.startswith(url):
+                error.message = f"{target.name} ({url}){error.message.removeprefix(url)}"
             add_row(error, current_call().row)
             mask_error(error, self.mask)
             raise add_hop(error, Hop(target.name, self.mask(url))) from None

@@ -1,11 +1,11 @@
 """`ServerClient`: how any part of a fleet calls a server of it, wherever that server lives."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
-from palestra.errors import ConfigError
+from palestra.errors import CallError, ConfigError, RowIdentity
 from palestra.schema import encode_json
 from palestra.transport.calls import Caller, Target
 from palestra.transport.http import HttpReply, HttpTransport
@@ -82,6 +82,10 @@ class ServerClient:
         self.policy = policy
         self._caller = Caller(http, policy=policy, debug=debug, token=token, mask=mask)
         self.retries = self._caller.retries
+        self.overrun_of: Callable[[RowIdentity], CallError | None] = _nobody_knows
+        """The failure of a rollout whose own call holds a server process, as its fleet knows."""
+        self.standing_still: Callable[[], Sequence[str]] = tuple
+        """Sentences about the server processes that stand still now, as their fleet knows."""
 
     @property
     def debug(self) -> bool:
@@ -179,6 +183,10 @@ class ServerClient:
     async def get(self, server_name: str, url_path: str, **kwargs: Any) -> ServerReply:
         """`request` with GET."""
         return await self.request(server_name, url_path, method="GET", **kwargs)
+
+
+def _nobody_knows(_row: RowIdentity) -> None:
+    return None
 
 
 def _url(target: Target, path: str) -> str:

@@ -27,7 +27,7 @@ from palestra.schema import encode_json, set_fields, to_plain
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.isolation.failures import MEMORY_MIB, failure_of
 from palestra.serving.isolation.limits import limit_of
-from palestra.serving.isolation.link import Ended, Killed, Link, WorkerGone
+from palestra.serving.isolation.link import Ended, Ending, Killed, Link, WorkerGone
 from palestra.serving.isolation.results import unpacked
 from palestra.serving.isolation.wire import (
     ASK,
@@ -81,6 +81,8 @@ class _Worker:
     """Of the plain method that ran last."""
     culprit: int = 0
     """The number of the call that it ended for."""
+    faults: dict[str, tuple[str, Ending]] = field(default_factory=dict)
+    """Path and ending of the call that it ended for, by its session."""
     reason: str = ""
     """What that call did, for the sessions that ended with it."""
 
@@ -148,6 +150,8 @@ class SessionWorkers:
         if not worker.link.alive:
             if endpoint.path == CLOSE_SESSION:
                 return {}
+            if (fault := worker.faults.get(session_id)) is not None:
+                raise failure_of(self._server, *fault)
             raise self._bystander(worker)
         if endpoint.is_sync:
             return await self._plain(worker, endpoint, body, session_id, context, due, limit_s)
@@ -274,7 +278,7 @@ class SessionWorkers:
             frame = _call_frame(number, endpoint.path, session_id, body, context)
             answer = await worker.link.answer(number, frame)
         except WorkerGone as gone:
-            raise self._failure(worker, number, endpoint.path, gone) from None
+            raise self._failure(worker, number, endpoint.path, session_id, gone) from None
         finally:
             del worker.contexts[number]
         match answer:
@@ -284,13 +288,16 @@ class SessionWorkers:
                 raise from_body(orjson.loads(raw)) or VerifierError(f"{endpoint.path} failed")
         raise VerifierError(f"{self._server}{endpoint.path}: its worker answered what is no answer")
 
-    def _failure(self, worker: _Worker, number: int, path: str, gone: WorkerGone) -> CallError:
+    def _failure(
+        self, worker: _Worker, number: int, path: str, session_id: str, gone: WorkerGone
+    ) -> CallError:
         """Of a call whose worker has ended."""
         if not worker.culprit and isinstance(gone.ending, Ended):
             # The plain method that runs is the first suspect; or the only call there is.
             alone = number if len(worker.contexts) == 1 else EVERYBODY
             worker.culprit = worker.running or alone
         if worker.culprit in {number, EVERYBODY}:
+            worker.faults[session_id] = path, gone.ending
             failure = failure_of(self._server, path, gone.ending)
             worker.reason = worker.reason or failure.message
             return failure
