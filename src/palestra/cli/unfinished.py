@@ -26,6 +26,12 @@ class _Candidate:
     unscored: Unscored
     changed: tuple[str, ...]
 
+    def goes_on(self, *, more_attempts: bool) -> bool:
+        """Whether resuming it would run anything."""
+        counts = self.unscored.counts
+        tried_again = more_attempts and counts.get(Remedy.MORE_ATTEMPTS)
+        return bool(counts.get(Remedy.RESUME) or tried_again)
+
     @property
     def description(self) -> str:
         left = self.unscored.counts.get(Remedy.RESUME, 0)
@@ -40,16 +46,16 @@ def unfinished_run(name: str, semantics: Mapping[str, Any], *, more_attempts: bo
     `more_attempts`: rollouts that have spent their attempts may run again. Says which run it is.
     Raises ConfigError, which names the candidates, when there is none.
     """
-    unfinished = [
-        candidate
-        for candidate in _candidates(name, semantics)
-        if candidate.unscored.counts.get(Remedy.RESUME)
-        or (more_attempts and candidate.unscored.counts.get(Remedy.MORE_ATTEMPTS))
-    ]
-    same = [candidate for candidate in unfinished if not candidate.changed]
-    if same:
-        notice(f"continuing {same[0].description}, the newest unfinished run of {name} (--resume)")
-        return same[0].output
+    unfinished: list[_Candidate] = []
+    for candidate in _candidates(name, semantics):
+        if not candidate.goes_on(more_attempts=more_attempts):
+            continue
+        if not candidate.changed:
+            notice(
+                f"continuing {candidate.description}, the newest unfinished run of {name} (--resume)"
+            )
+            return candidate.output
+        unfinished.append(candidate)
     if not unfinished:
         raise ConfigError(
             f"--resume: there is no unfinished run of {name} in {RUNS}/",
