@@ -40,14 +40,22 @@ class _Candidate:
         return f"{shown(self.output)} ({left} of {self.requested} left{why}{more})"
 
 
-def unfinished_run(name: str, semantics: Mapping[str, Any], *, more_attempts: bool) -> Path:
+def tasks_beside(output: Path) -> Path:
+    """The rows that an evaluation has made for its run."""
+    return output.with_name(f"{output.stem}_tasks.jsonl")
+
+
+def unfinished_run(
+    name: str, semantics: Mapping[str, Any], *, tasks: bytes | None, more_attempts: bool
+) -> Path:
     """The output of the newest one of `name` that was made from what `semantics` says.
 
+    `tasks`: the lines of the rows that the command makes; None where it reads a file of rows.
     `more_attempts`: rollouts that have spent their attempts may run again. Says which run it is.
     Raises ConfigError, which names the candidates, when there is none.
     """
     unfinished: list[_Candidate] = []
-    for candidate in _candidates(name, semantics):
+    for candidate in _candidates(name, semantics, tasks):
         if not candidate.goes_on(more_attempts=more_attempts):
             continue
         if not candidate.changed:
@@ -69,7 +77,9 @@ def unfinished_run(name: str, semantics: Mapping[str, Any], *, more_attempts: bo
     )
 
 
-def _candidates(name: str, semantics: Mapping[str, Any]) -> Iterator[_Candidate]:
+def _candidates(
+    name: str, semantics: Mapping[str, Any], tasks: bytes | None
+) -> Iterator[_Candidate]:
     """The runs of that name, the newest first."""
     folders = RUNS.iterdir() if RUNS.is_dir() else ()
     pattern = re.compile(re.escape(name) + _STAMP)
@@ -78,7 +88,10 @@ def _candidates(name: str, semantics: Mapping[str, Any]) -> Iterator[_Candidate]
         try:
             manifest = read_manifest(paths.manifest)
             unscored = unscored_in(paths, requested=manifest.requested)
+            same_rows = tasks is None or tasks_beside(paths.output).read_bytes() == tasks
         except (InputDataError, OSError):
             continue  # not a run, or one that cannot be continued
         changed = tuple(differences(manifest.semantics, semantics))
+        if not same_rows:
+            changed = ("the input rows differ", *changed)
         yield _Candidate(paths.output, manifest.requested, unscored, changed)
