@@ -8,6 +8,8 @@ meets are fakes on this machine; a test holds the page in step.
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from hub_fakes import WRITER, FakeHub, fake_hub  # noqa: E402  # the fakes lie with the tests
 from palestra.config import PACKAGE_ROOT  # noqa: E402
+from palestra.testing import ScriptedEndpoint, scripted_endpoint  # noqa: E402
 from registry_fakes import TOKEN, FakeGitlab, fake_gitlab  # noqa: E402
 
 ROWS = (PACKAGE_ROOT / "resources_servers/example_multi_step/data/example.jsonl").read_bytes()
@@ -48,6 +51,10 @@ class Command:
     text: str
     shows: tuple[str, ...]
     """Regular expressions, each found in one printed line at least."""
+    servers: str = ""
+    """What runs in another terminal meanwhile, until Ctrl-C."""
+    afterwards: str = ""
+    """What is typed when the servers have stopped."""
 
 
 COMMANDS = (
@@ -122,6 +129,24 @@ COMMANDS = (
         (r"^Pull Request created: ", r"^verified: "),
     ),
     Command(
+        "Where a server's time goes",
+        "ng_collect_rollouts \\\n"
+        "    +agent_name=math_with_judge_simple_agent \\\n"
+        "    +input_jsonl_fpath=resources_servers/math_with_judge/data/example.jsonl \\\n"
+        "    +output_jsonl_fpath=results/rollouts.jsonl",
+        (
+            r"where its time went is in .*math_with_judge\.log",
+            r"^name ncall tsub$",
+            r"app\.py:\S+ \S+\.verify 5$",
+        ),
+        servers='config_paths="resources_servers/math_with_judge/configs/math_with_judge.yaml,\\\n'
+        'responses_api_models/openai_model/configs/openai_model.yaml"\n'
+        'ng_run "+config_paths=[${config_paths}]" \\\n'
+        "    +profiling_enabled=true \\\n"
+        "    +profiling_results_dirpath=results/profiling",
+        afterwards="head -n 2 results/profiling/math_with_judge.log | awk '{print $1, $2, $3}'",
+    ),
+    Command(
         "Skills for a coding agent",
         "palestra skills install .claude/skills",
         (r"skills/palestra-",),
@@ -138,10 +163,15 @@ def main(document: Path) -> None:
 
 
 def _section(command: Command) -> str:
+    typed = [f"```bash\n{command.text}\n```"]
+    if command.servers:
+        typed = [
+            f"In one terminal, until Ctrl-C:\n\n```bash\n{command.servers}\n```",
+            f"In another one:\n\n```bash\n{command.text}\n```",
+            f"And then:\n\n```bash\n{command.afterwards}\n```",
+        ]
     printed = "\n".join(_printed(command))
-    return (
-        f"\n## {command.title}\n\n```bash\n{command.text}\n```\n\n```text\n{printed}\n```\n\nWorks."
-    )
+    return "\n\n".join([f"\n## {command.title}", *typed, f"```text\n{printed}\n```", "Works."])
 
 
 def _anchor(title: str) -> str:
@@ -153,8 +183,10 @@ def _printed(command: Command) -> Iterator[str]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         hub, gitlab = stack.enter_context(fake_hub()), stack.enter_context(fake_gitlab())
-        output = _run(command.text, folder, hub, gitlab)
-        places = {f"{folder.resolve()}/work/": "", hub.endpoint: "https://huggingface.co"}
+        model = stack.enter_context(scripted_endpoint(*["\\boxed{4}"] * 5))
+        reader = Reader(folder, hub, gitlab, model)
+        output = reader.types(command)
+        places = {f"{reader.work.resolve()}/": "", hub.endpoint: "https://huggingface.co"}
     lines = [_with_places(line, places) for line in output.splitlines()]
     for pattern in command.shows:
         if not any(re.search(pattern, line) for line in lines):
@@ -165,44 +197,79 @@ def _printed(command: Command) -> Iterator[str]:
 def _with_places(line: str, places: dict[str, str]) -> str:
     for place, name in places.items():
         line = line.replace(place, name)
-    return line
+    # Where a function stands in its file is nothing that a page should follow.
+    return re.sub(r"\.py:\d+", ".py:…", line)
 
 
-def _run(text: str, folder: Path, hub: FakeHub, gitlab: FakeGitlab) -> str:
-    work = folder / "work"
-    work.mkdir()
-    hub.put(HUB_REPO, {"instruction_following.jsonl": ROWS, "if_validation.jsonl": ROWS})
-    gitlab.put("example_multi_step", "0.0.1", {"train.jsonl": ROWS, "validation.jsonl": ROWS})
-    (work / "validation.jsonl").write_bytes(ROWS)
-    settings = {
-        "policy_base_url": "https://api.openai.com/v1",
-        "policy_api_key": "sk-1234567890",
-        "policy_model_name": "gpt-4.1-2025-04-14",
-        "hf_token": WRITER,
-        "mlflow_tracking_uri": gitlab.uri,
-        "mlflow_tracking_token": TOKEN,
-    }
-    (work / "env.yaml").write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
-    environment = {
-        **os.environ,
-        "PATH": f"{SCRIPTS}:{os.environ['PATH']}",
-        "PALESTRA_RUN_DIR": str(folder),
-        "HF_ENDPOINT": hub.endpoint,
-        "COLUMNS": "120",
-    }
-    done = subprocess.run(  # noqa: S603  # the documents' own commands, above
-        ["/bin/bash", "-c", text],
-        cwd=work,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{text}\nended with {done.returncode}:\n{done.stdout}")
-    return done.stdout
+class Reader:
+    """Someone who types commands in a folder with an env.yaml, and a file to upload."""
+
+    def __init__(
+        self, folder: Path, hub: FakeHub, gitlab: FakeGitlab, model: ScriptedEndpoint
+    ) -> None:
+        self.work = folder / "work"
+        self.work.mkdir()
+        hub.put(HUB_REPO, {"instruction_following.jsonl": ROWS, "if_validation.jsonl": ROWS})
+        gitlab.put("example_multi_step", "0.0.1", {"train.jsonl": ROWS, "validation.jsonl": ROWS})
+        (self.work / "validation.jsonl").write_bytes(ROWS)
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            head_port = sock.getsockname()[1]
+        settings = {
+            "policy_base_url": f"{model.url}/v1",
+            "policy_api_key": "sk-1234567890",
+            "policy_model_name": "scripted",
+            "hf_token": WRITER,
+            "mlflow_tracking_uri": gitlab.uri,
+            "mlflow_tracking_token": TOKEN,
+            "head_server": f"{{port: {head_port}}}",
+        }
+        lines = [f"{key}: {value}\n" for key, value in settings.items()]
+        (self.work / "env.yaml").write_text("".join(lines))
+        self._environment = {
+            **os.environ,
+            "PATH": f"{SCRIPTS}:{os.environ['PATH']}",
+            "PALESTRA_RUN_DIR": str(folder),
+            "HF_ENDPOINT": hub.endpoint,
+            "COLUMNS": "120",
+        }
+
+    def types(self, command: Command) -> str:
+        """What is printed, the servers' words before those of what is typed afterwards."""
+        if not command.servers:
+            return self._run(command.text)
+        with (self.work / "servers.log").open("w+") as log:
+            # A shell of its own would keep Ctrl-C from the command that it runs.
+            servers = subprocess.Popen(  # noqa: S603  # as `_run`
+                ["/bin/bash", "-c", command.servers.replace("\nng_run", "\nexec ng_run")],
+                cwd=self.work,
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                self._run(f"ng_status +wait={TIMEOUT_S}")
+                self._run(command.text)
+            finally:
+                servers.send_signal(signal.SIGINT)
+                servers.wait(TIMEOUT_S)
+            log.seek(0)
+            return log.read() + self._run(command.afterwards)
+
+    def _run(self, text: str) -> str:
+        done = subprocess.run(  # noqa: S603  # the documents' own commands, above
+            ["/bin/bash", "-c", text],
+            cwd=self.work,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"{text}\nended with {done.returncode}:\n{done.stdout}")
+        return done.stdout
 
 
 if __name__ == "__main__":

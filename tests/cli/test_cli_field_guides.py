@@ -6,7 +6,7 @@ import re
 import pytest
 from cli_world import AGENT, MULTI_STEP, OPENAI, TASKS, FakeEndpoint, World, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 SEARCHED_FOR = (
     r"Request info:",
@@ -108,7 +108,7 @@ def test_a_servers_profile_begins_with_its_own_verifier(world: World, fake: Fake
         "+profiling_enabled=true",
         "+profiling_results_dirpath=results/profiling",
     )
-    running.until("ready")
+    running.until("servers ready!")
     done = world.run(
         "ng_collect_rollouts",
         "+agent_name=math_with_judge_simple_agent",

@@ -6,9 +6,12 @@ import pytest
 from cli_world import FakeEndpoint, World, until
 
 ENV = """
+import os
+
 from palestra import environment
 
-DATA = [{"n": n} for n in range(4)]
+FIRST = int(os.environ.get("FIRST", "0"))
+DATA = [{"n": FIRST + n} for n in range(4)]
 
 
 @environment(data=DATA, prompt="{n}", name="my_env")
@@ -62,6 +65,22 @@ def test_resume_with_other_settings_is_refused_with_the_candidates(
     assert f"runs/{name}/rollouts.jsonl (2 of 4 left; " in refused
     assert "temperature: absent -> 0.5" in refused
     assert [path.name for path in (world.folder / "runs").iterdir()] == [name]
+
+
+@pytest.mark.slow
+def test_resume_with_other_rows_is_refused_and_leaves_those_of_the_run(
+    world: World, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("my_env.py", ENV)
+    name = killed_run(world, fake)
+    tasks = world.folder / "runs" / name / "rollouts_tasks.jsonl"
+    before = tasks.read_bytes()
+    monkeypatch.setenv("FIRST", "100")
+
+    refused = world.run("palestra", *evaluated(fake, "--resume")).refused()
+
+    assert "(2 of 4 left; the input rows differ)" in refused
+    assert tasks.read_bytes() == before
 
 
 def test_resume_without_an_unfinished_run_starts_none(world: World, fake: FakeEndpoint) -> None:

@@ -4,13 +4,15 @@ The same requests each time. Each kind of server is on a real socket, with a scr
 """
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import orjson
 import pytest
 import shipped_servers as shipped
+from fuzzed_requests import findings_at, fuzzer
 
 from palestra.config import PACKAGE_ROOT, ServerType, load_config
 from palestra.serving import assembled
@@ -21,13 +23,14 @@ from palestra.transport import ASGIApp
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]
 
-CHECKS = (
-    "not_a_server_error,status_code_conformance,content_type_conformance,"
-    "response_schema_conformance"
+MODEL_SERVERS = (
+    "azure_openai_model",
+    "inference_provider",
+    "litellm_model",
+    "openai_model",
+    "replay_model",
+    "vllm_model",
 )
-EXAMPLES = 12
-"""Requests of each operation."""
-MODEL_SERVERS = ("azure_openai_model", "inference_provider")
 RUN_BY_AGENTS = {
     "simple_agent": "resources_servers/example_single_tool_call/configs/example_single_tool_call",
     "gymnasium_agent": "resources_servers/blackjack/configs/blackjack",
@@ -42,6 +45,48 @@ ENVIRONMENTS = {
 }
 
 
+MESSAGE = {
+    "type": "message",
+    "id": "message_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "2", "annotations": []}],
+}
+RECORDED = {
+    "_ng_task_index": 0,
+    "_ng_rollout_index": 0,
+    "reward": 1.0,
+    "responses_create_params": {"input": "1 + 1?"},
+    "response": {
+        "id": "response_1",
+        "created_at": 1,
+        "model": "scripted",
+        "object": "response",
+        "output": [MESSAGE],
+    },
+}
+VERIFIERS_ENVIRONMENT = """
+import verifiers as vf
+from datasets import Dataset
+
+
+async def right(completion, answer) -> float:
+    return float(completion[-1]["content"] == answer)
+
+
+def load_environment():
+    data = Dataset.from_list([{"question": "1 + 1?", "answer": "2"}])
+    return vf.SingleTurnEnv(dataset=data, rubric=vf.Rubric(funcs=[right]))
+"""
+
+
+@pytest.fixture(scope="module")
+def requests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolExecutor]:
+    """The process that makes the requests."""
+    with fuzzer(tmp_path_factory.mktemp("requests")) as pool:
+        yield pool
+
+
 @asynccontextmanager
 async def served(app: ASGIApp) -> AsyncIterator[str]:
     """The app on a socket of this machine; its URL."""
@@ -50,25 +95,15 @@ async def served(app: ASGIApp) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
 
 
-async def findings(app: ASGIApp, folder: Path) -> str:
-    """What schemathesis finds; empty when that is nothing."""
+async def findings(app: ASGIApp, requests: ProcessPoolExecutor) -> list[str]:
+    """What schemathesis finds wrong with an app."""
     async with served(app) as url:
-        process = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("schemathesis")),
-            *("run", f"{url}/openapi.json", "--checks", CHECKS, "--phases", "fuzzing"),
-            *("--max-examples", str(EXAMPLES), "--generation-deterministic", "--no-shrink"),
-            *("--no-color", "--warnings", "off", "--suppress-health-check", "all"),
-            cwd=folder,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        printed, _ = await process.communicate()
-    return "" if process.returncode == 0 else printed.decode()
+        return await asyncio.get_running_loop().run_in_executor(requests, findings_at, url)
 
 
 async def findings_of(
-    config: Path, kind: ServerType, folder: Path, overrides: Sequence[str] = ()
-) -> str:
+    config: Path, kind: ServerType, requests: ProcessPoolExecutor, overrides: Sequence[str] = ()
+) -> list[str]:
     """The findings of one server of a config, with the others around it."""
     loaded = load_config(
         overrides=[*shipped.ENDPOINT, *overrides],
@@ -86,30 +121,55 @@ async def findings_of(
     model = ScriptedModel.answering(lambda _: "It is so.\n[[A=B]]")
     stand_ins = dict.fromkeys(models, model)
     async with assembled(loaded, list(loaded.instances), stand_ins) as assembly:
-        return await findings(assembly.servers[name].asgi_app(), folder)
+        return await findings(assembly.servers[name].asgi_app(), requests)
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_an_environment_answers_as_it_says(name: str, tmp_path: Path) -> None:
+def test_an_environment_answers_as_it_says(name: str, requests: ProcessPoolExecutor) -> None:
     config = PACKAGE_ROOT / "resources_servers" / name / "configs" / f"{name}.yaml"
 
-    assert asyncio.run(findings_of(config, ServerType.RESOURCES, tmp_path)) == ""
+    assert asyncio.run(findings_of(config, ServerType.RESOURCES, requests)) == []
 
 
 @pytest.mark.parametrize("agent", RUN_BY_AGENTS)
-def test_an_agent_answers_as_it_says(agent: str, tmp_path: Path) -> None:
+def test_an_agent_answers_as_it_says(agent: str, requests: ProcessPoolExecutor) -> None:
     config = PACKAGE_ROOT / f"{RUN_BY_AGENTS[agent]}.yaml"
 
-    assert asyncio.run(findings_of(config, ServerType.AGENT, tmp_path)) == ""
+    assert asyncio.run(findings_of(config, ServerType.AGENT, requests)) == []
+
+
+def test_the_verifiers_agent_answers_as_it_says(
+    requests: ProcessPoolExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("verifiers")
+    (tmp_path / "sum_env.py").write_text(VERIFIERS_ENVIRONMENT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = PACKAGE_ROOT / "responses_api_agents/verifiers_agent/configs/verifiers_agent.yaml"
+    environment = "++verifiers_agent.responses_api_agents.verifiers_agent.env_id=sum-env"
+
+    assert asyncio.run(findings_of(config, ServerType.AGENT, requests, [environment])) == []
+
+
+def model_config(server: str) -> Path:
+    """The config of a model server."""
+    return PACKAGE_ROOT / "responses_api_models" / server / "configs" / f"{server}.yaml"
 
 
 @pytest.mark.parametrize("server", MODEL_SERVERS)
-def test_a_model_server_answers_as_it_says(server: str, tmp_path: Path) -> None:
-    config = PACKAGE_ROOT / "responses_api_models" / server / "configs" / f"{server}.yaml"
+def test_a_model_server_answers_as_it_says(
+    server: str, requests: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    recorded = tmp_path / "recorded.jsonl"
+    recorded.write_bytes(orjson.dumps(RECORDED) + b"\n")
     with scripted_endpoint(*["It is so."] * 10_000) as endpoint:
-        own = list(endpoint.policy)
+        overrides = [f"++policy_rollouts={recorded}", *endpoint.policy]
         if server == "inference_provider":
             prefix = f"++policy_model.responses_api_models.{server}"
-            own += [f"{prefix}.base_url={endpoint.url}/v1", f"{prefix}.api_key=none"]
+            overrides += [f"{prefix}.base_url={endpoint.url}/v1", f"{prefix}.api_key=none"]
+        config = model_config(server)
 
-        assert asyncio.run(findings_of(config, ServerType.MODEL, tmp_path, own)) == ""
+        assert asyncio.run(findings_of(config, ServerType.MODEL, requests, overrides)) == []
+
+
+def test_the_head_server_answers_as_it_says(requests: ProcessPoolExecutor) -> None:
+    assert asyncio.run(findings(shipped.head(), requests)) == []

@@ -11,6 +11,7 @@ from serving_servers import ask, error_of, server_of, turn
 from starlette.responses import PlainTextResponse
 
 from palestra.config import Redactor
+from palestra.errors import RowIdentity
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.serving import ResourcesServer, ResourcesServerConfig, tool
 from palestra.serving.listener import serving
@@ -18,10 +19,12 @@ from palestra.serving.sockets import listen
 from palestra.transport import (
     SESSION_SCOPE_KEY,
     AiohttpTransport,
+    CallContext,
     HttpReply,
     HttpRequest,
     ServerClient,
     call_asgi,
+    context_headers,
     current_call,
 )
 
@@ -39,7 +42,11 @@ class Own(ResourcesServer):
         app.post("/move")(self.move)
         app.post("/late")(self.late)
         app.get("/teapot")(self.teapot)
+        app.post("/headers_on")(self.headers_on)
         return app
+
+    async def headers_on(self) -> dict[str, str]:
+        return context_headers(current_call())
 
     async def move(self, body: Move) -> dict[str, int]:
         return {"sum": body.x + body.y}
@@ -99,6 +106,16 @@ def test_a_timeout_error_of_the_author_s_is_not_our_deadline() -> None:
         assert reply.status == 500
         assert error_of(reply)["type"] == "environment_error"
         assert error_of(reply)["message"] == "env/late raised TimeoutError: a wait of my own"
+
+
+def test_a_server_in_another_process_hands_on_all_that_its_caller_knows() -> None:
+    row = RowIdentity(task=1, rollout=2, run="run")
+    context = CallContext(row, written_turns=2, patience_s=30.0, in_environment=True)
+    headers = context_headers(context)
+
+    reply = asyncio.run(over_http(server_of(Own), "/headers_on", {}, **headers))
+
+    assert orjson.loads(reply.body) == headers
 
 
 def asked(method: str, path: str, **kwargs: Any) -> HttpReply:

@@ -11,7 +11,14 @@ from pydantic import ValidationError
 
 from judge_fakes import REFERENCE, fleet, question_text, reply
 from palestra.errors import JudgeFailure
-from palestra.schema import Response, ResponseCreateParams, VerifyRequest, to_plain
+from palestra.schema import (
+    CONTEXT_FULL,
+    IncompleteDetails,
+    Response,
+    ResponseCreateParams,
+    VerifyRequest,
+    to_plain,
+)
 from palestra.serving import Judge, JudgeConfig, Labels, Question, Ruling
 from palestra.serving.judging import read_verdict
 from palestra.serving.judging.questions import LONGEST_PASSAGE, fence_of
@@ -270,6 +277,16 @@ def failure(
 def test_a_reply_without_verdict_is_a_failure_that_quotes_it() -> None:
     assert "hard to say" in failure("hard to say").message
     assert "cut off (max_output_tokens)" in failure(reply("[[A=B]]", cut=True)).message
+
+
+def test_a_judge_whose_context_was_full_is_not_advised_to_write_more() -> None:
+    full = reply("", cut=True)
+    full.incomplete_details = IncompleteDetails.model_validate(
+        {"reason": "max_output_tokens", "stopped_by": CONTEXT_FULL}
+    )
+
+    assert "max_output_tokens" not in failure(full).hint
+    assert CONTEXT_FULL in failure(full).message
 
 
 def test_without_judge_or_recorded_answer_there_is_a_failure_and_no_reward() -> None:

@@ -3,11 +3,14 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
-from serving_world import FLEET, X_ALONE, Project, eventually
+from serving_world import FLEET, X_ALONE, Project, eventually, exists
 
 from palestra.config import ResolvedConfig
 from palestra.errors import FailureKind, RowIdentity, ServerDied
@@ -113,3 +116,33 @@ def test_a_server_elsewhere_that_does_not_answer_is_stuck(project: Project) -> N
                 return fleet.instances["x"].reason
 
     assert "no answer from http://127.0.0.1:" in asyncio.run(run())
+
+
+PARENT = """
+import asyncio
+import sys
+from palestra.config import load_config
+from palestra.serving import PROCESS, Fleet
+
+
+async def main():
+    async with Fleet(load_config(config_paths=sys.argv[1:]), default_placement=PROCESS) as fleet:
+        print(fleet.instances["x"].pid, flush=True)
+        await fleet.client.peer("x").notify("/seed_session", {"hold": "seed"})
+
+
+asyncio.run(main())
+"""
+
+
+def test_a_server_that_a_call_holds_ends_with_the_parent_that_was_killed(project: Project) -> None:
+    project.environment(HOLDS.replace("re.match", 'open("holds", "w").close() or re.match'))
+    project.load(X_ALONE)
+    command = [sys.executable, "-c", PARENT, "resources_servers/x/configs/x.yaml"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        server = int(parent.stdout.readline())
+        assert asyncio.run(eventually(Path("holds").exists))
+        parent.kill()
+
+    assert asyncio.run(eventually(lambda: not exists(server)))

@@ -293,6 +293,16 @@ async def test_a_cause_that_no_rollout_survives_ends_everything_at_once(
     assert all(attempt == 1 for _, attempt in agent.begun)
 
 
+async def test_an_endpoint_that_refuses_everything_is_told_with_the_trainers_own_setting() -> None:
+    error = EndpointRefuses("all were refused", hint="--patience SECONDS waits longer")
+    async with trainer(raising(error)) as (client, *_):
+        with pytest.raises(IncompleteRollouts) as caught:
+            await client.submit([request(1)]).gather()
+
+    assert "endpoint_patience_s" in caught.value.cause.setting
+    assert "--patience" not in str(caught.value.hint)
+
+
 async def test_another_rollouts_row_is_refused() -> None:
     mixed_up = answer(1.0) | {"_ng_task_index": 7}
     async with trainer(lambda *_: mixed_up) as (client, *_):

@@ -85,6 +85,37 @@ def test_a_request_that_was_sent_before_the_first_refusal_is_waited_for() -> Non
             refused.check("answered 429")
 
 
+def test_a_request_that_takes_much_longer_than_refusals_do_is_waited_for() -> None:
+    clock = Clock()
+    refusals = Refusals(clock)
+    with of(refusals) as served, of(refusals) as refused:
+        refused.refused()
+        clock.now += 1.0
+        served.sent()
+        clock.now += 300.0
+        assert refused.left_s is None
+        refused.check("answered 429")
+        served.refused()
+
+        with pytest.raises(EndpointRefuses):
+            refused.check("answered 429")
+
+
+def test_slow_refusals_are_refusals() -> None:
+    clock = Clock()
+    refusals = Refusals(clock)
+    with of(refusals) as first, of(refusals) as second:
+        first.sent()
+        clock.now += 60.0
+        first.refused()
+        clock.now += 40.0
+        second.sent()
+        clock.now += 80.0
+
+        with pytest.raises(EndpointRefuses):
+            first.check("answered 504")
+
+
 def test_runs_have_their_patience_each_for_itself() -> None:
     clock = Clock()
     refusals = Refusals(clock)

@@ -3,7 +3,7 @@
 import contextlib
 import importlib
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from palestra.cli.meaning import run_meaning
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, existing_path, load
-from palestra.cli.unfinished import OUTPUT, RUNS, unfinished_run
+from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, did_you_mean, nearest
 from palestra.errors import ConfigError, InputDataError
@@ -65,7 +65,9 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     config = _config(target, args, overrides)
     warn_all(config.warnings)
     _refuse_settings_of_its_own(config)
-    output = args.output or _run_of(args, target, config)
+    output = args.output
+    if output is None:
+        target, output = _run_of(args, target, config)
     collecting = _collect_args(args, target, config, output)
     named = verified_by(overrides, config.secrets, args.target)
     settings = replace(collecting.settings(config), verified_by=named)
@@ -108,10 +110,14 @@ def _write_tasks(target: Target, path: Path) -> bool:
         return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in target.rows))
+        path.write_bytes(_lines(target.rows))
     except OSError as error:
         raise InputDataError(f"{path}: {error.strerror}") from error
     return True
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> bytes:
+    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
 def find_target(args: EvalArgs) -> Target:
@@ -244,15 +250,23 @@ def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedCon
     return load(overrides, ng=False, extra=merged)
 
 
-def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> Path:
-    """Where a run without `--output` goes: to a new folder, or on with an unfinished one."""
+def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> tuple[Target, Path]:
+    """Where a run without `--output` goes: to a new folder, or on with an unfinished one.
+
+    Returns the target too, since its rows can be read only once.
+    """
     new = _new_run(target.name)
     collecting = _collect_args(args, target, config, new)
     if not collecting.resume_from_cache:
-        return new
+        return target, new
+    tasks = None
+    if target.rows is not None:
+        rows = list(target.rows)
+        tasks, target = _lines(rows), replace(target, rows=iter(rows))
     meaning = run_meaning(config, collecting.settings(config))
     more_attempts = config.tree.get("max_attempts") is not None
-    return unfinished_run(target.name, meaning, more_attempts=more_attempts)
+    output = unfinished_run(target.name, meaning, tasks=tasks, more_attempts=more_attempts)
+    return target, output
 
 
 def _new_run(name: str) -> Path:
@@ -309,4 +323,4 @@ def _input(target: Target, agents: list[Any], output: Path) -> Path:
                 hint="collect over a file of yours: palestra collect --input FILE …",
             )
         return existing_path(paths[0])
-    return output.with_name(f"{output.stem}_tasks.jsonl").absolute()
+    return tasks_beside(output).absolute()

@@ -26,6 +26,12 @@ class _Candidate:
     unscored: Unscored
     changed: tuple[str, ...]
 
+    def goes_on(self, *, more_attempts: bool) -> bool:
+        """Whether resuming it would run anything."""
+        counts = self.unscored.counts
+        tried_again = more_attempts and counts.get(Remedy.MORE_ATTEMPTS)
+        return bool(counts.get(Remedy.RESUME) or tried_again)
+
     @property
     def description(self) -> str:
         left = self.unscored.counts.get(Remedy.RESUME, 0)
@@ -34,22 +40,30 @@ class _Candidate:
         return f"{shown(self.output)} ({left} of {self.requested} left{why}{more})"
 
 
-def unfinished_run(name: str, semantics: Mapping[str, Any], *, more_attempts: bool) -> Path:
+def tasks_beside(output: Path) -> Path:
+    """The rows that an evaluation has made for its run."""
+    return output.with_name(f"{output.stem}_tasks.jsonl")
+
+
+def unfinished_run(
+    name: str, semantics: Mapping[str, Any], *, tasks: bytes | None, more_attempts: bool
+) -> Path:
     """The output of the newest one of `name` that was made from what `semantics` says.
 
+    `tasks`: the lines of the rows that the command makes; None where it reads a file of rows.
     `more_attempts`: rollouts that have spent their attempts may run again. Says which run it is.
     Raises ConfigError, which names the candidates, when there is none.
     """
-    unfinished = [
-        candidate
-        for candidate in _candidates(name, semantics)
-        if candidate.unscored.counts.get(Remedy.RESUME)
-        or (more_attempts and candidate.unscored.counts.get(Remedy.MORE_ATTEMPTS))
-    ]
-    same = [candidate for candidate in unfinished if not candidate.changed]
-    if same:
-        notice(f"continuing {same[0].description}, the newest unfinished run of {name} (--resume)")
-        return same[0].output
+    unfinished: list[_Candidate] = []
+    for candidate in _candidates(name, semantics, tasks):
+        if not candidate.goes_on(more_attempts=more_attempts):
+            continue
+        if not candidate.changed:
+            notice(
+                f"continuing {candidate.description}, the newest unfinished run of {name} (--resume)"
+            )
+            return candidate.output
+        unfinished.append(candidate)
     if not unfinished:
         raise ConfigError(
             f"--resume: there is no unfinished run of {name} in {RUNS}/",
@@ -63,7 +77,9 @@ def unfinished_run(name: str, semantics: Mapping[str, Any], *, more_attempts: bo
     )
 
 
-def _candidates(name: str, semantics: Mapping[str, Any]) -> Iterator[_Candidate]:
+def _candidates(
+    name: str, semantics: Mapping[str, Any], tasks: bytes | None
+) -> Iterator[_Candidate]:
     """The runs of that name, the newest first."""
     folders = RUNS.iterdir() if RUNS.is_dir() else ()
     pattern = re.compile(re.escape(name) + _STAMP)
@@ -72,7 +88,10 @@ def _candidates(name: str, semantics: Mapping[str, Any]) -> Iterator[_Candidate]
         try:
             manifest = read_manifest(paths.manifest)
             unscored = unscored_in(paths, requested=manifest.requested)
+            same_rows = tasks is None or tasks_beside(paths.output).read_bytes() == tasks
         except (InputDataError, OSError):
             continue  # not a run, or one that cannot be continued
         changed = tuple(differences(manifest.semantics, semantics))
+        if not same_rows:
+            changed = ("the input rows differ", *changed)
         yield _Candidate(paths.output, manifest.requested, unscored, changed)

@@ -19,6 +19,7 @@ from palestra.errors.masking import mask_error
 from palestra.errors.tree import (
     AgentError,
     BadInput,
+    Bystander,
     CallError,
     ConfigError,
     CredentialsRejected,
@@ -50,6 +51,7 @@ from palestra.errors.tree import (
 __all__ = [
     "AgentError",
     "BadInput",
+    "Bystander",
     "CallError",
     "ConfigError",
     "CredentialsRejected",

@@ -18,6 +18,7 @@ from typing import Any
 from palestra.errors.layers import FailureKind, Layer
 from palestra.errors.tree import (
     AgentError,
+    Bystander,
     CallError,
     CredentialsRejected,
     DeadlineExceeded,
@@ -54,6 +55,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     EnvironmentFault,
     NoSession,
     InfraError,
+    Bystander,
     JudgeFailure,
     ModelError,
     RowError,

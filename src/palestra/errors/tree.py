@@ -9,6 +9,7 @@
     │   └── ServerDied            a server process of the fleet ended by itself
     └── CallError                 one call, on behalf of one rollout, failed
         ├── InfraError            connection refused, reset, process gone
+        │   └── Bystander             another rollout's code took this one's process with it
         ├── ModelError            the model endpoint answered with an error
         ├── ModelRejectedRow      the model endpoint can never serve this row
         │   └── PromptTooLong     it does not fit into the model's context
@@ -195,6 +196,15 @@ class InfraError(CallError):
 
     layer = Layer.INFRA
     kind = FailureKind.INFRA
+
+
+class Bystander(InfraError):
+    """The process that held this rollout's session ended because of another rollout's code.
+
+    No attempt of this rollout, as long as it does not happen to it again and again.
+    """
+
+    reason = "bystander"
 
 
 class ModelError(CallError):

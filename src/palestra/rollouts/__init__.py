@@ -28,7 +28,15 @@ from palestra.rollouts.merging import (
 from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.recorded import scored_keys
-from palestra.rollouts.results import ENDED_RUN, Failed, Scored, checked, outcome_of, went_on
+from palestra.rollouts.results import (
+    ENDED_RUN,
+    MOST_SPARED,
+    Failed,
+    Scored,
+    checked,
+    outcome_of,
+    went_on,
+)
 from palestra.rollouts.row_checks import check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
@@ -46,6 +54,7 @@ from palestra.rollouts.unscored import unscored_in
 __all__ = [
     "AUTO",
     "ENDED_RUN",
+    "MOST_SPARED",
     "OPERATIONAL",
     "Accounting",
     "AccountingError",

@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import Any
 
 from palestra.errors import (
+    Bystander,
     CallError,
     Hopeless,
     RowIdentity,
@@ -27,7 +28,7 @@ from palestra.rollouts.attempt import with_grace
 from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.results import Failed, Scored, failed, scored, went_on
+from palestra.rollouts.results import MOST_SPARED, Failed, Scored, failed, scored, went_on
 from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import (
     AGENT_REF,
@@ -241,7 +242,8 @@ class Collector:
             for observer in self._observers:
                 observer.rollout_started(key, flight)
         try:
-            for attempt in range(first, self._limits.max_attempts + 1):
+            attempt = first
+            while attempt <= self._limits.max_attempts:
                 flight.attempting = True
                 result = await self._attempt(row, key, attempt, flight)
                 if flight.left_behind:
@@ -251,6 +253,10 @@ class Collector:
                     return True
                 flight.now("waiting", "the next attempt")
                 await asyncio.sleep(self._limits.attempt_pause_s * attempt)
+                if isinstance(result, Failed) and result.spared:
+                    flight.spared += 1
+                else:
+                    attempt += 1
         finally:
             if not flight.left_behind:
                 del self.progress.in_flight[key]
@@ -334,6 +340,7 @@ class Collector:
                 elapsed_s=time.monotonic() - started,
                 again=self._verified_again,
                 ended_run=isinstance(error, Hopeless),
+                spared=isinstance(error, Bystander) and flight.spared < MOST_SPARED,
             )
             if not isinstance(error, Hopeless):
                 return ended

@@ -23,6 +23,8 @@ class InFlight(Activity):
     attempt: int = 0
     """The attempt that runs, from 1."""
     attempt_started: float = 0.0
+    spared: int = 0
+    """Attempts that are not counted: another rollout's code ended them."""
     row: Mapping[str, Any] = field(default_factory=dict, repr=False)
     task: asyncio.Task[None] | None = field(default=None, repr=False)
     """What runs it."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from palestra.errors import InputDataError
-from palestra.rollouts.results import ENDED_RUN, WORTH_ANOTHER_ATTEMPT
+from palestra.rollouts.results import ENDED_RUN, SPARED, WORTH_ANOTHER_ATTEMPT
 from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
@@ -46,8 +46,8 @@ class LastAttempt:
             return before
         outcome = Outcome(row[FAILURE_CLASS])
         return cls(
-            # What ended the run was no fault of the rollout that met it.
-            number - (row.get(ENDED_RUN) is True),
+            # What ended the run, or another rollout's code, was no fault of the rollout it met.
+            number - (row.get(ENDED_RUN) is True or row.get(SPARED) is True),
             outcome,
             terminal=row.get(FAILURE_TERMINAL) is True,
             # Rows of older runs do not say.

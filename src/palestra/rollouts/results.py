@@ -48,7 +48,10 @@ class Scored(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """One failed attempt. `terminal` means that no other attempt will follow."""
+    """One failed attempt. `terminal` means that no other attempt will follow.
+
+    `spared`: it is not counted against its rollout.
+    """
 
     key: RolloutKey
     outcome: Outcome
@@ -56,6 +59,7 @@ class Failed:
     message: str
     line: bytes
     terminal: bool
+    spared: bool = False
 
 
 _OF_VERIFYING = frozenset({FailureKind.VERIFIER, FailureKind.JUDGE})
@@ -65,6 +69,11 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
 )
 """Classes that another attempt may turn into a score. Code that raised would raise again."""
 
+SPARED = "spared"
+"""Field of a failures-file row: another rollout's code caused this failure, so it is not counted as
+an attempt."""
+MOST_SPARED = 20
+"""Such failures of one rollout that are not counted."""
 ENDED_RUN = "ended_run"
 """Field of a failures-file row: what failed ended the whole collection (a rejected key). Such an
 attempt is not held against its rollout, which runs again once that is mended."""
@@ -198,15 +207,16 @@ def failed(
     elapsed_s: float,
     again: str = "",
     ended_run: bool = False,
+    spared: bool = False,
 ) -> Failed:
     """The failures-file row of one attempt. `started_at`: seconds since the epoch.
 
     `again`: the command that verifies what the model has answered another time. `ended_run`: the
-    collection ends with it, and the rollout has not ended.
+    collection ends with it, and the rollout has not ended. `spared`: see `Failed`.
     """
     outcome = outcome_of(error)
     retriable = ended_run or (error.retriable and outcome in WORTH_ANOTHER_ATTEMPT)
-    terminal = not ended_run and (not retriable or attempt >= max_attempts)
+    terminal = not (ended_run or spared) and (not retriable or attempt >= max_attempts)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     told = described(error)
     if again and error.verify_request:
@@ -220,6 +230,7 @@ def failed(
             FAILURE_TERMINAL: terminal,
             RETRIABLE: retriable,
             **({ENDED_RUN: True} if ended_run else {}),
+            **({SPARED: True} if spared else {}),
             **told,
             "started_at": started_at,
             "elapsed_s": round(elapsed_s, 3),
@@ -227,7 +238,7 @@ def failed(
         row,
         error.verify_request,
     )
-    return Failed(key, outcome, error.layer, told["message"], line, terminal)
+    return Failed(key, outcome, error.layer, told["message"], line, terminal, spared)
 
 
 def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:

@@ -21,6 +21,7 @@ from pydantic import (
     Tag,
     WithJsonSchema,
 )
+from pydantic.config import JsonDict
 
 
 class WireModel(BaseModel):
@@ -74,7 +75,8 @@ class Refusal(WireModel):
 
 def _other_than(kinds: frozenset[str]) -> Any:
     """A field for the types that have no class here; its JSON Schema leaves out those that have."""
-    return Field(json_schema_extra={"not": {"enum": sorted(kinds)}})
+    left_out: JsonDict = {"not": {"enum": [*sorted(kinds)]}}
+    return Field(json_schema_extra=left_out)
 
 
 _PART_TYPES = frozenset({"input_text", "input_image", "output_text", "refusal"})

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any, Final, final
 
 from itsdangerous import BadSignature, Signer
+from msgspec.structs import replace
 
 from palestra.errors import (
     CallError,
@@ -343,14 +344,7 @@ def _context(headers: dict[str, str], named: RowIdentity | None) -> CallContext:
     own = current_call()
     if own.row is not None:
         return own
-    return CallContext(
-        row=context.row or named,
-        deadline=context.deadline,
-        activity=Activity("its own code"),
-        call_limit_s=context.call_limit_s,
-        in_environment=context.in_environment,
-        patience_s=context.patience_s,
-    )
+    return replace(context, row=context.row or named, activity=Activity("its own code"))
 
 
 def _token_missing(server: str) -> WrongSetting:

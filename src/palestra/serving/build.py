@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError
 from palestra.serving.loading import load_server_class
+from palestra.serving.resources_server import ResourcesServer
 from palestra.serving.server import Server
 from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, ServerClient, Target
 
@@ -57,9 +58,16 @@ def profiler_for(tree: Mapping[str, Any], *, shared: bool) -> "Profiler | None":
 
 
 def build_server(
-    instance: InstanceConfig, client: ServerClient, *, served: type[Server] | None = None
+    instance: InstanceConfig,
+    client: ServerClient,
+    *,
+    served: type[Server] | None = None,
+    isolate: bool = True,
 ) -> Server:
     """The server object of `instance`, not started yet; of its entrypoint's class, or of `served`.
+
+    `isolate`: whether an author's plain methods are to run in worker processes, which begin with
+    `start_workers`. While functions are timed they do not, as they could not be.
 
     Raises ConfigError when its entrypoint or its settings are wrong.
     """
@@ -68,7 +76,17 @@ def build_server(
     cls = served or load_server_class(instance.folder / instance.entrypoint)
     settings_model: Any = cls.model_fields["config"].annotation
     settings = settings_from(settings_model, instance, extra=_facts(instance, client))
-    return cls(config=settings, server_client=client)
+    server = cls(config=settings, server_client=client)
+    if isolate and served is None and not client.tree.get(PROFILING):
+        _isolate(server, instance, client)
+    return server
+
+
+def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> None:
+    if isinstance(server, ResourcesServer) and server.wants_isolation():
+        from palestra.serving.isolation.sticky import workers_of
+
+        server.isolate(workers_of(server, instance, client))
 
 
 def _facts(instance: InstanceConfig, client: ServerClient) -> dict[str, Any]:

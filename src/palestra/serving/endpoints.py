@@ -63,6 +63,10 @@ def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowErr
     )
 
 
+Away = Callable[["Endpoint", Any, str], Awaitable[Any]]
+"""Runs an endpoint's method in another process: `away(endpoint, body, session_id)`."""
+
+
 @final
 class Endpoint:
     """One method of one server.
@@ -78,6 +82,7 @@ class Endpoint:
     __slots__ = (
         "_answers",
         "_author",
+        "_away",
         "_body_model",
         "_body_name",
         "_check",
@@ -115,6 +120,7 @@ class Endpoint:
         self.path = path
         self.server = server
         self.ends_session = ends_session
+        self._away: Away | None = None
         self._check = check
         self._prepare = prepare
         self._extend = extend
@@ -163,6 +169,15 @@ class Endpoint:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             self._body_model = kind
 
+    @property
+    def is_sync(self) -> bool:
+        """Whether calling the method is all there is to do: nothing is awaited."""
+        return not (self._is_async or inspect.iscoroutinefunction(inspect.unwrap(self._method)))
+
+    def send_away(self, away: Away) -> None:
+        """From now on have the method run elsewhere. Not for one that wants the request."""
+        self._away = away
+
     def body_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the body, or None when the method takes none."""
         return None if self._body_model is None else published_schema(self._body_model)
@@ -182,7 +197,16 @@ class Endpoint:
             return self._invoke_tool(body, session_id)
         return self._run(self._parse(body), session_id)
 
+    def perform(self, body: Any, session_id: str) -> Coroutine[Any, Any, Any]:
+        """Run the method, in the process that `send_away` meant. Raises as `invoke`."""
+        if self.is_tool:
+            return self._invoke_tool(body, session_id)
+        return self._perform(self._parse(body), session_id)
+
     async def _invoke_tool(self, arguments: Any, session_id: str) -> str:
+        if self._away is not None:
+            said: str = await self._away(self, arguments, session_id)
+            return said
         try:
             parsed = self._parse(arguments)
         except RowError as error:
@@ -244,6 +268,17 @@ class Endpoint:
     async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         if self._prepare is not None:
             body = self._prepare(body)
+        if self._away is None:
+            result = await self._perform(body, session_id, request)
+        else:
+            try:
+                result = await self._away(self, body, session_id)
+            finally:
+                if self.ends_session:
+                    self._sessions.close(session_id)
+        return result if self._extend is None else self._extend(result, session_id)
+
+    async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         ended: Session | None = None
         try:
             if self._author is not None and (pulse := current_pulse()) is not None:
@@ -266,7 +301,7 @@ class Endpoint:
             self._check(result)
         if ended is not None and ended.tool_faults:
             result = _with_faults(result, ended.tool_faults)
-        return result if self._extend is None else self._extend(result, session_id)
+        return result
 
     def _begin(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         """Call the method, whatever it raises: its result, which may have to be awaited."""

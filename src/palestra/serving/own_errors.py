@@ -44,6 +44,10 @@ def _is_library(path: str) -> bool:
     return path.startswith(_STDLIB) or any(sign in path for sign in _INSTALLED)
 
 
+Report = Callable[[str, str, str, str], object]
+"""Path, class name, text and frames of an exception."""
+
+
 @dataclass(slots=True)
 class _Told:
     """One kind of error. `count`: how often it came, `said`: how many of them a line told."""
@@ -58,8 +62,12 @@ class _Told:
 class OwnErrors:
     """The errors of one server's own code. Kinds differ by path, type and the author's frames."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, report: Report | None = None
+    ) -> None:
+        """`report`: gets what there is to say, instead of the log."""
         self._clock = clock
+        self._report = report
         self._kinds: dict[tuple[str, str, str], _Told] = {}
 
     def log(self, server: str, path: str, error: BaseException) -> str:
@@ -73,6 +81,9 @@ class OwnErrors:
 
         `kind`: the exception's class name; `frames`: the author's.
         """
+        if self._report is not None:
+            self._report(path, kind, text, frames)
+            return
         key = (path, kind, frames)
         if key not in self._kinds and len(self._kinds) >= MOST_KINDS:
             key = ("", "", "")

@@ -5,10 +5,10 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from fastapi import FastAPI
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 from starlette.requests import Request
 
 from palestra.config import ServerType
@@ -46,6 +46,19 @@ _make_verify_response = maker(VerifyResponse)
 _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
 
 
+class AuthorWorkers(Protocol):
+    """The processes in which a server's methods run."""
+
+    async def start(self) -> None:
+        """Have one ready."""
+
+    async def perform(self, endpoint: Endpoint, body: Any, session_id: str, /) -> Any:
+        """Run an endpoint's method there."""
+
+    async def close(self) -> None:
+        """End them."""
+
+
 class ResourcesServerConfig(ServerConfig):
     """Settings of an environment; add your own as fields of a subclass."""
 
@@ -69,8 +82,47 @@ class ResourcesServer(Server):
     may when nothing outside of the session is touched. None: only where nothing is done but to
     verify, without a session, and where `reverify_mode` says that tools may be replayed."""
 
+    isolated: ClassVar[bool] = True
+    """Whether its methods run in worker processes when any of `verify`, `seed_session` and the
+    tools is a plain one. Each worker holds a replica of the server, made once, with `start` run in
+    each; a session stays in one of them. Not where the class has routes of its own. False: all runs
+    in the server's process, where a plain method that does not return stops everything."""
+
     reward_rules: ClassVar[RewardRules] = RewardRules()
     """What its rewards may be; `palestra verify-env` holds the verifier to it."""
+
+    _palestra_workers: AuthorWorkers | None = PrivateAttr(default=None)
+
+    def isolate(self, workers: AuthorWorkers) -> None:
+        """Have the methods of the author's run in `workers`."""
+        self._palestra_workers = workers
+        for endpoint in self._palestra_endpoints.values():
+            if endpoint.path != "/aggregate_metrics":
+                endpoint.send_away(workers.perform)
+
+    def wants_isolation(self) -> bool:
+        """Whether a plain method of the author's could hold the server's process up."""
+        kind = type(self)
+        ours = all(
+            method.__module__.startswith("palestra.serving.")
+            for method in (kind.routes, kind.setup_webserver)
+        )
+        plain = (
+            endpoint.is_sync and endpoint.path != CLOSE_SESSION
+            for endpoint in self._palestra_endpoints.values()
+        )
+        forwarded = not any(e.wants_request for e in self._palestra_endpoints.values())
+        return kind.isolated and ours and forwarded and any(plain)
+
+    async def start_workers(self) -> None:
+        """Have one worker ready."""
+        if self._palestra_workers is not None:
+            await self._palestra_workers.start()
+
+    async def end_workers(self) -> None:
+        """End them all."""
+        if self._palestra_workers is not None:
+            await self._palestra_workers.close()
 
     def gold_response(self, row: Mapping[str, Any]) -> Response | None:
         """What a perfect model would answer to a task row; None when that is not known.

@@ -21,7 +21,7 @@ from palestra.serving.boundary import Boundary, SessionCookie
 from palestra.serving.direct import Direct
 from palestra.serving.endpoints import Endpoint, row_error
 from palestra.serving.in_flight import InFlightCalls
-from palestra.serving.own_errors import OwnErrors
+from palestra.serving.own_errors import OwnErrors, Report
 from palestra.serving.published import describe
 from palestra.serving.refusals import Refusals
 from palestra.serving.sessions import SessionStore
@@ -104,6 +104,20 @@ class Server(BaseModel):
             self._palestra_sessions.close_all()
             self._palestra_errors.tell_rest()
             await self.end_workers()
+
+    @property
+    def palestra_sessions(self) -> SessionStore:
+        """The sessions of this process."""
+        return self._palestra_sessions
+
+    @property
+    def palestra_errors(self) -> OwnErrors:
+        """What its own code has raised in this process."""
+        return self._palestra_errors
+
+    def palestra_report_bugs(self, report: Report) -> None:
+        """Give what this server's own code raises to `report`, instead of the log."""
+        self._palestra_errors = OwnErrors(report=report)
 
     def routes(self) -> list[Endpoint]:
         """The protocol endpoints of this kind of server."""

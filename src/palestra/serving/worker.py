@@ -7,6 +7,7 @@ stops when told to, or when standard input ends, which is how it learns that its
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
@@ -101,6 +102,8 @@ def stop_with_parent() -> None:
         # Not through sys.stdin: a thread that waits in it makes the interpreter abort at exit.
         while os.read(0, 65536):
             pass
+        # For a call that takes the interpreter's lock after this line, and keeps it.
+        faulthandler.dump_traceback_later(2 * STOP_GRACE_S, exit=True)
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(STOP_GRACE_S)
         if os.getpgrp() == os.getpid():
@@ -119,7 +122,7 @@ def main() -> int:
         _log_requests()
     raise_descriptor_limit()
     if order.pulse is not None:
-        make_current(Pulse(*order.pulse))
+        make_current(Pulse(*order.pulse, tie_to_parent=True))
     try:
         import uvloop
 

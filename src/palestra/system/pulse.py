@@ -22,6 +22,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar, final
 
+from palestra.system.parents import die_with_parent, outlive_parent
+
 T = TypeVar("T")
 
 BEAT_S: Final = 0.5
@@ -69,8 +71,14 @@ class _Entered:
 class Pulse:
     """One process's block. The process writes it; whoever holds its files reads it."""
 
-    def __init__(self, block: int, stacks: int) -> None:
-        """`block` and `stacks`: file descriptors, which this object owns from here on."""
+    def __init__(self, block: int, stacks: int, *, tie_to_parent: bool = False) -> None:
+        """`block` and `stacks`: file descriptors, which this object owns from here on.
+
+        `tie_to_parent`: the process dies with its parent while it executes a call. Code that
+        holds the interpreter's lock keeps it from noticing in any other way that its parent has
+        gone.
+        """
+        self._tie_to_parent = tie_to_parent
         self.block = block
         self.stacks = stacks
         self._memory = mmap.mmap(block, _HEAD_BYTES + _NOTE_BYTES + SLOTS * _SLOT_BYTES)
@@ -127,6 +135,8 @@ class Pulse:
                 slot = self._free.pop()
             except IndexError:
                 slot = -1
+            if self._tie_to_parent:
+                die_with_parent()
         limit = math.inf if deadline is None else deadline
         entered = _Entered(slot, text, limit, time.monotonic(), before)
         self._entered[ident] = entered
@@ -139,7 +149,10 @@ class Pulse:
         if left.before is not None:
             self._entered[ident] = left.before
             self._write(left.before, ident)
-        elif left.slot >= 0:
+            return
+        if self._tie_to_parent:
+            outlive_parent()
+        if left.slot >= 0:
             self._clear(left.slot)
             self._free.append(left.slot)
 

@@ -19,7 +19,14 @@ from functools import partial
 from typing import Self, final
 
 from palestra.config import ResolvedConfig
-from palestra.errors import CallError, ConfigError, Layer, PalestraError, mask_error
+from palestra.errors import (
+    CallError,
+    ConfigError,
+    EndpointRefuses,
+    Layer,
+    PalestraError,
+    mask_error,
+)
 from palestra.training.capture import ModelServers
 from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
@@ -57,6 +64,10 @@ logger = logging.getLogger("palestra.training")
 
 RUN_DIGITS = 12
 FORGETTING_S = 1.0
+REFUSES_HINT = (
+    "once the endpoint answers, make a new client; a longer endpoint_patience_s in ClientSettings "
+    "waits longer, and None without end"
+)
 """How long model servers are asked to forget, at a time: order among rollouts comes first."""
 
 
@@ -195,6 +206,8 @@ class RolloutClient:
         """The servers have ended, or can never answer: nothing is waited for any more."""
         inside = self._running
         mask_error(error, inside.servers.client.mask)
+        if isinstance(error, EndpointRefuses):
+            error.hint = REFUSES_HINT
         tails: dict[str, tuple[str, ...]] = {}
         try:
             ending = inside.servers.ending or ending_behind(error)

@@ -67,6 +67,8 @@ class Ticket:
     deadline: float | None = None
     state: State = State.QUEUED
     attempts: int = 0
+    spared: int = 0
+    """Those that are not counted: another rollout's code ended them."""
     began: float = 0.0
     """When its last attempt began."""
     stop_by: float | None = None

@@ -8,8 +8,8 @@ from typing import Final, final
 
 from msgspec.structs import replace
 
-from palestra.errors import CallError, Hopeless, Layer, RowIdentity, mask_error
-from palestra.rollouts import Deadlines, attempt, with_grace
+from palestra.errors import Bystander, CallError, Hopeless, Layer, RowIdentity, mask_error
+from palestra.rollouts import MOST_SPARED, Deadlines, attempt, with_grace
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
 from palestra.training.capture import ModelServers
 from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
@@ -93,6 +93,8 @@ class Runner:
     ) -> Failed | None:
         """The outcome of a rollout whose attempt failed so; None when it gets another one."""
         mask_error(error, self._client.mask)
+        if isinstance(error, Bystander) and ticket.spared < MOST_SPARED:
+            ticket.spared += 1
         if ending_behind(error) is not None:
             self._on_hopeless(error)
             return None
@@ -171,7 +173,7 @@ class Runner:
     def _budgeted(self, ticket: Ticket, outcome: Failed) -> bool:
         """Whether its class of failure has an attempt left."""
         most = self._settings.attempts.most.get(outcome.failure, 1)
-        return outcome.retriable and ticket.attempts < most
+        return outcome.retriable and ticket.attempts - ticket.spared < most
 
     def _may_repeat(self, agent: str) -> bool:
         """Whether every environment behind an agent says that a rollout may be begun again."""

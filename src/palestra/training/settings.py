@@ -118,9 +118,9 @@ class ClientSettings:
     """Of one attempt. The two attempts that a timeout gets are together the hour that a collection
     gives its one: a training step waits for its slowest rollout."""
     endpoint_patience_s: float | None = 600.0
-    """For how long a model endpoint may refuse everything (429, 5xx, no connection) before all that
-    waits raises `EndpointRefuses`, as a rejected key does; None: any time. Longer than an update of
-    weights takes."""
+    """For how long a model endpoint may refuse everything (429, 5xx, no connection) before the client
+    ends, as for a rejected key: all that waits, and all that is submitted later, raises
+    `IncompleteRollouts`. None: any time. Longer than an update of weights takes."""
     batch_timeout_s: float | None = None
     """Of a submission; what has not ended by then has failed as a timeout."""
     in_flight: int = 256

@@ -152,6 +152,30 @@ class ServerClient:
         )
         return ServerReply(reply, server=server_name, url=_url(target, url_path))
 
+    async def forward(
+        self,
+        server_name: str,
+        method: str,
+        path: str,
+        *,
+        body: bytes,
+        headers: Mapping[str, str],
+        cookies: Mapping[str, str],
+        session_id: str | None,
+    ) -> HttpReply:
+        """A request as another process made it, sent from here. Raises `CallError`."""
+        target = self.target(server_name)
+        return await self._caller.exchange(
+            target,
+            worker_url(server_name, target.urls, cookies),
+            method,
+            path,
+            body=body,
+            cookies=cookies,
+            headers=headers,
+            session_id=session_id,
+        )
+
     async def post(self, server_name: str, url_path: str, **kwargs: Any) -> ServerReply:
         """`request` with POST."""
         return await self.request(server_name, url_path, method="POST", **kwargs)

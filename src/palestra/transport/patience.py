@@ -2,8 +2,9 @@
 
 A refusal is a busy answer (429), an error of the server (5xx), or a connection that was refused or
 cut. One answer of any request of the run ends the streak. A refusal of one row (400) counts
-neither way. A request that was sent before the streak began may still be answered, so that the
-run waits for it.
+neither way. The run waits for a request that may still be answered: one that was sent before the
+streak began, or that has taken much longer than a refusal takes. A busy endpoint refuses most
+requests at once and answers the others minutes later.
 """
 
 import time
@@ -16,18 +17,24 @@ from palestra.transport.context import CallContext
 
 IDLE_S: Final = 60.0
 """A run that has asked nothing for so long was stopped: its streak does not count when it goes on."""
+LONGER: Final = 2.0
+"""How many times as long as the slowest refusal a request takes that is being answered."""
+LEAST_S: Final = 5.0
+"""A request that has taken less may still be refused, however fast the other refusals were."""
 
 
 @final
 class _Streak:
     """What one run has met at one endpoint since its last answer. Times are of `clock`."""
 
-    __slots__ = ("calls", "idle_since", "refused", "sent", "since")
+    __slots__ = ("calls", "idle_since", "refused", "sent", "since", "slowest_s")
 
     def __init__(self) -> None:
         self.since: float | None = None
         """When the first refusal came; None while there is none."""
         self.refused = 0
+        self.slowest_s = 0.0
+        """How long the slowest refusal took."""
         self.calls = 0
         """Calls that are made now, those that pause before another try included."""
         self.sent: dict[object, float] = {}
@@ -38,6 +45,14 @@ class _Streak:
         """Something was answered, or the run has been told."""
         self.since = None
         self.refused = 0
+        self.slowest_s = 0.0
+
+    def may_be_answered(self, now: float) -> bool:
+        """Whether a request is under way that the endpoint does not seem to refuse."""
+        oldest = next(iter(self.sent.values()), None)
+        if oldest is None or self.since is None:
+            return False
+        return oldest < self.since or now - oldest > max(LEAST_S, LONGER * self.slowest_s)
 
 
 @final
@@ -111,25 +126,27 @@ class Patience:
 
     def refused(self) -> None:
         """It was refused."""
-        self.returned()
-        streak = self._streak
+        streak, now = self._streak, self._clock()
+        streak.slowest_s = max(streak.slowest_s, now - streak.sent.pop(self, now))
         streak.refused += 1
         if streak.since is None:
-            streak.since = self._clock()
+            streak.since = now
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the run stops if nothing is answered; None while nothing is refused."""
-        since = self._streak.since
-        return None if since is None else max(0.0, since + self.limit_s - self._clock())
+        """Seconds until the run stops if nothing is answered.
+
+        None while nothing is refused, and while the run waits for a request whatever happens.
+        """
+        since, now = self._streak.since, self._clock()
+        if since is None or self._streak.may_be_answered(now):
+            return None
+        return max(0.0, since + self.limit_s - now)
 
     def check(self, reason: str) -> None:
         """Raise EndpointRefuses when the patience has run out. `reason`: the last refusal."""
         streak = self._streak
-        if streak.since is None or self.left_s:
-            return
-        oldest = next(iter(streak.sent.values()), None)
-        if oldest is not None and oldest < streak.since:
+        if streak.since is None or self.left_s != 0.0:
             return
         waited_s = self._clock() - streak.since
         refused = streak.refused

@@ -186,3 +186,17 @@ def test_without_parallel_calls_only_the_first_counts() -> None:
 
 def test_without_tools_nothing_is_read_as_a_call() -> None:
     assert answered(CALL, mend())["message"]["content"] == CALL
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "tool_calls": [{}]},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "add"}}]},
+        {"role": "assistant", "tool_calls": [{"function": "add"}]},
+        {"role": "user", "content": [{"type": "text"}]},
+    ],
+)
+def test_a_message_that_lacks_a_field_is_the_rows_fault(message: dict[str, Any]) -> None:
+    with pytest.raises(ModelRejectedRow, match=r"^/messages/0/"):
+        mend(messages=[message])

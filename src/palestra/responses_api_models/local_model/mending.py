@@ -44,7 +44,9 @@ def to_engine_request(request: JSON, *, max_tokens: int) -> EngineRequest:
         for key, value in request.items()
         if key not in {"tools", "tool_choice", "parallel_tool_calls"}
     }
-    body["messages"] = [_as_text(message) for message in request["messages"]]
+    body["messages"] = [
+        _as_text(message, f"/messages/{index}") for index, message in enumerate(request["messages"])
+    ]
     if body.get("max_tokens") is None and body.get("max_completion_tokens") is None:
         body["max_tokens"] = max_tokens
     tools, enforce = _chosen(request.get("tools") or [], request.get("tool_choice") or "auto")
@@ -94,24 +96,45 @@ def _choice_with_calls(choice: JSON, request: EngineRequest) -> JSON:
     }
 
 
-def _as_text(message: JSON) -> JSON:
+def _as_text(message: JSON, pointer: str) -> JSON:
     """The message with its calls as text, and a tool's output as the user's message."""
     content = message.get("content")
     if isinstance(content, list):
-        for part in content:
-            if part.get("type") != "text":
-                raise ModelRejectedRow(
-                    f"the local model reads text only, not {part.get('type')!r}",
-                    hint="use a model server in front of a model that reads it",
-                )
-        content = "\n".join(part["text"] for part in content)
+        parts = enumerate(content)
+        content = "\n".join(_text_of(part, f"{pointer}/content/{index}") for index, part in parts)
     if message["role"] == "tool":
         return {"role": "user", "content": f"<tool_response>\n{content or ''}\n</tool_response>"}
     written = [content] if content else []
-    for called in message.get("tool_calls") or []:
-        function = called["function"]
-        written.append(write_call(Call(function["name"], function["arguments"])))
+    for index, call in enumerate(message.get("tool_calls") or []):
+        written.append(write_call(_call_of(call, f"{pointer}/tool_calls/{index}/function")))
     return {"role": message["role"], "content": "\n".join(written)}
+
+
+def _text_of(part: JSON, pointer: str) -> str:
+    if part.get("type") != "text":
+        raise ModelRejectedRow(
+            f"the local model reads text only, not {part.get('type')!r}",
+            hint="use a model server in front of a model that reads it",
+        )
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise ModelRejectedRow(
+            f"{pointer}/text: a part of type text needs a text",
+            hint="correct the messages of this row",
+        )
+    return text
+
+
+def _call_of(tool_call: JSON, pointer: str) -> Call:
+    function = tool_call.get("function")
+    fields = function if isinstance(function, Mapping) else {}
+    name, arguments = fields.get("name"), fields.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, str):
+        raise ModelRejectedRow(
+            f"{pointer}: a call needs a name and its arguments, both as text",
+            hint="correct the messages of this row",
+        )
+    return Call(name, arguments)
 
 
 def _chosen(tools: Sequence[JSON], choice: str | JSON) -> tuple[list[JSON], bool]:

@@ -20,7 +20,7 @@ from palestra.sandbox.workers.outcomes import (
     TimedOut,
     WorkersBroken,
 )
-from palestra.sandbox.workers.worker import NO_MEMORY, RAISED, VALUE
+from palestra.sandbox.workers.worker import NO_MEMORY, RAISED, READY, VALUE
 
 CRASHES: Final = frozenset(
     {
@@ -53,6 +53,8 @@ class Held:
         self.line = line
         self._memory_mib = memory_mib
         self.pid = 0
+        self._refusal = ""
+        """What it said instead of being ready."""
         self.usable = False
         """Whether it waits for another call."""
 
@@ -63,6 +65,9 @@ class Held:
         except BrokenFrame:
             return False
         if answer is None:
+            return False
+        if answer[0] != READY:
+            self._refusal = str(answer[2])
             return False
         self.pid = answer[2]
         self.usable = True
@@ -125,6 +130,8 @@ class Held:
 
     async def why_not(self) -> WorkersBroken | None:
         """Why it never became ready; None when its nursery has gone."""
+        if self._refusal:
+            return WorkersBroken(self._refusal)
         code = await self.exit_code()
         if code is None:
             return None

@@ -130,6 +130,9 @@ class Nursery:
         finally:
             for pid in self._lines:
                 _kill(pid)
+            for pid in self._lines:  # nobody finds them when this process has ended
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
 
     def _fork_one(self) -> bool:
         """Fork the worker that control asks for; False at its end."""

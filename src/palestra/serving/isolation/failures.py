@@ -4,7 +4,7 @@ import signal
 from typing import Final
 
 from palestra.config import ServerType
-from palestra.errors import CallError, Evidence, InfraError
+from palestra.errors import CallError, Evidence, Hop, InfraError, add_hop
 from palestra.sandbox.workers.held import CRASHES
 from palestra.serving.authors_errors import AuthorsPlace, overran
 from palestra.serving.isolation.link import Ended, Ending, Hung
@@ -16,7 +16,15 @@ _INSIDE: Final = "or set isolated=False, to run it inside the server's process"
 
 
 def failure_of(server: str, path: str, ending: Ending) -> CallError:
-    """Of the call whose code ended its worker."""
+    """Of the call whose code ended its worker.
+
+    The worker is a hop of its own: a tool that ends it has not answered the model, as one that
+    raises has.
+    """
+    return add_hop(_failure(server, path, ending), Hop(f"{server} (worker process)"))
+
+
+def _failure(server: str, path: str, ending: Ending) -> CallError:
     match ending:
         case Hung(place, limit_s):
             return overran(server, path, place, limit_s)

@@ -1,6 +1,8 @@
 """Workers without state: whichever is free takes the next call."""
 
 import asyncio
+import contextlib
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +21,9 @@ MOST_OF_ALL: Final = 256
 """When `MOST` are busy and none has answered for `STALLED_S`: they hang, each to its deadline."""
 STALLED_S: Final = 0.5
 AT_A_TIME: Final = 8
+SLOW_S: Final = 1.0
+SLOW_NICENESS: Final = 15
+"""For calls that run for so long while others wait: they may hang, and would take their cores."""
 IDLE_S: Final = 10.0
 """After which workers beyond one per core are ended."""
 
@@ -34,7 +39,11 @@ class FreeWorkers:
         self._links: set[Link] = set()
         self._waiting: deque[asyncio.Future[Link]] = deque()
         self._forking = 0
-        self._last_free = 0.0
+        self._last_answer = 0.0
+        self._busy: dict[Link, float] = {}
+        """When their calls began, the oldest first."""
+        self._slow: set[Link] = set()
+        """Those that give way to others, until their calls end, and they with them."""
         self._growing: asyncio.TimerHandle | None = None
         self._shrinking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +81,9 @@ class FreeWorkers:
             frame = frame_of(number)
             if left_s is not None and limit_s is not None:
                 timer = asyncio.get_running_loop().call_later(left_s, self._stop, link, limit_s)
+            self._busy[link] = time.monotonic()
             answer = await link.answer(number, frame)
+            self._last_answer = time.monotonic()
         except asyncio.CancelledError:
             link.end(Killed())
             raise
@@ -83,6 +94,9 @@ class FreeWorkers:
         finally:
             if timer is not None:
                 timer.cancel()
+            self._busy.pop(link, None)
+            if link in self._slow:
+                link.end(Killed())
             self._free(link)
 
     def _stop(self, link: Link, limit_s: float) -> None:
@@ -123,10 +137,10 @@ class FreeWorkers:
         """Give a worker to the next call, or put it aside."""
         if not link.alive:
             self._links.discard(link)
+            self._slow.discard(link)
             if self._waiting:
                 self._grow()
             return
-        self._last_free = time.monotonic()
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():
@@ -154,12 +168,24 @@ class FreeWorkers:
 
     def _grow_more(self) -> None:
         self._growing = None
+        self._slow_down()
         count = len(self._links) + self._forking
-        stalled = time.monotonic() - self._last_free > STALLED_S
+        stalled = time.monotonic() - self._last_answer > STALLED_S
         most = MOST_OF_ALL if stalled else MOST
         for _ in range(min(AT_A_TIME, len(self._waiting) - self._forking, most - count)):
             self._begin_fork()
         self._grow()
+
+    def _slow_down(self) -> None:
+        """Let calls that have run for long compete no more with those that wait."""
+        latest = time.monotonic() - SLOW_S
+        for link, began in self._busy.items():
+            if began > latest:
+                return
+            if link not in self._slow:
+                self._slow.add(link)
+                with contextlib.suppress(OSError):
+                    os.setpriority(os.PRIO_PROCESS, link.pid, SLOW_NICENESS)
 
     def _begin_fork(self) -> None:
         self._forking += 1

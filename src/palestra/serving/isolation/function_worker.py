@@ -40,6 +40,7 @@ def function_of(argument: dict[str, str]) -> Serve:
 def serve(function: Callable[..., Any], sock: socket.socket, endurance: Endurance) -> None:
     """Answer calls on `sock` until the server has gone."""
     surroundings = Surroundings(sock, endurance)
+    surroundings.say_ready(sock)
     loop = asyncio.Runner()
     while (order := receive(sock)) is not None:
         number, keywords, plain = read_order(order)

@@ -4,8 +4,8 @@ from typing import Final
 
 from palestra.transport import CallContext
 
-SHARE_KEPT: Final = 0.1
-MOST_KEPT_S: Final = 0.5
+SHARE_KEPT: Final = 0.2
+MOST_KEPT_S: Final = 1.0
 """Of the time left is kept to look where the code is, and to tell the caller."""
 
 

@@ -12,7 +12,7 @@ from palestra.serving.authors_errors import AuthorsPlace
 from palestra.serving.isolation.stacks import authors_place, is_whole
 from palestra.serving.isolation.wire import ANSWERS, Frames, Rubbish, read_message
 
-STACK_LIMIT_S: Final = 1.0
+STACK_LIMIT_S: Final = 0.4
 """For a worker to show its stack: moments, more on a busy machine."""
 _CHUNK: Final = 2**18
 _CRASH: Final = b"Fatal Python error"

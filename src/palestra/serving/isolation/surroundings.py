@@ -27,6 +27,9 @@ class Surroundings:
         self._outputs = [(number, os.dup(number)) for number in (1, 2)]
         self._streams = _open_streams()
         self._set_streams()
+
+    def say_ready(self, sock: socket.socket) -> None:
+        """Tell the server that it may call."""
         sock.sendall(message_frame(READY, False, self._pid))
 
     def restore(self) -> None:

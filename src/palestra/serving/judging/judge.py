@@ -13,13 +13,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Self, final
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.config import PACKAGE_ROOT, resolve_path
 from palestra.errors import JudgeFailure, excerpt
 from palestra.schema import (
+    CONTEXT_FULL,
     JudgeExchange,
     JudgeReplay,
     Response,
@@ -35,6 +37,14 @@ from palestra.transport import ServerClient
 
 Evaluation = Mapping[str, Any]
 """One exchange: `responses_create_params`, `response`, `verdict_label`."""
+
+_CUT_HINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "max_output_tokens": "raise max_output_tokens in judge_responses_create_params",
+        CONTEXT_FULL: "serve the judge with a longer context: the question does not fit",
+    }
+)
+"""What helps a judge whose reply was cut off, by the true reason."""
 
 
 class JudgeConfig(ResourcesServerConfig):
@@ -251,10 +261,10 @@ class Hearing:
 def _unreadable(answer: Response, judge: Judge) -> JudgeFailure:
     allowed = " nor ".join(judge.labels)
     if answer.incomplete_details is not None:
-        reason = answer.incomplete_details.reason or "no reason given"
+        reason = answer.incomplete_details.true_reason
         return JudgeFailure(
-            f"the judge's reply was cut off ({reason}), so it has no verdict",
-            hint="raise max_output_tokens in judge_responses_create_params",
+            f"the judge's reply was cut off ({reason or 'no reason given'}), so it has no verdict",
+            hint=_CUT_HINTS.get(reason, ""),
         )
     end = excerpt(answer.final_text[-200:]) or "nothing"
     return JudgeFailure(f"the last line of the judge's reply gives neither {allowed}: {end}")

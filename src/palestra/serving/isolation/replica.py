@@ -1,0 +1,153 @@
+"""What a worker of an environment's class does: it holds a replica of the server, and its sessions.
+
+The object is made once, before the first fork, so that workers share what it holds; `start` runs in
+each of them. Plain methods run on the main thread, one at a time; async ones on its event loop.
+"""
+
+import asyncio
+import base64
+import pickle
+import socket
+from functools import partial
+from typing import Any, final
+
+from palestra.errors import CallError, DeadlineExceeded, to_body
+from palestra.sandbox.workers.worker import Endurance, Serve
+from palestra.schema import encode_json
+from palestra.serving.authors_errors import error_text
+from palestra.serving.build import build_server, server_client
+from palestra.serving.endpoints import Endpoint
+from palestra.serving.isolation.client import Questions, ServerElsewhere
+from palestra.serving.isolation.results import packed
+from palestra.serving.isolation.surroundings import Surroundings
+from palestra.serving.isolation.wire import (
+    BUG,
+    CALL,
+    CANCEL,
+    END,
+    FAILED,
+    REPLY,
+    VALUE,
+    Frames,
+    PlainContext,
+    context_of,
+    message_frame,
+    read_order,
+)
+from palestra.serving.own_errors import own_frames
+from palestra.serving.server import Server
+from palestra.transport import Target, calling
+
+REFUSED = "refused"
+
+
+def replica_of(argument: str) -> Serve:
+    """The program of these workers: makes the server, for all of them.
+
+    `argument`: as `workers_of` makes it.
+    """
+    # From the process that made us.
+    instance, places, tree = pickle.loads(base64.b64decode(argument))  # noqa: S301
+    questions = Questions()
+    targets = {
+        name: Target(name, server_type, urls, ServerElsewhere(name, questions))
+        for name, (server_type, urls) in places.items()
+    }
+    server = build_server(instance, server_client(targets, tree), isolate=False)
+    return partial(serve, server, questions)
+
+
+def serve(server: Server, questions: Questions, sock: socket.socket, endurance: Endurance) -> None:
+    """Answer calls on `sock` until the server has gone."""
+    asyncio.run(_serve(server, questions, sock, endurance))
+
+
+async def _serve(
+    server: Server, questions: Questions, sock: socket.socket, endurance: Endurance
+) -> None:
+    surroundings = Surroundings(sock, endurance)
+    inside = Inside(server, questions, sock, surroundings)
+    asyncio.get_running_loop().add_reader(sock, inside.read)
+    try:
+        await server.start()
+    except Exception as error:
+        frames = own_frames(error)
+        sock.sendall(message_frame(REFUSED, True, f"{error_text(error)}\n{frames}"))
+        return
+    surroundings.say_ready(sock)
+    await inside.gone.wait()
+
+
+@final
+class Inside:
+    """The calls that one worker serves."""
+
+    def __init__(
+        self,
+        server: Server,
+        questions: Questions,
+        sock: socket.socket,
+        surroundings: Surroundings,
+    ) -> None:
+        self._server = server
+        self._questions = questions
+        self._sock = sock
+        self._surroundings = surroundings
+        self._frames = Frames()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self.gone = asyncio.Event()
+        questions.connect(sock.sendall)
+        server.palestra_report_bugs(self._report)
+
+    def read(self) -> None:
+        """Take what the server's process has sent."""
+        chunk = self._sock.recv(2**18)
+        if not chunk:
+            self.gone.set()
+            asyncio.get_running_loop().remove_reader(self._sock)
+            return
+        for body in self._frames.feed(chunk):
+            kind, *fields = read_order(body)
+            if kind == CALL:
+                self._begin(*fields)
+            elif kind == CANCEL and (task := self._tasks.get(fields[0])) is not None:
+                task.cancel()
+            elif kind == END:
+                self._server.palestra_sessions.close(fields[0])
+            elif kind == REPLY:
+                self._questions.answered(fields[0], fields[1])
+
+    def _begin(
+        self, number: int, path: str, session_id: str, body: Any, plain: PlainContext
+    ) -> None:
+        endpoint = self._server.typed_endpoint(path)
+        if endpoint is None:
+            raise LookupError(path)
+        work = self._serve(number, endpoint, session_id, body, plain)
+        task = self._tasks[number] = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+
+    async def _serve(
+        self, number: int, endpoint: Endpoint, session_id: str, body: Any, plain: PlainContext
+    ) -> None:
+        self._questions.serving.set(number)
+        answer: tuple[Any, ...]
+        try:
+            with calling(context_of(plain)):
+                result = await endpoint.perform(body, session_id)
+                try:
+                    answer = (VALUE, number, packed(result, body))
+                except (TypeError, ValueError) as error:
+                    raise self._server.translate(endpoint.path, error) from error
+        except asyncio.CancelledError:
+            cancelled = DeadlineExceeded(f"{endpoint.server}{endpoint.path} was cancelled")
+            answer = (FAILED, number, encode_json(to_body(cancelled)))
+        except CallError as error:
+            answer = (FAILED, number, encode_json(to_body(error)))
+        finally:
+            self._surroundings.restore()
+        self._sock.sendall(message_frame(*answer))
+
+    def _report(self, path: str, kind: str, text: str, frames: str) -> None:
+        self._surroundings.restore()  # not from a fork of the author's
+        self._sock.sendall(message_frame(BUG, path, kind, text, frames))

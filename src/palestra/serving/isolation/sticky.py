@@ -1,0 +1,457 @@
+"""Workers that hold replicas of a server: a session stays in the one that it began in."""
+
+import asyncio
+import base64
+import contextlib
+import pickle
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+import orjson
+from pydantic import BaseModel
+
+from palestra.config import InstanceConfig
+from palestra.errors import (
+    Bystander,
+    CallError,
+    DeadlineExceeded,
+    InfraError,
+    VerifierError,
+    from_body,
+    to_body,
+)
+from palestra.sandbox.workers.keeper import Keeper
+from palestra.schema import encode_json, set_fields, to_plain
+from palestra.serving.endpoints import Endpoint
+from palestra.serving.isolation.failures import MEMORY_MIB, failure_of
+from palestra.serving.isolation.limits import limit_of
+from palestra.serving.isolation.link import Ended, Ending, Killed, Link, WorkerGone
+from palestra.serving.isolation.results import unpacked
+from palestra.serving.isolation.wire import (
+    ASK,
+    BUG,
+    CALL,
+    CANCEL,
+    END,
+    FAILED,
+    REPLY,
+    VALUE,
+    order_frame,
+    plain_context,
+)
+from palestra.serving.own_errors import OwnErrors
+from palestra.serving.resources_server import ResourcesServer
+from palestra.serving.sessions import CLOSE_SESSION, Session, SessionStore
+from palestra.transport import CallContext, ServerClient, calling, current_call, parse_set_cookies
+
+PROGRAM: Final = "palestra.serving.isolation.replica:replica_of"
+MOST: Final = 32
+"""Workers; sessions beyond that share them. Those that are stuck do not count."""
+MOST_OF_ALL: Final = 128
+STUCK_S: Final = 1.0
+"""How long a plain method runs before no other session is put beside it."""
+CANCEL_GRACE_S: Final = 0.3
+"""For a worker to cancel an async method: one that does not is held by it."""
+ABANDONED_S: Final = 1.0
+"""How long a plain method may go on that nobody waits for, before its worker is killed."""
+EVERYBODY: Final = -1
+"""The culprit, where it cannot be told."""
+_WORKER: Final = "worker"
+_BEGUN: Final = "begun"
+_LEFT: Final = "leaves its worker at the end"
+"""What this process keeps of a session; its state is in the worker."""
+_OURS: Final = ("x-palestra-", "authorization", "cookie", "content-type", "content-length")
+
+
+@dataclass(eq=False, slots=True)
+class _Worker:
+    """One replica, and what it is doing."""
+
+    link: Link
+    sessions: set[str] = field(default_factory=set)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one plain method that runs."""
+    contexts: dict[int, CallContext] = field(default_factory=dict)
+    """Of the calls that it serves."""
+    running: int = 0
+    """The number of the plain method's call that runs."""
+    path: str = ""
+    """Of the plain method that ran last."""
+    culprit: int = 0
+    """The number of the call that it ended for."""
+    faults: dict[str, tuple[str, Ending]] = field(default_factory=dict)
+    """Path and ending of the call that it ended for, by its session."""
+    reason: str = ""
+    """What that call did, for the sessions that ended with it."""
+
+    began: float = 0.0
+    """When that method began."""
+
+    def is_stuck(self, latest: float) -> bool:
+        """Whether its plain method runs since before `latest`."""
+        return self.running != 0 and self.began < latest
+
+    def load(self, latest: float) -> tuple[bool, int]:
+        """Less is better for another session."""
+        return self.is_stuck(latest), len(self.sessions)
+
+    def end_turn(self) -> None:
+        """The plain method has returned."""
+        self.running = 0
+        self.turn.release()
+
+
+@final
+class SessionWorkers:
+    """The workers of one server. Belongs to the event loop that calls it."""
+
+    def __init__(
+        self,
+        argument: str,
+        *,
+        server: str,
+        client: ServerClient,
+        sessions: SessionStore,
+        errors: OwnErrors,
+    ) -> None:
+        self._keeper = Keeper(
+            program=PROGRAM, argument=argument, memory_mib=MEMORY_MIB, as_here=True
+        )
+        self._server = server
+        self._client = client
+        self._sessions = sessions
+        self._errors = errors
+        self._workers: dict[Link, _Worker] = {}
+        self._starting = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        """Have a worker ready. Raises WorkersBroken, with what `start` raised there."""
+        if not self._workers:
+            await self._fork()
+
+    async def perform(self, endpoint: Endpoint, body: Any, session_id: str) -> Any:
+        """Run an endpoint's method in the session's worker. Raises `CallError`."""
+        context = current_call()
+        limit_s = limit_of(context)
+        due = None if limit_s is None else time.monotonic() + limit_s
+        session = self._sessions.open(session_id)
+        if endpoint.path == CLOSE_SESSION and _WORKER not in session.state:
+            self._sessions.close(session_id)
+            return {}
+        worker = await self._worker_of(session, due, limit_s)
+        while _BEGUN not in session.state and await self._is_blocked(worker, endpoint, due):
+            # Nothing of it is there yet: another worker will do.
+            self._leave_worker(session)
+            worker = await self._worker_of(session, due, limit_s)
+        session.state[_BEGUN] = True
+        if not worker.link.alive:
+            if endpoint.path == CLOSE_SESSION:
+                return {}
+            if (fault := worker.faults.get(session_id)) is not None:
+                raise failure_of(self._server, *fault)
+            raise self._bystander(worker)
+        if endpoint.is_sync:
+            return await self._plain(worker, endpoint, body, session_id, context, due, limit_s)
+        return await self._async(worker, endpoint, body, session_id, context, due, limit_s)
+
+    async def _worker_of(
+        self, session: Session, due: float | None, limit_s: float | None
+    ) -> _Worker:
+        assigned: asyncio.Task[_Worker] | None = session.state.get(_WORKER)
+        if assigned is None:
+            assigned = session.state[_WORKER] = self._keep(self._assign(session.id))
+            if _LEFT not in session.state:
+                session.state[_LEFT] = True
+                session.at_end(lambda: self._leave_worker(session))
+        try:
+            async with asyncio.timeout(_left_s(due)):
+                return await asyncio.shield(assigned)
+        except TimeoutError:
+            raise InfraError(f"{self._server}: no worker process within {limit_s:.1f} s") from None
+        except CallError:
+            session.state.pop(_WORKER, None)
+            raise
+
+    async def _is_blocked(self, worker: _Worker, endpoint: Endpoint, due: float | None) -> bool:
+        """Whether a session that has not begun had better begin elsewhere."""
+        if not worker.link.alive:
+            return True
+        if not endpoint.is_sync or not worker.turn.locked():
+            return False
+        left_s = _left_s(due)
+        if left_s is not None and left_s < 2 * STUCK_S:
+            return False
+        try:
+            async with asyncio.timeout(STUCK_S):
+                await worker.turn.acquire()
+        except TimeoutError:
+            return True
+        worker.turn.release()  # taken again at once: nothing is awaited in between
+        return not worker.link.alive
+
+    async def _plain(
+        self,
+        worker: _Worker,
+        endpoint: Endpoint,
+        body: Any,
+        session_id: str,
+        context: CallContext,
+        due: float | None,
+        limit_s: float | None,
+    ) -> Any:
+        try:
+            async with asyncio.timeout(_left_s(due)):
+                await worker.turn.acquire()
+        except TimeoutError:
+            raise Bystander(
+                f"{self._server}{endpoint.path} waited {limit_s:.1f} s for the process of its "
+                f"session, in which {worker.path} was running for another rollout",
+                hint=f"{worker.path} is slow or hangs; rows that ended of it name the line",
+            ) from None
+        number = worker.link.number()
+        call = self._keep(self._exchange(worker, number, endpoint, body, session_id, context))
+        call.add_done_callback(lambda _: worker.end_turn())
+        worker.began = time.monotonic()
+        worker.running, worker.path = number, f"{self._server}{endpoint.path}"
+        hang = None
+        if due is not None and limit_s is not None:
+            left_s = max(0.0, due - time.monotonic())
+            loop = asyncio.get_running_loop()
+            hang = loop.call_later(left_s, self._stop_hung, worker, number, endpoint, limit_s)
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            if not call.done():
+                self._keep(self._abandon(worker, number, endpoint, call))
+            raise
+        finally:
+            if hang is not None:
+                hang.cancel()
+
+    async def _async(
+        self,
+        worker: _Worker,
+        endpoint: Endpoint,
+        body: Any,
+        session_id: str,
+        context: CallContext,
+        due: float | None,
+        limit_s: float | None,
+    ) -> Any:
+        number = worker.link.number()
+        call = self._keep(self._exchange(worker, number, endpoint, body, session_id, context))
+        try:
+            async with asyncio.timeout(_left_s(due)) as limit:
+                return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            worker.link.send(order_frame(CANCEL, number))
+            raise
+        except TimeoutError:
+            if not limit.expired() or limit_s is None:
+                raise
+        worker.link.send(order_frame(CANCEL, number))
+        await asyncio.wait({call}, timeout=CANCEL_GRACE_S)
+        if not call.done():
+            await self._end_hung(worker, number, endpoint, limit_s)
+            return await call
+        with contextlib.suppress(DeadlineExceeded):
+            return await call
+        raise DeadlineExceeded(
+            f"{self._server}{endpoint.path} was not done after {limit_s:.1f} s",
+            hint="raise rollout_timeout, or find out what it waits for",
+        )
+
+    async def _exchange(
+        self,
+        worker: _Worker,
+        number: int,
+        endpoint: Endpoint,
+        body: Any,
+        session_id: str,
+        context: CallContext,
+    ) -> Any:
+        worker.contexts[number] = context
+        try:
+            frame = _call_frame(number, endpoint.path, session_id, body, context)
+            answer = await worker.link.answer(number, frame)
+        except WorkerGone as gone:
+            raise self._failure(worker, number, endpoint.path, session_id, gone) from None
+        finally:
+            del worker.contexts[number]
+        match answer:
+            case [kind, _, list(packet)] if kind == VALUE:
+                return unpacked(packet, body)
+            case [kind, _, bytes(raw)] if kind == FAILED:
+                raise from_body(orjson.loads(raw)) or VerifierError(f"{endpoint.path} failed")
+        raise VerifierError(f"{self._server}{endpoint.path}: its worker answered what is no answer")
+
+    def _failure(
+        self, worker: _Worker, number: int, path: str, session_id: str, gone: WorkerGone
+    ) -> CallError:
+        """Of a call whose worker has ended."""
+        if not worker.culprit and isinstance(gone.ending, Ended):
+            # The plain method that runs is the first suspect; or the only call there is.
+            alone = number if len(worker.contexts) == 1 else EVERYBODY
+            worker.culprit = worker.running or alone
+        if worker.culprit in {number, EVERYBODY}:
+            worker.faults[session_id] = path, gone.ending
+            failure = failure_of(self._server, path, gone.ending)
+            worker.reason = worker.reason or failure.message
+            return failure
+        return self._bystander(worker)
+
+    def _bystander(self, worker: _Worker) -> Bystander:
+        reason = worker.reason or "it was stopped"
+        return Bystander(
+            f"the process that held this rollout's session has ended; in another rollout, {reason}",
+            hint="nothing is wrong with this rollout: it is tried again",
+        )
+
+    def _stop_hung(self, worker: _Worker, number: int, endpoint: Endpoint, limit_s: float) -> None:
+        self._keep(self._end_hung(worker, number, endpoint, limit_s))
+
+    async def _end_hung(
+        self, worker: _Worker, number: int, endpoint: Endpoint, limit_s: float
+    ) -> None:
+        if not worker.culprit:
+            worker.culprit = number
+            worker.reason = f"{self._server}{endpoint.path} did not return within {limit_s:.1f} s"
+        await worker.link.stop_hung(limit_s)
+
+    async def _abandon(
+        self, worker: _Worker, number: int, endpoint: Endpoint, call: asyncio.Task[Any]
+    ) -> None:
+        """Nobody waits for a plain method any more: it must not hold its worker for long."""
+        await asyncio.wait({call}, timeout=ABANDONED_S)
+        if not call.done():
+            await self._end_hung(worker, number, endpoint, ABANDONED_S)
+        with contextlib.suppress(CallError):
+            await call
+
+    # Workers
+
+    async def _assign(self, session_id: str) -> _Worker:
+        self._forget_ended()
+        workers = self._workers.values()
+        latest = time.monotonic() - STUCK_S
+        worker = min(workers, key=lambda worker: worker.load(latest), default=None)
+        busy = sum(worker.is_stuck(latest) for worker in workers)
+        room = min(MOST + busy, MOST_OF_ALL) - len(workers) - self._starting
+        if worker is None or (room > 0 and (worker.sessions or worker.is_stuck(latest))):
+            worker = await self._fork()
+        worker.sessions.add(session_id)
+        return worker
+
+    async def _fork(self) -> _Worker:
+        self._starting += 1
+        try:
+            link = Link(await self._keeper.fork(), self._on_message)
+        finally:
+            self._starting -= 1
+        worker = self._workers[link] = _Worker(link)
+        return worker
+
+    def _forget_ended(self) -> None:
+        for link in [link for link in self._workers if not link.alive]:
+            del self._workers[link]
+
+    def _leave_worker(self, session: Session) -> None:
+        """A session is over, or begins elsewhere."""
+        assigned: asyncio.Task[_Worker] | None = session.state.pop(_WORKER, None)
+        if assigned is None or not assigned.done():
+            return
+        if assigned.cancelled() or assigned.exception() is not None:
+            return
+        worker = assigned.result()
+        worker.sessions.discard(session.id)
+        worker.link.send(order_frame(END, session.id))
+
+    # What workers ask
+
+    def _on_message(self, link: Link, message: list[Any]) -> None:
+        match message:
+            case [kind, str(path), str(name), str(text), str(frames)] if kind == BUG:
+                self._errors.note(self._server, path, name, text, frames)
+            case [kind, int(call), int(number), *question] if kind == ASK:
+                worker = self._workers.get(link)
+                context = worker.contexts.get(call) if worker is not None else None
+                self._keep(self._ask(link, number, context or CallContext(), question))
+
+    async def _ask(
+        self, link: Link, number: int, context: CallContext, question: list[Any]
+    ) -> None:
+        """Make a call for a worker, as if it had been made here."""
+        server, method, path, headers, body, session_id = question
+        cookies = [value for name, value in headers if name.lower() == "cookie"]
+        answer: tuple[Any, ...]
+        try:
+            with calling(context):
+                reply = await self._client.forward(
+                    server,
+                    method,
+                    path,
+                    body=body,
+                    headers={n: v for n, v in headers if not n.lower().startswith(_OURS)},
+                    cookies=parse_set_cookies(cookies[0].split(";")) if cookies else {},
+                    session_id=session_id,
+                )
+        except CallError as error:
+            answer = (encode_json(to_body(error)),)
+        else:
+            kept = [(n, v) for n, v in reply.headers.items() if n.lower() != "set-cookie"]
+            kept += [("set-cookie", f"{n}={v}; path=/") for n, v in reply.cookies.items()]
+            answer = (reply.status, kept, reply.body)
+        link.send(order_frame(REPLY, number, answer))
+
+    def _keep(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited for it has it, or has gone
+
+    async def close(self) -> None:
+        """End every process."""
+        for link in self._workers:
+            link.end(Killed())
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._workers.clear()
+        await asyncio.to_thread(self._keeper.end)
+
+
+def workers_of(
+    server: ResourcesServer, instance: InstanceConfig, client: ServerClient
+) -> SessionWorkers:
+    """The workers of one server of a fleet."""
+    places = {t.name: (t.server_type, t.urls) for t in client.targets.values()}
+    order = (instance, places, dict(client.tree))
+    return SessionWorkers(
+        base64.b64encode(pickle.dumps(order)).decode(),
+        server=server.name,
+        client=client,
+        sessions=server.palestra_sessions,
+        errors=server.palestra_errors,
+    )
+
+
+def _left_s(due: float | None) -> float | None:
+    return None if due is None else max(0.0, due - time.monotonic())
+
+
+def _call_frame(number: int, path: str, session_id: str, body: Any, context: CallContext) -> bytes:
+    plain = plain_context(context)
+    try:
+        return order_frame(CALL, number, path, session_id, body, plain)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        # An object of a class that only this process has: its fields are checked again there.
+        fields = to_plain(set_fields(body)) if isinstance(body, BaseModel) else to_plain(body)
+        return order_frame(CALL, number, path, session_id, fields, plain)
