@@ -1,6 +1,7 @@
 """`eval … --resume` without `--output`, and one-file environments with requirements."""
 
 import threading
+from pathlib import Path
 
 import pytest
 from cli_world import FakeEndpoint, World, until
@@ -80,6 +81,21 @@ def test_resume_with_other_rows_is_refused_and_leaves_those_of_the_run(
     refused = world.run("palestra", *evaluated(fake, "--resume")).refused()
 
     assert "(2 of 4 left; the input rows differ)" in refused
+    assert tasks.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_named_output_keeps_its_rows_when_it_cannot_go_on_with_others(
+    world: World, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("my_env.py", ENV)
+    output = f"runs/{killed_run(world, fake)}/rollouts.jsonl"
+    tasks = world.folder / "runs" / Path(output).parent.name / "rollouts_tasks.jsonl"
+    before = tasks.read_bytes()
+    monkeypatch.setenv("FIRST", "100")
+
+    world.run("palestra", *evaluated(fake, "--resume", "--output", output)).refused()
+
     assert tasks.read_bytes() == before
 
 

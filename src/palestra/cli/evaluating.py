@@ -22,7 +22,7 @@ from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, did_you_mean, nearest
-from palestra.errors import ConfigError, InputDataError
+from palestra.errors import BadInput, ConfigError, InputDataError
 from palestra.rollouts import CollectSettings
 from palestra.serving import cache_root, file_rows, requirements_of, unsatisfied
 
@@ -92,9 +92,15 @@ async def _collect(
     config: ResolvedConfig, target: Target, settings: CollectSettings, watch: Watch
 ) -> int:
     tasks = settings.inputs[0].path
+    previous = tasks.read_bytes() if target.rows is not None and tasks.is_file() else None
     made = _write_tasks(target, tasks)
     try:
         return await collect_with(OwnFleet(config), settings, watch, metrics=False)
+    except BadInput:
+        # The run that is there already keeps the tasks that it was made from.
+        if previous is not None:
+            tasks.write_bytes(previous)
+        raise
     except BaseException:
         # A fleet that cannot start, or rows that cannot run, leave nothing behind.
         if made and not settings.output_jsonl_fpath.exists():
