@@ -11,6 +11,8 @@ import socket
 from functools import partial
 from typing import Any, final
 
+import uvloop
+
 from palestra.errors import CallError, DeadlineExceeded, to_body
 from palestra.sandbox.workers.worker import Endurance, Serve
 from palestra.schema import encode_json
@@ -59,7 +61,7 @@ def replica_of(argument: str) -> Serve:
 
 def serve(server: Server, questions: Questions, sock: socket.socket, endurance: Endurance) -> None:
     """Answer calls on `sock` until the server has gone."""
-    asyncio.run(_serve(server, questions, sock, endurance))
+    uvloop.run(_serve(server, questions, sock, endurance))
 
 
 async def _serve(
