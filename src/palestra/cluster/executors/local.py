@@ -83,7 +83,7 @@ def cancel_queues(ids: Iterable[str]) -> None:
             continue
         os.kill(queue.process.pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_S + 10.0
-        while (QueueState.read(folder) or queue).runs:
+        while queue.process.runs:
             if time.monotonic() > deadline:
                 raise RunFailed(f"process {queue.process.pid}, which runs {folder}, does not end")
             time.sleep(LOOK_EVERY_S / 5)
