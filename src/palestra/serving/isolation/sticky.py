@@ -39,7 +39,7 @@ from palestra.serving.isolation.wire import (
     REPLY,
     VALUE,
     order_frame,
-    plain_context,
+    sent_context,
 )
 from palestra.serving.own_errors import OwnErrors
 from palestra.serving.resources_server import ResourcesServer
@@ -448,10 +448,10 @@ def _left_s(due: float | None) -> float | None:
 
 
 def _call_frame(number: int, path: str, session_id: str, body: Any, context: CallContext) -> bytes:
-    plain = plain_context(context)
+    sent = sent_context(context)
     try:
-        return order_frame(CALL, number, path, session_id, body, plain)
+        return order_frame(CALL, number, path, session_id, body, sent)
     except (pickle.PicklingError, TypeError, AttributeError):
         # An object of a class that only this process has: its fields are checked again there.
         fields = to_plain(set_fields(body)) if isinstance(body, BaseModel) else to_plain(body)
-        return order_frame(CALL, number, path, session_id, fields, plain)
+        return order_frame(CALL, number, path, session_id, fields, sent)
