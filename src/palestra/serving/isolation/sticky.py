@@ -316,10 +316,12 @@ class SessionWorkers:
     async def _end_hung(
         self, worker: _Worker, number: int, endpoint: Endpoint, limit_s: float
     ) -> None:
+        if not worker.link.waits_for(number):
+            return
         if not worker.culprit:
             worker.culprit = number
             worker.reason = f"{self._server}{endpoint.path} did not return within {limit_s:.1f} s"
-        await worker.link.stop_hung(limit_s)
+        await worker.link.stop_hung(number, limit_s)
 
     async def _abandon(
         self, worker: _Worker, number: int, endpoint: Endpoint, call: asyncio.Task[Any]
