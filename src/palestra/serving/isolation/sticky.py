@@ -7,6 +7,7 @@ import pickle
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, final
 
 import orjson
@@ -363,13 +364,19 @@ class SessionWorkers:
     def _leave_worker(self, session: Session) -> None:
         """A session is over, or begins elsewhere."""
         assigned: asyncio.Task[_Worker] | None = session.state.pop(_WORKER, None)
-        if assigned is None or not assigned.done():
+        if assigned is None:
             return
+        if assigned.done():
+            self._detach(session.id, assigned)
+        else:
+            assigned.add_done_callback(partial(self._detach, session.id))
+
+    def _detach(self, session_id: str, assigned: asyncio.Task[_Worker]) -> None:
         if assigned.cancelled() or assigned.exception() is not None:
             return
         worker = assigned.result()
-        worker.sessions.discard(session.id)
-        worker.link.send(order_frame(END, session.id))
+        worker.sessions.discard(session_id)
+        worker.link.send(order_frame(END, session_id))
 
     # What workers ask
 
