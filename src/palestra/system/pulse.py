@@ -173,7 +173,7 @@ class Pulse:
     def _clear(self, slot: int) -> None:
         at = _slot_at(slot)
         [sequence] = struct.unpack_from("<q", self._memory, at)
-        _SLOT.pack_into(self._memory, at, sequence + 2, 0.0, 0.0, 0, 0, 0)
+        struct.pack_into("<q", self._memory, at, sequence + 1)  # odd: there is nothing to read
 
     # Read by another process
 
