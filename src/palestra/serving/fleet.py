@@ -354,6 +354,8 @@ class Fleet:
                 call = watch.look()
                 if call is not None and self.failure is None:
                     await watch.take_stacks()
+                    if watch.look() != call:
+                        continue  # it has returned while its stack came
                     self.failure = watch.died_of(call)
                     self._failed.set()
                     # Whoever collects stops first: to the others this is no failure of theirs.
