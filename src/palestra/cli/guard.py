@@ -225,8 +225,8 @@ class Guard:
         from palestra.serving.overrun import blocking
 
         call = running_one(self._pid, self._lookout.executing)
-        told = blocking(call, self._stacks())
-        self._say(f"warning: {told} for {quiet_s:.0f} s: nothing else of this command can run")
+        holder = blocking(call, self._stacks())
+        self._say(f"warning: {holder} for {quiet_s:.0f} s: nothing else of this command can run")
 
     # What is said and done when the child is ended
 
@@ -250,9 +250,9 @@ class Guard:
     def _end_frozen(self, quiet_s: float) -> NoReturn:
         from palestra.serving.overrun import blocking
 
-        told = blocking(running_one(self._pid, self._lookout.executing), self._stacks())
+        holder = blocking(running_one(self._pid, self._lookout.executing), self._stacks())
         self._kill()
-        self._give_up(f"{told} for {quiet_s:.0f} s, which is as long as a row may take")
+        self._give_up(f"{holder} for {quiet_s:.0f} s, which is as long as a row may take")
 
     def _record(self, error: "CallError", lasted_s: float) -> str:
         """Write the struck attempt down; what to say of that."""

@@ -74,9 +74,9 @@ class FunctionCalls:
         raise VerifierError(f"{self._server}{VERIFY}: its worker answered what is no answer")
 
     def _raised(self, name: str, text: str, frames: str) -> CallError:
-        said = f"{name}: {text}"
-        self._errors.note(self._server, VERIFY, name, said, frames)
-        message = f"{self._server}{VERIFY} raised {said}"
+        description = f"{name}: {text}"
+        self._errors.note(self._server, VERIFY, name, description, frames)
+        message = f"{self._server}{VERIFY} raised {description}"
         return VerifierError(message, evidence=Evidence(traceback=frames))
 
 
