@@ -228,3 +228,44 @@ def finish(made: World, shard: str) -> None:
     """The done file of a shard whose rows are there."""
     files = made.files.shard(shard)
     write_done(files, count(files), {"shard": shard})
+
+
+HANGING = "resources_servers/hanging/app.py"
+_HANGING_APP = """
+import re
+
+from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.serving import ResourcesServer
+
+
+class Asked(VerifyRequest):
+    uuid: str = ""
+
+
+class Hanging(ResourcesServer):
+    KIND verify(self, body: Asked) -> VerifyResponse:
+        if body.uuid == "question-2":
+            re.match(r"(a+)+$", "a" * 40 + "b")
+        return self.reply(body, 1.0)
+"""
+_HANGING_CONFIG = """
+hanging: {resources_servers: {hanging: {}}}
+mcqa_simple_agent:
+  responses_api_agents:
+    simple_agent:
+      resources_server: {type: resources_servers, name: hanging}
+      model_server: {type: responses_api_models, name: policy_model}
+"""
+
+
+def hanging_environment(folder: Path, kind: str) -> Path:
+    """The configuration of an environment in `folder` whose `verify` never returns for question 2.
+
+    `kind`: `def` or `async def`.
+    """
+    app = folder / HANGING
+    app.parent.mkdir(parents=True)
+    app.write_text(_HANGING_APP.replace("KIND", kind))
+    config = folder / "hanging.yaml"
+    config.write_text(_HANGING_CONFIG)
+    return config

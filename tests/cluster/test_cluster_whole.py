@@ -1,6 +1,7 @@
 """Whole runs on this machine, with an endpoint that runs already and asks for a key."""
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_runs import CONFIGS, HANGING, hanging_environment, question
 from slurm_site import wait_until
 
 from palestra.cluster import Submission, rollouts
@@ -68,6 +70,16 @@ def collect(endpoint: str, **given: Any) -> Submission:
     return rollouts(**{**asked, **given})
 
 
+def palestra(*command: str) -> "subprocess.CompletedProcess[str]":
+    """A command about the run that `collect` has submitted."""
+    argv = [sys.executable, "-m", "palestra", "cluster", *command, "out"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 @contextlib.contextmanager
 def canary_sought_in_command_lines() -> Iterator[set[bytes]]:
     """Those that hold it, of all processes there are meanwhile."""
@@ -115,3 +127,29 @@ def test_a_wrong_key_fails_the_run_and_what_depends_on_it_says_why(
 
     with pytest.raises(RunFailed, match=r"merge: depends on collect, which failed"):
         collect(endpoint, limit=1)
+
+
+@pytest.mark.alone
+def test_a_run_that_a_verifier_ended_goes_on_without_its_row(
+    tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", CANARY)
+    config = hanging_environment(tmp_path, "async def")
+    (tmp_path / "questions.jsonl").write_text(
+        "".join(json.dumps(question(n)) + "\n" for n in range(4))
+    )
+    limits = ("++rollout_timeout=4", "++max_attempts=2")
+    paths = [str(config), CONFIGS[1]]
+    with pytest.raises(RunFailed):
+        collect(endpoint, config_paths=paths, input_file="questions.jsonl", extra=limits)
+    status = palestra("status", "--json")
+    assert status.returncode == 1
+    assert f"in verify, {tmp_path / HANGING}:" in status.stdout, status.stdout + status.stderr
+
+    again = palestra("retry-failed")
+
+    files = RunFiles(tmp_path / "out")
+    assert sorted(r["_ng_task_index"] for r in rows(files.merged.output)) == [0, 1, 3], again.stderr
+    [failure] = rows(files.merged.failures)
+    assert (failure["_ng_task_index"], failure["_ng_failure_class"]) == (2, "verifier_error")
+    assert failure["attempt"] <= 2

@@ -47,6 +47,7 @@ class X(ResourcesServer):
             time.sleep(0.8)
         return self.reply(body, 1.0)
 """
+HOLDING = '            re.match("(a+)+$", "a" * 40 + "b")'
 AGENT = """
 import asyncio, os, resource, traceback
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent
@@ -193,13 +194,13 @@ async def test_an_embedded_verifier_that_blocks_the_trainer_is_named(
 
 
 async def test_a_verifier_that_holds_the_lock_leaves_the_trainer_its_loop(project: Path) -> None:
-    settings = ClientSettings(memory_reserve=0.0, rollout_timeout_s=2.0, attempts=Attempts(most={}))
+    settings = ClientSettings(memory_reserve=0.0, rollout_timeout_s=3.0, attempts=Attempts(most={}))
     async with RolloutClient(config(project), settings) as client:
         async with asyncio.timeout(30):
             with pytest.raises(IncompleteRollouts) as raised:
                 await client.submit([row(0), row(1, "hold the lock")]).gather()
 
-    assert raised.value.failures == {"timeout": 1}
+    assert raised.value.failures == {"verifier_error": 1}
     assert [outcome.task_id for outcome in raised.value.completed] == [0]
 
 
@@ -219,6 +220,38 @@ async def test_a_rollout_that_another_one_keeps_waiting_blames_the_server_that_i
     assert isinstance(waiting, Failed)
     assert waiting.message.startswith(f"server x (process {pid}) answered nothing within 1 s")
     assert waiting.evidence.hint.startswith("look at x: an `async def` that blocks")
+
+
+@pytest.mark.alone
+async def test_a_plain_verifier_that_hangs_costs_its_own_rollout_alone(project: Path) -> None:
+    app = project / "resources_servers/x/app.py"
+    app.write_text(ENVIRONMENT.replace("async def verify", "def verify"))
+    settings = {"on_incomplete": {"verifier_error": "mask"}, "min_fraction": 0.0}
+    async with training(config(project), rollout_timeout_s=3.0, **settings) as (client, _):
+        handle = client.submit([row(n, "hold the lock" if n == 2 else "") for n in range(4)])
+        async with asyncio.timeout(3 + 5):
+            outcomes = await handle.gather()
+
+    failure = outcomes.pop(2)
+    assert isinstance(failure, Failed)
+    assert (failure.failure, failure.attempts) == ("verifier_error", 1)
+    assert f"{app}:" in failure.message
+    assert [outcome.reward for outcome in outcomes] == [1.0] * 3  # type: ignore[union-attr]  # completed
+
+
+@pytest.mark.alone
+async def test_a_verifier_that_holds_its_server_is_named_with_its_row(project: Path) -> None:
+    async with training(config(project), rollout_timeout_s=3.0, in_flight=1) as (client, _):
+        handle = client.submit([row(0), row(1, "hold the lock"), row(2)])
+        async with asyncio.timeout(3 + 5):
+            with pytest.raises(IncompleteRollouts) as raised:
+                await handle.gather()
+
+    told = str(raised.value)
+    assert raised.value.missing == (Key(1, 0), Key(2, 0))
+    assert "rollout 1:0 failed (verifier_error" in told
+    line = 1 + ENVIRONMENT.splitlines().index(HOLDING)
+    assert f"verify, {project}/resources_servers/x/app.py:{line}" in told
 
 
 @pytest.mark.alone

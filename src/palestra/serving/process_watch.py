@@ -32,6 +32,7 @@ class ProcessWatch:
         self._pulse = pulse
         self._lookout = Lookout()
         self._stacks = ""
+        self._stacks_at = 0.0
         self.child = child
 
     def look(self) -> Executing | None:
@@ -49,6 +50,10 @@ class ProcessWatch:
 
     async def tell_state(self) -> None:
         """Call the instance stuck once its process has been quiet for long enough."""
+        if self._lookout.quiet_s < QUIET_S:
+            return
+        if not self._stacks:
+            await self.take_stacks()  # before rollouts time out: they name the line that blocks
         if self._lookout.quiet_s < STUCK_AFTER_S or self._running.state is not State.HEALTHY:
             return
         await self.take_stacks()
@@ -59,10 +64,12 @@ class ProcessWatch:
 
     async def take_stacks(self) -> None:
         """Have the process say what its threads do, if it can."""
-        if not self._stacks and not is_stopped(self.child.pid):
-            ask_for_stacks(self._pulse)
-            await asyncio.sleep(STACKS_AFTER_S)
-            self._stacks = self._pulse.stack_text()
+        if is_stopped(self.child.pid):
+            return
+        asked_at = time.monotonic()
+        ask_for_stacks(self._pulse)
+        await asyncio.sleep(STACKS_AFTER_S)
+        self._stacks, self._stacks_at = self._pulse.stack_text(), asked_at
 
     def standing_still(self) -> str:
         """A sentence about a process whose loop does not run; empty when it does."""
@@ -86,7 +93,9 @@ class ProcessWatch:
         for call in self._lookout.executing:
             author = author_call(call)
             if author is not None and author.row == row:
-                return overrun(call, self._stacks, time.monotonic() - call.since)
+                # Stacks of before the call began show another one.
+                stacks = self._stacks if self._stacks_at >= call.since else ""
+                return overrun(call, stacks, time.monotonic() - call.since)
         return None
 
     def died_of(self, call: Executing) -> ServerDied:

@@ -79,11 +79,11 @@ def cancel_queues(ids: Iterable[str]) -> None:
     """
     for folder in {Path(job.partition(":")[2].rpartition(":")[0]) for job in ids}:
         queue = QueueState.read(folder)
-        if queue is None or not queue.process.runs:
+        if queue is None or not queue.runs:
             continue
         os.kill(queue.process.pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_S + 10.0
-        while queue.process.runs:
+        while (QueueState.read(folder) or queue).runs:
             if time.monotonic() > deadline:
                 raise RunFailed(f"process {queue.process.pid}, which runs {folder}, does not end")
             time.sleep(LOOK_EVERY_S / 5)

@@ -86,6 +86,11 @@ class QueueState:
         }
         return cls(Process(**held["process"]), units)
 
+    @property
+    def runs(self) -> bool:
+        """Whether something waits or runs: a process may outlive the queue that ran inside it."""
+        return self.process.runs and not all(told.state.over for told in self.units.values())
+
     def seen(self) -> Mapping[str, JobState]:
         """The units as they are: without its process, nothing waits or runs any more."""
         if self.process.runs:
