@@ -48,6 +48,8 @@ FROZEN_AFTER_S: Final = 5.0
 """How long beyond a row's timeout the event loop may stand still, whatever holds it."""
 STACKS_WITHIN_S: Final = 0.5
 ORPHANS_END_S: Final = 0.3
+ORPHANS_KILLED_S: Final = 1.0
+"""A process that is still there then belongs to another user, or hangs in the kernel."""
 _FROM_THE_KERNEL: Final = 0x80
 """`si_code` of a signal that a terminal sent, to every process of its foreground."""
 
@@ -162,7 +164,8 @@ class Guard:
         deadline = time.monotonic() + ORPHANS_END_S
         while self._bury() and time.monotonic() < deadline:
             time.sleep(0.02)  # those that see their parent's end stop by themselves
-        while orphans := self._bury():
+        deadline = time.monotonic() + ORPHANS_KILLED_S
+        while (orphans := self._bury()) and time.monotonic() < deadline:
             for pid in orphans:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -181,7 +184,7 @@ class Guard:
         now = time.monotonic()
         if is_stopped(self._pid):
             return
-        self._lookout.look(now, self._pulse.last_beat, self._pulse.executing())
+        self._read_pulse(now)
         if self._asked is not None:
             if now >= self._stop_at:
                 self._end_unstopped(self._asked)
@@ -198,6 +201,9 @@ class Guard:
         if quiet_s >= self._tell_at_s and self._holds_lock(now):
             self._tell_at_s *= 2
             self._tell_of_block(quiet_s)
+
+    def _read_pulse(self, now: float) -> None:
+        self._lookout.look(now, self._pulse.last_beat, self._pulse.executing())
 
     def _holds_lock(self, now: float) -> bool:
         """Whether the process cannot tell of the block itself: its own watchdog does not run."""
@@ -219,16 +225,20 @@ class Guard:
         from palestra.serving.overrun import blocking
 
         call = running_one(self._pid, self._lookout.executing)
-        told = blocking(call, self._stacks())
-        self._say(f"warning: {told} for {quiet_s:.0f} s: nothing else of this command can run")
+        holder = blocking(call, self._stacks())
+        self._say(f"warning: {holder} for {quiet_s:.0f} s: nothing else of this command can run")
 
     # What is said and done when the child is ended
 
-    def _end_overdue(self, call: Executing) -> NoReturn:
+    def _end_overdue(self, call: Executing) -> None:
+        """End the child for `call`, unless that has returned while its stack came."""
         from palestra.serving.overrun import overrun, row_name
 
         lasted_s = time.monotonic() - call.since
         error = overrun(call, self._stacks(), lasted_s)
+        self._read_pulse(time.monotonic())
+        if call not in self._lookout.overdue():
+            return
         self._kill()
         if error is None:
             self._give_up(f"the event loop has not run for {self._lookout.quiet_s:.0f} s")
@@ -240,9 +250,9 @@ class Guard:
     def _end_frozen(self, quiet_s: float) -> NoReturn:
         from palestra.serving.overrun import blocking
 
-        told = blocking(running_one(self._pid, self._lookout.executing), self._stacks())
+        holder = blocking(running_one(self._pid, self._lookout.executing), self._stacks())
         self._kill()
-        self._give_up(f"{told} for {quiet_s:.0f} s, which is as long as a row may take")
+        self._give_up(f"{holder} for {quiet_s:.0f} s, which is as long as a row may take")
 
     def _record(self, error: "CallError", lasted_s: float) -> str:
         """Write the struck attempt down; what to say of that."""

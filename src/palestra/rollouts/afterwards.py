@@ -7,7 +7,7 @@ from typing import Any, Final
 from palestra.errors import CallError, InputDataError, RowIdentity
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.journal import Journal, repair
-from palestra.rollouts.recorded import recorded_rows
+from palestra.rollouts.recorded import REWARD, recorded_rows
 from palestra.rollouts.results import Failed, failed
 from palestra.rollouts.settings import RunPaths
 from palestra.schema import FAILURE_CLASS, key_of, read_jsonl
@@ -21,7 +21,8 @@ def record_afterwards(
 ) -> Failed | None:
     """Write the attempt that `error` ended to the failures file of the run at `output`.
 
-    None when the error names no rollout of the run, or one whose attempt is recorded already.
+    None when the error names no rollout of the run, or one that is recorded already: scored, or
+    with this attempt.
     """
     paths, row = RunPaths(output), error.evidence.row
     materialized = None if row is None else _materialized(paths, row)
@@ -65,7 +66,8 @@ def _materialized(paths: RunPaths, row: RowIdentity) -> dict[str, Any] | None:
 
 def _is_recorded(paths: RunPaths, materialized: dict[str, Any], attempt: int) -> bool:
     key = key_of(materialized)
-    return any(
-        key_of(row) == key and row.get("attempt", 0) >= attempt
-        for row in recorded_rows(paths.failures, FAILURE_CLASS)
+    scored = recorded_rows(paths.output, REWARD)
+    failures = recorded_rows(paths.failures, FAILURE_CLASS)
+    return any(key_of(row) == key for row in scored) or any(
+        key_of(row) == key and row.get("attempt", 0) >= attempt for row in failures
     )

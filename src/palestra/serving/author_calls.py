@@ -13,7 +13,7 @@ import msgspec
 
 from palestra.errors import RowIdentity
 from palestra.serving.code_files import is_authors_file
-from palestra.system import Driven, Pulse, current_pulse
+from palestra.system import LONGEST_TEXT, Driven, Pulse, current_pulse
 from palestra.transport import current_call, encoded_with, fields_of_request
 
 VERIFY = "/verify"
@@ -62,7 +62,7 @@ class _Named(Protocol):
 class AuthorMethod:
     """One function of an author's, as an endpoint of a server calls it."""
 
-    __slots__ = ("_call", "_told")
+    __slots__ = ("_call", "_fields")
 
     def __init__(self, function: Callable[..., Any], server: "_Named", path: str) -> None:
         code = code_of(function)
@@ -74,7 +74,7 @@ class AuthorMethod:
             file=code.co_filename if code is not None else "",
             line=code.co_firstlineno if code is not None else 0,
         )
-        self._told: dict[str, Any] = msgspec.to_builtins(self._call)
+        self._fields: dict[str, Any] = msgspec.to_builtins(self._call)
 
     async def executed(self, pulse: Pulse, begin: Callable[[], Any], body: Any = None) -> Any:
         """What `begin` returns, awaited where that is to be; the pulse tells while it executes.
@@ -95,13 +95,15 @@ class AuthorMethod:
 
     def _text(self, body: Any) -> bytes:
         context = current_call()
-        told = {**self._told, "row": context.row}
+        fields = {**self._fields, "row": context.row}
         if self._call.path != VERIFY:
-            return msgspec.json.encode(told)
+            return msgspec.json.encode(fields)
         if not body and context.activity is not None:
             body = context.activity.verify_request
-        text = encoded_with(told, {"verify_request": dict(fields_of_request(body))})
-        return msgspec.json.encode(told) if text is None else text
+        text = encoded_with(fields, {"verify_request": dict(fields_of_request(body))})
+        if text is None or len(text) > LONGEST_TEXT:
+            return msgspec.json.encode(fields)  # without the answer the rollout is named at least
+        return text
 
 
 @contextlib.contextmanager

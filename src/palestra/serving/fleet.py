@@ -354,6 +354,8 @@ class Fleet:
                 call = watch.look()
                 if call is not None and self.failure is None:
                     await watch.take_stacks()
+                    if watch.look() != call:
+                        continue  # it has returned while its stack came
                     self.failure = watch.died_of(call)
                     self._failed.set()
                     # Whoever collects stops first: to the others this is no failure of theirs.
@@ -376,11 +378,11 @@ class Fleet:
                 running.reason = f"no answer from {running.urls[0]} for {silent_s:.0f} s"
 
     def _overrun_of(self, row: RowIdentity) -> CallError | None:
-        found = (watch.overrun_of(row) for watch in self._watches)
-        return next((error for error in found if error is not None), None)
+        errors = (watch.overrun_of(row) for watch in self._watches)
+        return next((error for error in errors if error is not None), None)
 
     def _standing_still(self) -> list[str]:
-        return [said for watch in self._watches if (said := watch.standing_still())]
+        return [sentence for watch in self._watches if (sentence := watch.standing_still())]
 
     async def _wait_ready(self, name: str) -> None:
         running = self.instances[name]

@@ -37,13 +37,14 @@ class ProcessWatch:
 
     def look(self) -> Executing | None:
         """Take one reading; the call for which the process is to be ended, when there is one."""
-        self._lookout.look(time.monotonic(), self._pulse.last_beat, self._pulse.executing())
+        stopped = is_stopped(self.child.pid)
+        # What a stopped process executes is not slow: its time counts from when it goes on.
+        executing = [] if stopped else self._pulse.executing()
+        self._lookout.look(time.monotonic(), self._pulse.last_beat, executing)
         if self._lookout.quiet_s < QUIET_S:
             self._stacks = ""
             if self._running.state is State.STUCK:
                 self._running.state, self._running.reason = State.HEALTHY, ""
-            return None
-        if is_stopped(self.child.pid):
             return None
         return running_one(self.child.pid, self._lookout.overdue())
 

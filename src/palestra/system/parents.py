@@ -43,9 +43,9 @@ def _c_library() -> Any:
 
 def children_of(pid: int) -> list[int]:
     """The processes whose parent is `pid`; empty where the system does not tell."""
-    found: list[int] = []
+    children: list[int] = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
-                found += map(int, (task / "children").read_text("ascii").split())
-    return found
+                children += map(int, (task / "children").read_text("ascii").split())
+    return children

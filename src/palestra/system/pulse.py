@@ -37,6 +37,8 @@ _HEAD_BYTES: Final = 4096
 _BEAT = struct.Struct("<d")
 _SLOT = struct.Struct("<qddqqq")
 _AT_PID, _AT_BEAT, _AT_THREAD_BEAT = 0, 8, 16
+LONGEST_TEXT: Final = _SLOT_BYTES - _SLOT.size
+"""Bytes that can be told of a call; the rest is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class Pulse:
         """Leave what the reader needs to end this process's work in order."""
         if len(text) <= _NOTE_BYTES - 8:
             at = _HEAD_BYTES
+            struct.pack_into("<q", self._memory, at, 0)  # a kill in between leaves no half of it
             self._memory[at + 8 : at + 8 + len(text)] = text
             struct.pack_into("<q", self._memory, at, len(text))
 
@@ -160,7 +163,7 @@ class Pulse:
         if entered.slot < 0:
             return
         at = _slot_at(entered.slot)
-        text = entered.text[: _SLOT_BYTES - _SLOT.size]
+        text = entered.text[:LONGEST_TEXT]
         [sequence] = struct.unpack_from("<q", self._memory, at)
         sequence += 1 + sequence % 2
         struct.pack_into("<q", self._memory, at, sequence)  # odd: being written
@@ -173,7 +176,7 @@ class Pulse:
     def _clear(self, slot: int) -> None:
         at = _slot_at(slot)
         [sequence] = struct.unpack_from("<q", self._memory, at)
-        _SLOT.pack_into(self._memory, at, sequence + 2, 0.0, 0.0, 0, 0, 0)
+        struct.pack_into("<q", self._memory, at, sequence + 1)  # odd: there is nothing to read
 
     # Read by another process
 

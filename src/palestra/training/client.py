@@ -52,7 +52,7 @@ from palestra.training.servers import (
 )
 from palestra.training.settings import ClientSettings, settings_of
 from palestra.training.stuck import (
-    Patience,
+    StuckTimer,
     Unresponsive,
     stuck_cause,
     stuck_sentence,
@@ -182,11 +182,11 @@ class RolloutClient:
         )
 
     async def _keep_order(self, pool: Pool, models: ModelServers) -> None:
-        patience = Patience(self.settings.stuck_patience_s)
+        stuck_timer = StuckTimer(self.settings.stuck_patience_s)
         while True:
             await asyncio.sleep(self.settings.stuck_after_s / 4)
             pool.sweep()
-            self._look_for_stuck(pool, patience)
+            self._look_for_stuck(pool, stuck_timer)
             if not pool.halted:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(FORGETTING_S):
@@ -218,10 +218,10 @@ class RolloutClient:
             cause = Cause(sentence=error.message, setting=error.hint)
         inside.pool.die(Halt(Outage.SERVER_DIED, error.layer, cause, tails))
 
-    def _look_for_stuck(self, pool: Pool, patience: Patience) -> None:
+    def _look_for_stuck(self, pool: Pool, stuck_timer: StuckTimer) -> None:
         """End what waits for a server that has been stuck for longer than the patience."""
         server = self._running.unresponsive.stuck
-        if not patience.is_over(server, time.monotonic()):
+        if not stuck_timer.is_over(server, time.monotonic()):
             if server is None:
                 pool.set_stuck(None)
         elif server is not None and pool.stuck is None:

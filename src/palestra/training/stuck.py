@@ -71,7 +71,7 @@ def watch_over_loop(servers: Servers) -> AbstractAsyncContextManager[object]:
 
 
 @final
-class Patience:
+class StuckTimer:
     """Counts for how long a server has been stuck: many go on by themselves."""
 
     def __init__(self, patience_s: float) -> None:

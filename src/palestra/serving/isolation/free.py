@@ -80,7 +80,9 @@ class FreeWorkers:
         try:
             frame = frame_of(number)
             if left_s is not None and limit_s is not None:
-                timer = asyncio.get_running_loop().call_later(left_s, self._stop, link, limit_s)
+                timer = asyncio.get_running_loop().call_later(
+                    left_s, self._stop, link, number, limit_s
+                )
             self._busy[link] = time.monotonic()
             answer = await link.answer(number, frame)
             self._last_answer = time.monotonic()
@@ -99,8 +101,8 @@ class FreeWorkers:
                 link.end(Killed())
             self._free(link)
 
-    def _stop(self, link: Link, limit_s: float) -> None:
-        self._keep(link.stop_hung(limit_s))
+    def _stop(self, link: Link, number: int, limit_s: float) -> None:
+        self._keep(link.stop_hung(number, limit_s))
 
     def _keep(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -120,18 +122,22 @@ class FreeWorkers:
             async with asyncio.timeout(limit_s):
                 return await waiting
         except TimeoutError:
+            self._leave_queue(waiting)
             raise InfraError(
                 f"waited {limit_s or 0.0:.1f} s for a worker process: {len(self._links)} run other "
                 f"calls, {self._forking} are being started",
                 hint="rows of this run that ended as verifier_error name the line that holds them",
             ) from None
         except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                self._free(waiting.result())  # it came at the same moment
+            self._leave_queue(waiting)
             raise
-        finally:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
+
+    def _leave_queue(self, waiting: asyncio.Future[Link]) -> None:
+        """Nobody waits for that worker any more."""
+        if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+            self._free(waiting.result())  # it came at the same moment
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(waiting)
 
     def _free(self, link: Link) -> None:
         """Give a worker to the next call, or put it aside."""

@@ -23,7 +23,6 @@ from palestra.serving.isolation.wire import (
     NO_MEMORY,
     RAISED,
     VALUE,
-    context_of,
     message_frame,
     read_order,
 )
@@ -43,10 +42,10 @@ def serve(function: Callable[..., Any], sock: socket.socket, endurance: Enduranc
     surroundings.say_ready(sock)
     loop = asyncio.Runner()
     while (order := receive(sock)) is not None:
-        number, keywords, plain = read_order(order)
+        number, keywords, context = read_order(order)
         answer: tuple[Any, ...]
         try:
-            with calling(context_of(plain)):
+            with calling(context):
                 answer = (VALUE, number, _reward(function(**keywords), loop))
         except CallError as error:
             answer = (FAILED, number, encode_json(to_body(error)))

@@ -17,12 +17,11 @@ from palestra.serving.isolation.wire import (
     FAILED,
     NO_MEMORY,
     RAISED,
-    PlainContext,
     order_frame,
-    plain_context,
+    sent_context,
 )
 from palestra.serving.own_errors import OwnErrors
-from palestra.transport import current_call
+from palestra.transport import CallContext, current_call
 
 PROGRAM: Final = "palestra.serving.isolation.function_worker:function_of"
 VERIFY: Final = "/verify"
@@ -53,7 +52,7 @@ class FunctionCalls:
     async def reward(self, keywords: Mapping[str, Any]) -> float:
         """What the function returns. Raises `CallError`."""
         context = current_call()
-        frame_of = partial(_frame, keywords, plain_context(context))
+        frame_of = partial(_frame, keywords, sent_context(context))
         try:
             answer = await self._workers.call(frame_of, limit_of(context))
         except WorkerGone as gone:
@@ -75,14 +74,14 @@ class FunctionCalls:
         raise VerifierError(f"{self._server}{VERIFY}: its worker answered what is no answer")
 
     def _raised(self, name: str, text: str, frames: str) -> CallError:
-        said = f"{name}: {text}"
-        self._errors.note(self._server, VERIFY, name, said, frames)
-        message = f"{self._server}{VERIFY} raised {said}"
+        description = f"{name}: {text}"
+        self._errors.note(self._server, VERIFY, name, description, frames)
+        message = f"{self._server}{VERIFY} raised {description}"
         return VerifierError(message, evidence=Evidence(traceback=frames))
 
 
-def _frame(keywords: Mapping[str, Any], plain: PlainContext, number: int) -> bytes:
-    return order_frame(number, dict(keywords), plain)
+def _frame(keywords: Mapping[str, Any], context: CallContext, number: int) -> bytes:
+    return order_frame(number, dict(keywords), context)
 
 
 def _failed(body: bytes) -> CallError:

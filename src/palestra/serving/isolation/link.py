@@ -114,14 +114,25 @@ class Link:
         finally:
             self._waiting.pop(number, None)
 
-    async def stop_hung(self, limit_s: float) -> None:
-        """Look where it is, and kill it."""
-        self._stack = bytearray()
+    def waits_for(self, number: int) -> bool:
+        """Whether the call `number` was sent and has no answer yet."""
+        waiting = self._waiting.get(number)
+        return waiting is not None and not waiting.done()
+
+    async def stop_hung(self, number: int, limit_s: float) -> None:
+        """Look where it is, and kill it, unless the call `number` has just been answered.
+
+        The worker may run another call then.
+        """
+        if not self.waits_for(number):
+            return
         with contextlib.suppress(OSError, TimeoutError):
-            self._held.line.send(b"?")
+            if self._stack is None:  # else another call of it hangs, too, and its stack is coming
+                self._stack = bytearray()
+                self._held.line.send(b"?")
             async with asyncio.timeout(STACK_LIMIT_S):
                 await self._stack_whole.wait()
-        stack = self._stack.decode("utf-8", "replace")
+        stack = (self._stack or b"").decode("utf-8", "replace")
         self.end(Hung(authors_place(stack), limit_s))
 
     def end(self, ending: Ending) -> None:

@@ -31,14 +31,12 @@ from palestra.serving.isolation.wire import (
     REPLY,
     VALUE,
     Frames,
-    PlainContext,
-    context_of,
     message_frame,
     read_order,
 )
 from palestra.serving.own_errors import own_frames
 from palestra.serving.server import Server
-from palestra.transport import Target, calling
+from palestra.transport import CallContext, Target, calling
 
 REFUSED = "refused"
 
@@ -120,22 +118,22 @@ class Inside:
                 self._questions.answered(fields[0], fields[1])
 
     def _begin(
-        self, number: int, path: str, session_id: str, body: Any, plain: PlainContext
+        self, number: int, path: str, session_id: str, body: Any, context: CallContext
     ) -> None:
         endpoint = self._server.typed_endpoint(path)
         if endpoint is None:
             raise LookupError(path)
-        work = self._serve(number, endpoint, session_id, body, plain)
+        work = self._serve(number, endpoint, session_id, body, context)
         task = self._tasks[number] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
     async def _serve(
-        self, number: int, endpoint: Endpoint, session_id: str, body: Any, plain: PlainContext
+        self, number: int, endpoint: Endpoint, session_id: str, body: Any, context: CallContext
     ) -> None:
         self._questions.serving.set(number)
         answer: tuple[Any, ...]
         try:
-            with calling(context_of(plain)):
+            with calling(context):
                 result = await endpoint.perform(body, session_id)
                 try:
                     answer = (VALUE, number, packed(result, body))

@@ -7,6 +7,7 @@ import pickle
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, final
 
 import orjson
@@ -39,7 +40,7 @@ from palestra.serving.isolation.wire import (
     REPLY,
     VALUE,
     order_frame,
-    plain_context,
+    sent_context,
 )
 from palestra.serving.own_errors import OwnErrors
 from palestra.serving.resources_server import ResourcesServer
@@ -316,10 +317,12 @@ class SessionWorkers:
     async def _end_hung(
         self, worker: _Worker, number: int, endpoint: Endpoint, limit_s: float
     ) -> None:
+        if not worker.link.waits_for(number):
+            return
         if not worker.culprit:
             worker.culprit = number
             worker.reason = f"{self._server}{endpoint.path} did not return within {limit_s:.1f} s"
-        await worker.link.stop_hung(limit_s)
+        await worker.link.stop_hung(number, limit_s)
 
     async def _abandon(
         self, worker: _Worker, number: int, endpoint: Endpoint, call: asyncio.Task[Any]
@@ -361,13 +364,19 @@ class SessionWorkers:
     def _leave_worker(self, session: Session) -> None:
         """A session is over, or begins elsewhere."""
         assigned: asyncio.Task[_Worker] | None = session.state.pop(_WORKER, None)
-        if assigned is None or not assigned.done():
+        if assigned is None:
             return
+        if assigned.done():
+            self._detach(session.id, assigned)
+        else:
+            assigned.add_done_callback(partial(self._detach, session.id))
+
+    def _detach(self, session_id: str, assigned: asyncio.Task[_Worker]) -> None:
         if assigned.cancelled() or assigned.exception() is not None:
             return
         worker = assigned.result()
-        worker.sessions.discard(session.id)
-        worker.link.send(order_frame(END, session.id))
+        worker.sessions.discard(session_id)
+        worker.link.send(order_frame(END, session_id))
 
     # What workers ask
 
@@ -448,10 +457,10 @@ def _left_s(due: float | None) -> float | None:
 
 
 def _call_frame(number: int, path: str, session_id: str, body: Any, context: CallContext) -> bytes:
-    plain = plain_context(context)
+    sent = sent_context(context)
     try:
-        return order_frame(CALL, number, path, session_id, body, plain)
+        return order_frame(CALL, number, path, session_id, body, sent)
     except (pickle.PicklingError, TypeError, AttributeError):
         # An object of a class that only this process has: its fields are checked again there.
         fields = to_plain(set_fields(body)) if isinstance(body, BaseModel) else to_plain(body)
-        return order_frame(CALL, number, path, session_id, fields, plain)
+        return order_frame(CALL, number, path, session_id, fields, sent)

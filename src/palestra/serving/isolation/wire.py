@@ -15,12 +15,11 @@ this process run anything, whatever happened to the worker.
 
 import pickle
 import struct
-import time
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from palestra.errors import RowIdentity
 from palestra.transport import CallContext
 
 VALUE, RAISED, FAILED, NO_MEMORY = "value", "raised", "failed", "no memory"
@@ -103,19 +102,9 @@ def read_message(body: bytes) -> list[Any]:
     return message
 
 
-PlainContext = tuple[RowIdentity | None, float | None, float | None, bool]
+def sent_context(context: CallContext) -> CallContext:
+    """A call's context for a worker: what the rollout is doing stays here.
 
-
-def plain_context(context: CallContext) -> PlainContext:
-    """What a worker needs of a call's context."""
-    remaining_s = context.remaining_s()
-    return context.row, remaining_s, context.call_limit_s, context.in_environment
-
-
-def context_of(plain: PlainContext) -> CallContext:
-    """The inverse of `plain_context`, in the worker."""
-    row, remaining_s, call_limit_s, in_environment = plain
-    deadline = None if remaining_s is None else time.monotonic() + remaining_s
-    return CallContext(
-        row=row, deadline=deadline, call_limit_s=call_limit_s, in_environment=in_environment
-    )
+    The deadline means the same there: processes of a machine share `time.monotonic()`.
+    """
+    return replace(context, activity=None)
