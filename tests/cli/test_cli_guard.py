@@ -56,6 +56,17 @@ def command(world: World, fake: FakeEndpoint, body: str) -> list[str]:
     ]
 
 
+def test_a_guard_that_cannot_read_what_it_was_told_leaves_the_run_alone(
+    world: World, fake: FakeEndpoint
+) -> None:
+    body = "__import__('palestra').system.current_pulse().note(b'{'); time.sleep(3)"
+
+    done = world.run("palestra", *command(world, fake, body))
+
+    assert done.code == 0
+    assert "watching this command failed: JSONDecodeError" in done.err
+
+
 def verifying(world: World, fake: FakeEndpoint, body: str = REGEX) -> Running:
     """That command, once the verifier does not come back."""
     running = world.start("palestra", *command(world, fake, body))

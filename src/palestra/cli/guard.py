@@ -106,6 +106,7 @@ class Guard:
         self._asked: signal.Signals | None = None
         self._stop_at = 0.0
         self._tell_at_s = TELL_AFTER_S
+        self._has_failed = self._has_killed = False
 
     def watch(self) -> NoReturn:
         """Until the process has ended; then this one ends with its code."""
@@ -115,7 +116,18 @@ class Guard:
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._signalled(info)
             self._leave_if_ended()
-            self._look()
+            try:
+                self._look()
+            except Exception as error:
+                # A guard that ends takes the run with it, and nothing is wrong with the run.
+                self._look_failed(error)
+
+    def _look_failed(self, error: Exception) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            self._say(f"warning: watching this command failed: {type(error).__name__}: {error}")
+        if self._has_killed:
+            os._exit(1)
 
     # Signals
 
@@ -157,6 +169,7 @@ class Guard:
 
     def _kill(self) -> None:
         """End the child, and whatever it has started."""
+        self._has_killed = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
