@@ -15,7 +15,13 @@ from typing import Any
 
 import pytest
 
-from palestra.errors import ConfigError, CredentialsRejected, ModelRejectedRow, ServerDied
+from palestra.errors import (
+    ConfigError,
+    CredentialsRejected,
+    ModelRejectedRow,
+    PromptTooLong,
+    ServerDied,
+)
 from palestra.responses_api_models.chat import Upstream
 from palestra.responses_api_models.local_model import find_weights
 from palestra.responses_api_models.local_model.app import LocalModel, LocalModelConfig
@@ -105,11 +111,9 @@ def test_a_request_without_a_limit_ends_at_the_default_one() -> None:
     assert found.incomplete_details.reason == "max_output_tokens"
 
 
-def test_a_conversation_beyond_the_context_is_an_empty_truncated_answer() -> None:
-    found = with_model(lambda model: ask(model, input="one two " * 400), context_tokens=256)
-
-    assert found.incomplete_details.reason == "max_output_tokens"
-    assert found.output_text == ""
+def test_a_prompt_beyond_the_context_is_refused_with_its_numbers() -> None:
+    with pytest.raises(PromptTooLong, match=r"the prompt has \d+ tokens, the model takes 256"):
+        with_model(lambda model: ask(model, input="one two " * 400), context_tokens=256)
 
 
 def test_the_same_seed_gives_the_same_text() -> None:

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from token_fakes import FakeVLLM, token_model
 
-from palestra.errors import CallError, InfraError, ModelError, WrongSetting
+from palestra.errors import CallError, InfraError, ModelError, PromptTooLong, WrongSetting
 from palestra.responses_api_models.vllm_model.app import VLLMModel
 from palestra.responses_api_models.vllm_model.capabilities import Capabilities, TokenIds
 from palestra.responses_api_models.vllm_model.token_ids import tokens_on
@@ -57,11 +57,11 @@ def test_an_error_beside_empty_choices_is_quoted() -> None:
     assert failed.value.evidence.hops[0].status == 503
 
 
-def test_a_context_that_is_full_ends_the_rollout_truncated() -> None:
-    answer = first_turn({"error": TOO_LONG})
+def test_a_first_prompt_that_does_not_fit_is_the_rows_fault() -> None:
+    with pytest.raises(PromptTooLong) as failed:
+        first_turn({"error": TOO_LONG})
 
-    assert answer.incomplete_details is not None
-    assert answer.incomplete_details.reason == "max_output_tokens"
+    assert not failed.value.retriable
 
 
 def test_an_answer_that_was_broken_off_is_said_to_be() -> None:

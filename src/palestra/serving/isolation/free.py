@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, final
@@ -34,6 +35,7 @@ class FreeWorkers:
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
+        weakref.finalize(self, keeper.end)
         self._size = usable_processors()
         self._idle: list[Link] = []
         self._links: set[Link] = set()

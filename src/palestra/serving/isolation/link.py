@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -68,6 +69,8 @@ class Link:
         self._closing: asyncio.Task[None] | None = None
         self._next = 0
         self.ending: Ending | None = None
+        # Whoever forgets to end it leaves no process and no socket behind either.
+        weakref.finalize(self, held.kill)
         self._loop.add_reader(held.calls, self._read)
 
     @property

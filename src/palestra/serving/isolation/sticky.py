@@ -5,6 +5,7 @@ import base64
 import contextlib
 import pickle
 import time
+import weakref
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -120,6 +121,7 @@ class SessionWorkers:
         self._keeper = Keeper(
             program=PROGRAM, argument=argument, memory_mib=MEMORY_MIB, as_here=True
         )
+        weakref.finalize(self, self._keeper.end)
         self._server = server
         self._client = client
         self._sessions = sessions
