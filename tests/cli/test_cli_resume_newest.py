@@ -70,13 +70,13 @@ def test_resume_with_other_settings_is_refused_with_the_candidates(
 
 @pytest.mark.slow
 def test_resume_with_other_rows_is_refused_and_leaves_those_of_the_run(
-    world: World, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+    world: World, fake: FakeEndpoint
 ) -> None:
     world.write("my_env.py", ENV)
     name = killed_run(world, fake)
     tasks = world.folder / "runs" / name / "rollouts_tasks.jsonl"
     before = tasks.read_bytes()
-    monkeypatch.setenv("FIRST", "100")
+    world.environment["FIRST"] = "100"
 
     refused = world.run("palestra", *evaluated(fake, "--resume")).refused()
 
@@ -86,13 +86,13 @@ def test_resume_with_other_rows_is_refused_and_leaves_those_of_the_run(
 
 @pytest.mark.slow
 def test_a_named_output_keeps_its_rows_when_it_cannot_go_on_with_others(
-    world: World, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+    world: World, fake: FakeEndpoint
 ) -> None:
     world.write("my_env.py", ENV)
     output = f"runs/{killed_run(world, fake)}/rollouts.jsonl"
     tasks = world.folder / "runs" / Path(output).parent.name / "rollouts_tasks.jsonl"
     before = tasks.read_bytes()
-    monkeypatch.setenv("FIRST", "100")
+    world.environment["FIRST"] = "100"
 
     world.run("palestra", *evaluated(fake, "--resume", "--output", output)).refused()
 
