@@ -38,7 +38,7 @@ def test_the_first_retry_is_seen_at_once(tmp_path: Path, fault: str, placement: 
         with ended_at_last(world.start(*world.steady(*placed, "--progress", "none"))) as running:
             running.until("5 rollouts of", timeout_s=60)
             began = time.monotonic()
-            running.until("; trying again in", timeout_s=SEEN_WITHIN_S)
+            running.until("; next try in", timeout_s=SEEN_WITHIN_S)
 
             assert time.monotonic() - began < SEEN_WITHIN_S
             assert says in running.text()

@@ -1,5 +1,8 @@
 """What another process reads in a pulse."""
 
+import contextlib
+import os
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -37,3 +40,39 @@ def test_a_shorter_note_replaces_a_longer_one(pulse: Pulse) -> None:
     pulse.note(b"short")
 
     assert pulse.noted() == b"short"
+
+
+def test_a_note_too_long_to_keep_leaves_no_older_one(pulse: Pulse) -> None:
+    pulse.note(b"of an earlier run")
+    pulse.note(b" " * (1 << 21))
+
+    assert pulse.noted() == b""
+
+
+def test_a_fork_of_the_process_leaves_its_pulse_alone(pulse: Pulse) -> None:
+    pulse.begin()
+    pulse.enter(b"verify", None)
+    child = os.fork()
+    if child == 0:
+        pulse.leave()
+        pulse.beat()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert [call.text for call in pulse.executing()] == [b"verify"]
+    assert pulse.last_beat is None
+
+
+def test_less_is_told_of_a_call_where_files_may_not_grow() -> None:
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, kept[1]))
+    try:
+        with Pulse.create_for_program() as (pulse, (block, stacks)):
+            program = Pulse.opened(os.dup(block), os.dup(stacks))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    with contextlib.closing(pulse), contextlib.closing(program):
+        program.enter(b"x" * 100_000, None)
+
+        assert [len(call.text) for call in pulse.executing()] == [pulse.longest_text]
+        assert 10_000 < pulse.longest_text < 12_500

@@ -13,7 +13,7 @@ import msgspec
 
 from palestra.errors import RowIdentity
 from palestra.serving.code_files import is_authors_file
-from palestra.system import LONGEST_TEXT, Driven, Pulse, current_pulse
+from palestra.system import Driven, Pulse, current_pulse
 from palestra.transport import current_call, encoded_with, fields_of_request
 
 VERIFY = "/verify"
@@ -82,7 +82,7 @@ class AuthorMethod:
         `body`: what the function was asked, where that is known.
         """
         context = current_call()
-        text = self._text(body)
+        text = self._text(body, pulse.longest_text)
         token = _executing.set((text, context.deadline))
         try:
             with _on_this_thread(pulse, text, context.deadline):
@@ -93,7 +93,7 @@ class AuthorMethod:
         finally:
             _executing.reset(token)
 
-    def _text(self, body: Any) -> bytes:
+    def _text(self, body: Any, longest: int) -> bytes:
         context = current_call()
         fields = {**self._fields, "row": context.row}
         if self._call.path != VERIFY:
@@ -101,7 +101,7 @@ class AuthorMethod:
         if not body and context.activity is not None:
             body = context.activity.verify_request
         text = encoded_with(fields, {"verify_request": dict(fields_of_request(body))})
-        if text is None or len(text) > LONGEST_TEXT:
+        if text is None or len(text) > longest:
             return msgspec.json.encode(fields)  # without the answer the rollout is named at least
         return text
 

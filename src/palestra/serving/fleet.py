@@ -305,27 +305,27 @@ class Fleet:
         self, instance: InstanceConfig, index: int, python: Path, sock: socket.socket
     ) -> Child:
         name = instance.name if instance.num_workers == 1 else f"{instance.name}#{index}"
-        pulse = Pulse.create()
-        order = WorkOrder(
-            instance=instance.name,
-            tree=dict(self.config.tree),
-            targets={t.name: (t.server_type, list(t.urls)) for t in self._targets.values()},
-            fd=sock.fileno(),
-            secret=self._secret,
-            token=self._token,
-            worker=index if instance.num_workers > 1 else None,
-            pulse=(pulse.block, pulse.stacks),
-        )
         log_dir = self.config.tree.get("nemo_gym_log_dir")
-        child = await Child.spawn(
-            name,
-            [str(python), "-u", "-P", "-m", "palestra.serving.worker", order.process_name],
-            order=order.encode(),
-            on_line=self._on_line,
-            redact=self._redact,
-            pass_fds=(sock.fileno(), pulse.block, pulse.stacks),
-            log_path=_log_path(log_dir, name),
-        )
+        with Pulse.create_for_program() as (pulse, descriptors):
+            order = WorkOrder(
+                instance=instance.name,
+                tree=dict(self.config.tree),
+                targets={t.name: (t.server_type, list(t.urls)) for t in self._targets.values()},
+                fd=sock.fileno(),
+                secret=self._secret,
+                token=self._token,
+                worker=index if instance.num_workers > 1 else None,
+                pulse=descriptors,
+            )
+            child = await Child.spawn(
+                name,
+                [str(python), "-u", "-P", "-m", "palestra.serving.worker", order.process_name],
+                order=order.encode(),
+                on_line=self._on_line,
+                redact=self._redact,
+                pass_fds=(sock.fileno(), *descriptors),
+                log_path=_log_path(log_dir, name),
+            )
         sock.close()
         self._children.append(child)
         self._watches.append(ProcessWatch(self.instances[instance.name], child, pulse))

@@ -122,7 +122,7 @@ def main() -> int:
         _log_requests()
     raise_descriptor_limit()
     if order.pulse is not None:
-        make_current(Pulse(*order.pulse, tie_to_parent=True))
+        make_current(Pulse.opened(*order.pulse))
     try:
         import uvloop
 

@@ -10,7 +10,6 @@ from palestra.system.lookout import (
 )
 from palestra.system.parents import become_subreaper, children_of, die_with_parent
 from palestra.system.pulse import (
-    LONGEST_TEXT,
     STACKS_SIGNAL,
     Driven,
     Executing,
@@ -23,7 +22,6 @@ from palestra.system.pulse import (
 
 __all__ = [
     "GRACE_S",
-    "LONGEST_TEXT",
     "LOOK_EVERY_S",
     "STACKS_SIGNAL",
     "Driven",

@@ -12,11 +12,13 @@ import faulthandler
 import math
 import mmap
 import os
+import resource
 import signal
 import struct
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,16 +31,14 @@ T = TypeVar("T")
 BEAT_S: Final = 0.5
 SLOTS: Final = 8
 """Calls of authors' code that are executing at once, each on a thread of its own, that are told."""
-_NOTE_BYTES: Final = 1 << 16
+_HEAD_BYTES: Final = 4096
 _SLOT_BYTES: Final = 1 << 24
 """Pages that nobody has written to take no memory."""
-_HEAD_BYTES: Final = 4096
+_NOTE_BYTES: Final = 1 << 20
 
 _BEAT = struct.Struct("<d")
 _SLOT = struct.Struct("<qddqqq")
 _AT_PID, _AT_BEAT, _AT_THREAD_BEAT = 0, 8, 16
-LONGEST_TEXT: Final = _SLOT_BYTES - _SLOT.size
-"""Bytes that can be told of a call; the rest is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,41 +71,85 @@ class _Entered:
 
 @final
 class Pulse:
-    """One process's block. The process writes it; whoever holds its files reads it."""
+    """One process's block. The process writes it; whoever shares its memory reads it."""
 
-    def __init__(self, block: int, stacks: int, *, tie_to_parent: bool = False) -> None:
-        """`block` and `stacks`: file descriptors, which this object owns from here on.
+    def __init__(
+        self, memory: mmap.mmap, stacks: int, *, note_bytes: int = 0, tie_to_parent: bool = False
+    ) -> None:
+        """`stacks`: a file descriptor. This object owns both from here on.
 
         `tie_to_parent`: the process dies with its parent while it executes a call. Code that
         holds the interpreter's lock keeps it from noticing in any other way that its parent has
         gone.
         """
+        self._memory = memory
+        self._stacks = stacks
+        self._note_bytes = note_bytes
         self._tie_to_parent = tie_to_parent
-        self.block = block
-        self.stacks = stacks
-        self._memory = mmap.mmap(block, _HEAD_BYTES + _NOTE_BYTES + SLOTS * _SLOT_BYTES)
+        self._slot_bytes = (len(memory) - _HEAD_BYTES - note_bytes) // SLOTS
+        self.longest_text = self._slot_bytes - _SLOT.size
+        """Bytes that can be told of a call; the rest is cut off."""
         self._free = list(range(SLOTS - 1, -1, -1))
         self._entered: dict[int, _Entered] = {}
 
     @classmethod
     def create(cls) -> Self:
-        """A block of its own, empty."""
-        block = _anonymous_file("palestra-pulse")
-        os.ftruncate(block, _HEAD_BYTES + _NOTE_BYTES + SLOTS * _SLOT_BYTES)
-        return cls(block, _anonymous_file("palestra-stacks"))
+        """Empty, for a child that is forked: it leaves notes as well."""
+        size = _HEAD_BYTES + SLOTS * _SLOT_BYTES + _NOTE_BYTES
+        return cls(mmap.mmap(-1, size), _anonymous_file("palestra-stacks"), note_bytes=_NOTE_BYTES)
+
+    @classmethod
+    @contextlib.contextmanager
+    def create_for_program(cls) -> Iterator[tuple[Self, tuple[int, int]]]:
+        """Empty, with the descriptors that a program which is started meanwhile opens it by.
+
+        Where files may not become as large (`ulimit -f`), less can be told of a call.
+        """
+        block, stacks = _anonymous_file("palestra-pulse"), _anonymous_file("palestra-stacks")
+        try:
+            largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+            size = _HEAD_BYTES + SLOTS * _SLOT_BYTES
+            os.ftruncate(block, size if largest == resource.RLIM_INFINITY else min(size, largest))
+            pulse = cls(mmap.mmap(block, 0), os.dup(stacks))
+            try:
+                yield pulse, (block, stacks)
+            except BaseException:
+                pulse.close()
+                raise
+        finally:
+            os.close(block)
+            os.close(stacks)
+
+    @classmethod
+    def opened(cls, block: int, stacks: int) -> Self:
+        """The one of this process, by the descriptors that its parent has handed to it."""
+        memory = mmap.mmap(block, 0)
+        os.close(block)
+        os.set_inheritable(stacks, False)
+        return cls(memory, stacks, tie_to_parent=True)
 
     def close(self) -> None:
-        """Let go of the memory and the files."""
+        """Let go of the memory and the file."""
         self._memory.close()
-        os.close(self.block)
-        os.close(self.stacks)
+        os.close(self._stacks)
 
     # Written by the process that is watched
 
     def begin(self) -> None:
         """Be the process that is watched: it answers requests for its stacks."""
         struct.pack_into("<q", self._memory, _AT_PID, os.getpid())
-        faulthandler.register(STACKS_SIGNAL, file=self.stacks, all_threads=True, chain=False)
+        faulthandler.register(STACKS_SIGNAL, file=self._stacks, all_threads=True, chain=False)
+        leave_to_parent = weakref.WeakMethod(self._leave_to_parent)
+
+        def forked() -> None:
+            if (leave := leave_to_parent()) is not None:
+                leave()
+
+        os.register_at_fork(after_in_child=forked)
+
+    def _leave_to_parent(self) -> None:
+        """What an author forks goes on in the same code, and is not what is watched."""
+        self._memory = mmap.mmap(-1, len(self._memory))
 
     def beat(self) -> None:
         """The event loop runs."""
@@ -121,9 +165,9 @@ class Pulse:
 
     def note(self, text: bytes) -> None:
         """Leave what the reader needs to end this process's work in order."""
-        if len(text) <= _NOTE_BYTES - 8:
-            at = _HEAD_BYTES
-            struct.pack_into("<q", self._memory, at, 0)  # a kill in between leaves no half of it
+        at = self._note_at
+        struct.pack_into("<q", self._memory, at, 0)  # a kill in between leaves no half of it
+        if len(text) <= self._note_bytes - 8:
             self._memory[at + 8 : at + 8 + len(text)] = text
             struct.pack_into("<q", self._memory, at, len(text))
 
@@ -162,8 +206,8 @@ class Pulse:
     def _write(self, entered: _Entered, ident: int) -> None:
         if entered.slot < 0:
             return
-        at = _slot_at(entered.slot)
-        text = entered.text[:LONGEST_TEXT]
+        at = self._slot_at(entered.slot)
+        text = entered.text[: self.longest_text]
         [sequence] = struct.unpack_from("<q", self._memory, at)
         sequence += 1 + sequence % 2
         struct.pack_into("<q", self._memory, at, sequence)  # odd: being written
@@ -174,7 +218,7 @@ class Pulse:
         struct.pack_into("<q", self._memory, at, sequence + 1)
 
     def _clear(self, slot: int) -> None:
-        at = _slot_at(slot)
+        at = self._slot_at(slot)
         [sequence] = struct.unpack_from("<q", self._memory, at)
         struct.pack_into("<q", self._memory, at, sequence + 1)  # odd: there is nothing to read
 
@@ -197,8 +241,9 @@ class Pulse:
 
     def noted(self) -> bytes:
         """What the process left with `note`; empty when it has not."""
-        [length] = struct.unpack_from("<q", self._memory, _HEAD_BYTES)
-        return self._memory[_HEAD_BYTES + 8 : _HEAD_BYTES + 8 + length]
+        at = self._note_at
+        [length] = struct.unpack_from("<q", self._memory, at)
+        return self._memory[at + 8 : at + 8 + length]
 
     def executing(self) -> list[Executing]:
         """The calls that are executing now; one that just begins or ends may be missing."""
@@ -206,7 +251,7 @@ class Pulse:
         return [reading for reading in readings if reading is not None]
 
     def _read(self, slot: int) -> Executing | None:
-        at = _slot_at(slot)
+        at = self._slot_at(slot)
         sequence, since, deadline, native_id, ident, length = _SLOT.unpack_from(self._memory, at)
         if not length or sequence % 2:
             return None
@@ -218,22 +263,27 @@ class Pulse:
 
     def stack_text(self) -> str:
         """What `faulthandler` has written since the last `forget_stacks`."""
-        size = os.fstat(self.stacks).st_size
-        return os.pread(self.stacks, min(size, 1 << 20), 0).decode("utf-8", "replace")
+        size = os.fstat(self._stacks).st_size
+        return os.pread(self._stacks, min(size, 1 << 20), 0).decode("utf-8", "replace")
 
     def forget_stacks(self) -> None:
         """Make room for the next dump."""
-        os.ftruncate(self.stacks, 0)
-        os.lseek(self.stacks, 0, os.SEEK_SET)
+        os.ftruncate(self._stacks, 0)
+        os.lseek(self._stacks, 0, os.SEEK_SET)
+
+    # Where things stand: the head, the slots, the note
+
+    def _slot_at(self, slot: int) -> int:
+        return _HEAD_BYTES + slot * self._slot_bytes
+
+    @property
+    def _note_at(self) -> int:
+        return _HEAD_BYTES + SLOTS * self._slot_bytes
 
 
 STACKS_SIGNAL: Final = signal.SIGRTMIN + 4 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 """On which a watched process writes the stacks of its threads: whatever holds its lock, as the
 handler is no Python."""
-
-
-def _slot_at(slot: int) -> int:
-    return _HEAD_BYTES + _NOTE_BYTES + slot * _SLOT_BYTES
 
 
 def _anonymous_file(name: str) -> int:
