@@ -13,6 +13,7 @@ from palestra.errors import (
     Layer,
     ModelError,
     PromptTooLong,
+    RowIdentity,
     from_body,
 )
 from palestra.schema import ChatCompletion, ChatCreateParams, Response, ResponseCreateParams
@@ -100,6 +101,32 @@ def test_a_prompt_that_never_fitted_is_the_callers_fault_on_every_front(path: st
 
 def test_turns_that_the_row_brings_were_not_generated() -> None:
     with calling(CallContext(written_turns=1)), pytest.raises(PromptTooLong):
+        ask(scripted("prompt overflow"), given=ASKED_AGAIN)
+
+
+AFRESH = [{"role": "user", "content": "another conversation"}]
+PREFILLED = [*ASKED_AGAIN[:1], {"role": "assistant", "content": "hello, and the model's own"}]
+
+
+@pytest.mark.parametrize("later", [AFRESH, PREFILLED])
+def test_a_context_that_fills_in_a_rollout_with_answers_filled_later(later: Any) -> None:
+    server = vllm_model(scripted("chat", "prompt overflow"))
+
+    async def turn(given: Any) -> Response:
+        return await server.responses(
+            ResponseCreateParams.model_validate({"input": given}), Session("s")
+        )
+
+    with calling(CallContext(RowIdentity(0, 0, run="r"), written_turns=1)):
+        asyncio.run(turn("hi"))
+        found = asyncio.run(turn(later))
+
+    assert found.incomplete_details is not None
+    assert found.incomplete_details.true_reason == "context_full"
+
+
+def test_turns_that_an_agent_made_up_were_not_generated() -> None:
+    with calling(CallContext(RowIdentity(0, 0, run="r"))), pytest.raises(PromptTooLong):
         ask(scripted("prompt overflow"), given=ASKED_AGAIN)
 
 

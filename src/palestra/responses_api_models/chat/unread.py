@@ -12,7 +12,7 @@ from palestra.errors import Evidence, PromptTooLong
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.wordings import is_spent_on_an_answer
 from palestra.schema import model_turns
-from palestra.transport import current_call
+from palestra.transport import CallContext, current_call
 
 _NUMBER = r"(\d[\d,]*)"
 _LIMIT = re.compile(
@@ -32,14 +32,13 @@ _PROMPT = re.compile(
 
 
 def refuse_unread(overflow: ContextOverflow, asked: Iterable[Any]) -> None:
-    """Raise PromptTooLong when the model generated nothing of what it was `asked`.
+    """Raise PromptTooLong when no model has answered in this rollout before.
 
-    `asked`: the items, or messages, of the request. Those that the row brought do not count.
+    `asked`: the items, or messages, of the request. Where the rollout is not known, they tell: a
+    model's turns beyond those that the row brings were generated.
     """
-    if (
-        is_spent_on_an_answer(overflow.sentence)
-        or model_turns(asked) > current_call().written_turns
-    ):
+    call = current_call()
+    if is_spent_on_an_answer(overflow.sentence) or _begun(overflow, asked, call):
         return
     raise PromptTooLong(
         f"{overflow.hop.server}: {_measured(overflow.sentence)}: {overflow.sentence}",
@@ -48,6 +47,12 @@ def refuse_unread(overflow: ContextOverflow, asked: Iterable[Any]) -> None:
         evidence=Evidence(hops=(overflow.hop,)),
         status=overflow.hop.status,
     )
+
+
+def _begun(overflow: ContextOverflow, asked: Iterable[Any], call: CallContext) -> bool:
+    if overflow.begun is not None:
+        return overflow.begun
+    return model_turns(asked) > call.written_turns
 
 
 def _measured(sentence: str) -> str:
