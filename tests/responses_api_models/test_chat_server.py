@@ -130,6 +130,19 @@ def test_turns_that_an_agent_made_up_were_not_generated() -> None:
         ask(scripted("prompt overflow"), given=ASKED_AGAIN)
 
 
+def test_a_judge_whose_prompt_does_not_fit_gives_no_answer_to_judge_by() -> None:
+    with calling(CallContext(in_environment=True)), pytest.raises(PromptTooLong):
+        ask(scripted("prompt overflow"), given=ASKED_AGAIN)
+
+
+def test_a_judge_that_spent_its_room_on_thinking_gives_no_answer_to_judge_by() -> None:
+    said = "Could not finish the message because max_tokens or model output limit was reached."
+    http = ScriptedTransport([reply(400, {"error": {"message": said}})])
+
+    with calling(CallContext(in_environment=True)), pytest.raises(ModelError, match="its limit"):
+        ask(http)
+
+
 def test_reasoning_that_left_no_room_for_an_answer_had_read_the_prompt() -> None:
     said = "Could not finish the message because max_tokens or model output limit was reached."
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from palestra.errors import Evidence, PromptTooLong
+from palestra.errors import Evidence, ModelError, PromptTooLong
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.wordings import is_spent_on_an_answer
 from palestra.schema import model_turns
@@ -36,9 +36,15 @@ def refuse_unread(overflow: ContextOverflow, asked: Iterable[Any]) -> None:
 
     `asked`: the items, or messages, of the request. Where the rollout is not known, they tell: a
     model's turns beyond those that the row brings were generated.
+
+    A judge's overflow raises whatever its prompt holds, as no verdict can come of it.
     """
     call = current_call()
-    if is_spent_on_an_answer(overflow.sentence) or _begun(overflow, asked, call):
+    spent = is_spent_on_an_answer(overflow.sentence)
+    if call.in_environment:
+        if spent:
+            raise _no_room(overflow)
+    elif spent or _begun(overflow, asked, call):
         return
     raise PromptTooLong(
         f"{overflow.hop.server}: {_measured(overflow.sentence)}: {overflow.sentence}",
@@ -53,6 +59,17 @@ def _begun(overflow: ContextOverflow, asked: Iterable[Any], call: CallContext) -
     if overflow.begun is not None:
         return overflow.begun
     return model_turns(asked) > call.written_turns
+
+
+def _no_room(overflow: ContextOverflow) -> ModelError:
+    """The model of an environment read its prompt, and reached its limit before it had answered."""
+    return ModelError(
+        f"{overflow.hop.server}: the model reached its limit before it had answered: "
+        f"{overflow.sentence}",
+        hint="raise max_output_tokens of what the environment asks its model",
+        evidence=Evidence(hops=(overflow.hop,)),
+        status=overflow.hop.status,
+    )
 
 
 def _measured(sentence: str) -> str:
