@@ -2,7 +2,10 @@
 
     options.py      what a user asks for, checked
     configs.py      cluster config files: executor, containers, mounts, partitions
+    filling.py      overrides that name what an option decides
     planner.py      options and a cluster -> a `Run`: pure, no Slurm
+    commands.py     a user's own command as a `Run` of one job
+    nemo_skills/    the names under which the field's scripts import this
     plan.py         the `Run` itself, frozen and serialisable: the contract with what runs in a job
     layout.py       the name of every file in a run's output folder
     render.py       a `Run` -> batch scripts
@@ -23,7 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.cluster.submit import Submission, rollouts
+from palestra.cluster.commands import run_cmd
+from palestra.cluster.submit import rollouts
+from palestra.cluster.submitter import Submission
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +56,11 @@ def _tell(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-__all__ = ["Arguments", "Submission", "nemo_gym_rollouts", "rollouts", "wrap_arguments"]
+__all__ = [
+    "Arguments",
+    "Submission",
+    "nemo_gym_rollouts",
+    "rollouts",
+    "run_cmd",
+    "wrap_arguments",
+]

@@ -67,9 +67,11 @@ class Role(StrEnum):
     """Merges the shards. Alone in its job, and decides it."""
     PROFILE = "profile"
     """Profiles the merged rollouts. Alone in its job, and decides it."""
+    COMMAND = "command"
+    """A user's own command, in which braces are no tokens. Alone in its job, and decides it."""
 
 
-MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFILE})
+MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFILE, Role.COMMAND})
 """The main step of a job: each job has exactly one."""
 
 
