@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from palestra.cli.clustering.stamping import prepare_run
 from palestra.cluster import Submission, nemo_gym_rollouts, run_cmd, wrap_arguments
 from palestra.cluster.plan import read_plan
 from palestra.compat import aliases
-from palestra.errors import ConfigError
+from palestra.config import PACKAGE_ROOT
+from palestra.errors import ConfigError, InputDataError
 
 KEY = "sk-canary-0123456789"
 GIVEN: dict[str, Any] = {
@@ -88,6 +90,34 @@ def test_a_placeholder_is_a_key_and_a_real_key_only_by_its_variable(
     # As `--policy_api_key=$MY_KEY` gives it.
     monkeypatch.setenv("MY_KEY", KEY)
     assert tried(policy_api_key=KEY, output_dir="third").run.policy.api_key_env == "MY_KEY"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_relative_path_is_looked_for_in_the_jobs_checkout_before_a_model_loads(
+    tmp_path: Path, *, there: bool
+) -> None:
+    gym = tmp_path / "image" / "Gym"
+    on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g", "vllm": "v"}}
+    where = {"cluster": on, "gym_path": str(gym), "server_address": None, **STARTED}
+    paths = {"config_paths": "my/mcqa.yaml,my/model.yaml", "input_file": "my/rows.jsonl"}
+    submission = tried(**paths, **where)
+    for name, source in zip(
+        ("mcqa.yaml", "model.yaml", "rows.jsonl"),
+        (*GIVEN["config_paths"].split(","), GIVEN["input_file"]),
+        strict=True,
+    ):
+        (gym / "my").mkdir(parents=True, exist_ok=True)
+        if there or name != "rows.jsonl":
+            (gym / "my" / name).write_bytes((PACKAGE_ROOT / source).read_bytes())
+
+    plan = submission.folder / "plan.json"
+    assert read_plan(plan).jobs[0].name == "prepare"
+    assert not [m for m in read_plan(plan).jobs[0].main.mounts if str(gym) in m.source]
+    if there:
+        assert prepare_run(plan) == 0
+    else:
+        with pytest.raises(InputDataError, match=r"image/Gym/my/rows\.jsonl"):
+            prepare_run(plan)
 
 
 SCRIPT = """

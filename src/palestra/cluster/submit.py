@@ -62,6 +62,7 @@ class _RolloutSubmitter(Submitter):
         super().__init__(options, options.output_dir, tell, notices)
         self._options: RolloutOptions = options
         raise_problems(missing_here(options, self._cluster, self._cwd))
+        self._places = replace(self._places, gym_path=options.gym_path)
         self._input = self._places.input(options.input_file)
         self._configs = [self._places.config(path) for path in options.config_paths]
         self._far = [placed for placed in (self._input, *self._configs) if not placed.here]

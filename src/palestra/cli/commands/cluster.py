@@ -105,7 +105,13 @@ def rollouts(
         ),
     ] = False,
     gym_container: Annotated[Text, typer.Option(help="Palestra's image.")] = None,
-    gym_path: Annotated[Text, typer.Option(help="Install this checkout, once per node.")] = None,
+    gym_path: Annotated[
+        Text,
+        typer.Option(
+            help="Install this checkout, once per node. In containers, paths that are not here "
+            "are looked for below it."
+        ),
+    ] = None,
     package: Annotated[
         Text, typer.Option(help="The code here, for the jobs: git, dir, installed or none.")
     ] = None,
