@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from planning import PYXIS, cluster, options
 
-from palestra.cluster.beforehand import missing_here, unset_variables, unused_options
+from palestra.cluster.beforehand import missing_here, unset_variables, unused_here, unused_options
 
 KEY: dict[str, Any] = {
     "server_address": "http://host/v1",
@@ -60,11 +60,9 @@ def test_a_checkout_that_is_nowhere_is_refused_where_jobs_run_here(tmp_path: Pat
 @pytest.mark.parametrize(
     "given",
     [
-        {"partition": "gpu"},
         {"account": "me"},
         {"qos": "high"},
         {"time_min": "1:00"},
-        {"exclusive": False},
         {"sbatch": "reservation=r"},
         {"mounts": "/a:/a"},
         {"check_mounted_paths": True},
@@ -77,6 +75,15 @@ def test_an_option_that_changes_nothing_here_is_refused_by_name(
     (said,) = unused_options(options(**given), cluster(executor=executor))
 
     assert said.startswith("--" + next(iter(given)).replace("_", "-"))
+
+
+@pytest.mark.parametrize("given", [{"partition": "gpu"}, {"exclusive": True}])
+def test_a_call_for_a_cluster_is_tried_without_one_with_a_warning(given: dict[str, Any]) -> None:
+    asked = options(**given)
+
+    assert unused_options(asked, cluster(executor="none")) == []
+    assert f"--{next(iter(given))}" in unused_here(asked, cluster(executor="none"))[0]
+    assert unused_here(asked, cluster()) == []
 
 
 def test_options_of_a_queue_and_of_containers_are_used_where_there_are_some() -> None:

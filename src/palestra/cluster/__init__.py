@@ -18,6 +18,7 @@ The batch script starts one supervisor, of the standard library only, which read
 """
 
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,9 +39,16 @@ def wrap_arguments(text: str) -> Arguments:
 
 
 def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submission:
-    """`rollouts`, as its users of today call it: overrides come wrapped in `ctx`."""
+    """`rollouts`, as its users of today call it: overrides come wrapped in `ctx`.
+
+    What is worth knowing goes to stderr.
+    """
     extra: Sequence[str] = ctx.args if ctx is not None else ()
-    return rollouts(extra=extra, **options)
+    return rollouts(extra=extra, tell=_tell, **options)
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 __all__ = ["Arguments", "Submission", "nemo_gym_rollouts", "rollouts", "wrap_arguments"]

@@ -61,14 +61,23 @@ def missing_here(options: RolloutOptions, cluster: ClusterConfig, cwd: Path) -> 
     return problems
 
 
-def unused_options(options: RolloutOptions, cluster: ClusterConfig) -> list[str]:
-    """Options that would change nothing on that cluster: an option is used or refused."""
+def unused_here(options: RolloutOptions, cluster: ClusterConfig) -> list[str]:
+    """Options that have no effect without a queue, and may stand in a call that is tried here."""
     for_queue = {
         "--partition": options.partition is not None,
+        "--exclusive": options.exclusive is not None,
+    }
+    if cluster.executor in HERE and (given := _given(for_queue)):
+        return [f"{given}: no effect, since executor {cluster.executor} has no queue"]
+    return []
+
+
+def unused_options(options: RolloutOptions, cluster: ClusterConfig) -> list[str]:
+    """Options that would change nothing on that cluster, where a user counts on them."""
+    for_queue = {
         "--account": options.account is not None,
         "--qos": options.qos is not None,
         "--time-min": options.time_min is not None,
-        "--exclusive": options.exclusive is not None,
         "--sbatch": bool(options.sbatch),
     }
     for_containers = {

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from palestra.cluster.configs import Line, Time
 from palestra.cluster.secrets import (
+    PLACEHOLDERS,
     address_problem,
     argument_problems,
     override_problems,
@@ -30,7 +31,7 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-def _config_list(value: Any) -> Any:
+def config_list(value: Any) -> Any:
     """Config files, as a list or as one text with commas, as in the field."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.strip("[]").split(",") if part.strip())
@@ -48,7 +49,7 @@ class RolloutOptions(BaseModel):
 
     cluster: str | dict[str, Any] | None = None
     config_dir: str | None = None
-    config_paths: Annotated[tuple[str, ...], BeforeValidator(_config_list)] = Field(min_length=1)
+    config_paths: Annotated[tuple[str, ...], BeforeValidator(config_list)] = Field(min_length=1)
     input_file: Line
     output_dir: Line
     agent_name: str | None = None
@@ -71,6 +72,7 @@ class RolloutOptions(BaseModel):
     server_container: Line | None = None
     server_address: str | None = None
     policy_api_key_env: str | None = None
+    policy_api_key: str | None = Field(default=None, repr=False)
     gym_path: str | None = None
     gym_container: Line | None = None
     with_sandbox: bool = False
@@ -142,6 +144,7 @@ def checked_options(**given: Any) -> RolloutOptions:
     raise_problems(
         [
             *_server_problems(options),
+            *_key_value_problems(options),
             *_name_problems(options),
             *override_problems(options.serve_override, "--serve-override"),
             *override_problems(options.collect_override, "--collect-override"),
@@ -215,6 +218,24 @@ def _key_problems(options: RolloutOptions) -> list[str]:
         return []
     problem = variable_problem(options.policy_api_key_env, "--policy-api-key-env")
     return [problem] if problem else []
+
+
+def _key_value_problems(options: RolloutOptions) -> list[str]:
+    """A key by value: only what is no key may be written down. Never shows it."""
+    key = options.policy_api_key
+    if key is None or key.lower() in PLACEHOLDERS:
+        both = bool(key) and options.policy_api_key_env is not None
+        return ["--policy-api-key and --policy-api-key-env: give one of them"] if both else []
+    problem = (
+        "--policy-api-key would stand in the plan: export the key, and give the name of its "
+        "variable, --policy-api-key-env"
+    )
+    if options.self_hosted:
+        problem = (
+            "--policy-api-key: a server that a job starts gets a key made for that job, so leave "
+            "it out (--policy-api-key-env names the variable of a key for --server-address)"
+        )
+    return [problem]
 
 
 def _name_problems(options: RolloutOptions) -> list[str]:

@@ -14,11 +14,18 @@ from typing import Any
 
 import palestra
 from palestra.cluster.alone import submitting
-from palestra.cluster.beforehand import missing_here, raise_unset, unset_variables, unused_options
+from palestra.cluster.beforehand import (
+    missing_here,
+    raise_unset,
+    unset_variables,
+    unused_here,
+    unused_options,
+)
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.configs import find_cluster
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.cluster.filling import filled
 from palestra.cluster.handing import hand_over
 from palestra.cluster.identity import check_same_run, identity_of
 from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
@@ -54,25 +61,32 @@ def rollouts(
 ) -> Submission:
     """Collect rollouts over the jobs of a cluster; the options are those of the command.
 
-    `extra`: Hydra overrides that name no stage, each for the stage that has such a setting.
+    `extra`: Hydra overrides that name no stage: each fills the option that decides it, else it is
+    for the stage that has such a setting.
     `tell` hears what is worth knowing, as it happens. Raises ConfigError for what cannot be,
     before anything is written; StaleRun when the output folder holds another run;
     ClusterUnreachable when nothing could be asked.
     """
-    serve, collect = split_extra(extra)
+    given = filled(options, extra, os.environ)
+    options = given.options
+    serve, collect = split_extra(given.extra)
     for name, more in (("serve_override", serve), ("collect_override", collect)):
-        given = options.get(name) or ()
-        options[name] = (*((given,) if isinstance(given, str) else given), *more)
-    return _Submitter(checked_options(**options), tell).submit()
+        own = options.get(name) or ()
+        options[name] = (*((own,) if isinstance(own, str) else own), *more)
+    return _Submitter(checked_options(**options), tell, given.notices).submit()
 
 
 class _Submitter:
     """The steps of one submission, in order."""
 
-    def __init__(self, options: RolloutOptions, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: RolloutOptions, tell: Callable[[str], None], notices: Sequence[str] = ()
+    ) -> None:
         self._options = options
         self._tell = tell
         self._notices: list[str] = []
+        for notice in notices:
+            self._say(notice)
         self._name, self._cluster = find_cluster(options.cluster, options.config_dir)
         if options.cluster is None:
             self._say("no --cluster was given: everything runs on this machine (executor none)")
@@ -86,6 +100,8 @@ class _Submitter:
                 *missing_here(options, self._cluster, self._cwd),
             ]
         )
+        for warning in unused_here(options, self._cluster):
+            self._say(f"warning: {warning}")
         self._check_variables()
         self._how: How = options.package or (
             "installed" if self._cluster.runtime == "none" else "none"

@@ -33,7 +33,9 @@ def rollouts(
     input_file: Annotated[str, typer.Option(help="One task a line, JSON.")],
     output_dir: Annotated[str, typer.Option(help="A folder for all files of the run.")],
     agent_name: Annotated[Text, typer.Option(help="For rows without agent_ref.")] = None,
-    num_repeats: Annotated[int, typer.Option(help="Rollouts of a task, for each seed.")] = 1,
+    num_repeats: Annotated[
+        int | None, typer.Option(help="Rollouts of a task, for each seed; default 1.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="The first so many tasks of each job.")] = None,
     num_samples_in_parallel: Annotated[
         int | None, typer.Option(help="Rollouts in flight, in each job.")
@@ -56,6 +58,9 @@ def rollouts(
     ] = None,
     policy_api_key_env: Annotated[
         Text, typer.Option(help="The environment variable that holds its key.")
+    ] = None,
+    policy_api_key: Annotated[
+        Text, typer.Option(help="A placeholder such as dummy; a real key only by its variable.")
     ] = None,
     server_type: Annotated[
         Text, typer.Option(help="Start one per job: vllm, sglang, llama_cpp or generic.")
