@@ -1,12 +1,14 @@
 """A server's end of a worker, when the limit of a call and its answer come at the same moment."""
 
 import asyncio
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from palestra.sandbox.workers.held import Held
-from palestra.serving.isolation.link import Hung, Link, WorkerGone
+from palestra.sandbox.workers.nursery import EXIT_CODE
+from palestra.serving.isolation.link import Ended, Hung, Link, WorkerGone
 from palestra.serving.isolation.wire import VALUE, message_frame, order_frame
 
 STACK = b'  File "/x/env.py", line 3 in verify\n  File "<string>", line 1 in <module>\n'
@@ -56,3 +58,24 @@ def test_two_calls_that_hang_at_once_have_the_stack_of_their_worker() -> None:
 
     endings = [gone.ending for gone in asyncio.run(run()) if isinstance(gone, WorkerGone)]
     assert [e.place.line for e in endings if isinstance(e, Hung)] == [3, 3]
+
+
+def test_an_answer_arrives_that_the_text_of_a_crash_follows_at_once() -> None:
+    async def run() -> list[list[object] | BaseException]:
+        with linked() as (link, worker, line):
+            numbers = [link.number(), link.number()]
+            calls = [asyncio.create_task(link.answer(n, order_frame(n))) for n in numbers]
+            await asyncio.sleep(0)
+            worker.sendall(message_frame(VALUE, 1, 1.0) + b"Fatal")
+            await asyncio.sleep(0.01)
+            worker.sendall(b" Python error: Segmentation fault\n\n" + STACK)
+            line.send(EXIT_CODE.pack(-signal.SIGSEGV))
+            worker.close()
+            return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    answered, gone = asyncio.run(run())
+
+    assert answered == [VALUE, 1, 1.0]
+    assert isinstance(gone, WorkerGone)
+    assert isinstance(gone.ending, Ended)
+    assert (gone.ending.code, gone.ending.place.line) == (-signal.SIGSEGV, 3)

@@ -5,12 +5,13 @@ once, as a scored row or as a typed failure.
 """
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
-from palestra.rollouts.accounting import Accounting, AccountingError
+from palestra.rollouts.accounting import Accounting, AccountingError, of_them
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.deadlines import Deadlines
+from palestra.rollouts.ending import Ending
 from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
 from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair
@@ -65,6 +66,7 @@ __all__ = [
     "Completeness",
     "Deadlines",
     "Drained",
+    "Ending",
     "EventFile",
     "Failed",
     "GivenRows",
@@ -100,6 +102,7 @@ __all__ = [
     "load_prompt",
     "materialize",
     "merge",
+    "of_them",
     "open_for_events",
     "outcome_of",
     "plan",

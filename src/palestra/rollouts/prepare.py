@@ -16,6 +16,7 @@ from typing import Any
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.answers import has_answers, reverify_command
+from palestra.rollouts.ending import ending_in
 from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
@@ -26,13 +27,10 @@ from palestra.rollouts.recorded import (
     AS_IT_WAS,
     REWARD,
     LastAttempt,
-    outcome_of,
-    output_tokens_of,
     recorded_rows,
 )
-from palestra.rollouts.results import tool_failures_in
 from palestra.rollouts.settings import CollectSettings, RunPaths
-from palestra.schema import EMPTY_ANSWER, FAILURE_CLASS, RolloutKey, key_of, read_jsonl
+from palestra.schema import FAILURE_CLASS, RolloutKey, key_of, read_jsonl
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -422,13 +420,7 @@ def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> s
         key = _own_key(row, path, repeats)
         if key not in done:
             done.add(key)
-            accounting.score(
-                outcome_of(row),
-                float(row["reward"]),
-                output_tokens_of(row),
-                tool_failures_in(row),
-                empty=row.get(EMPTY_ANSWER) is True,
-            )
+            accounting.score(ending_in(row, float(row["reward"])))
     return done
 
 

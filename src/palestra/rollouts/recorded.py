@@ -115,21 +115,3 @@ def scored_keys(path: Path) -> frozenset[RolloutKey]:
                 key = decoder.decode(line)
                 keys.add(RolloutKey(key.task, key.rollout))
     return frozenset(keys)
-
-
-def outcome_of(row: Mapping[str, Any]) -> Outcome:
-    """How a scored rollout ended: truncated when its last turn hit a limit."""
-    cut = _held(_held(row, "response"), "incomplete_details").get("reason") == "max_output_tokens"
-    return Outcome.TRUNCATED if cut else Outcome.SCORED
-
-
-def output_tokens_of(row: Mapping[str, Any]) -> int:
-    """Tokens that the model generated for a scored rollout; 0 when nobody counted."""
-    tokens = _held(_held(row, "response"), "usage").get("output_tokens")
-    return tokens if isinstance(tokens, int) else 0
-
-
-def _held(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An object in `row`, an empty one when there is something else: authors write what they like."""
-    value = row.get(name)
-    return value if isinstance(value, Mapping) else {}

@@ -188,8 +188,6 @@ class Link:
             self._stack += chunk
             if is_whole(self._stack.decode("utf-8", "replace")):
                 self._stack_whole.set()
-        elif chunk.startswith(_CRASH):
-            self._stack = bytearray(chunk)
         else:
             self._take(chunk)
 
@@ -203,8 +201,14 @@ class Link:
                 waiting = self._waiting.get(message[1])
                 if waiting is not None and not waiting.done():
                     waiting.set_result(message)
-        except (Rubbish, IndexError, TypeError, ValueError):
-            self.end(Ended(None))  # the author's code has written to our socket
+        except Rubbish as rubbish:
+            text = rubbish.rest[: len(_CRASH)]
+            if text and _CRASH.startswith(text):
+                self._stack = bytearray(rubbish.rest)
+            else:
+                self.end(Ended(None))  # the author's code has written to our socket
+        except (IndexError, TypeError, ValueError):
+            self.end(Ended(None))
 
     async def _learn_ending(self) -> None:
         code = await self._held.exit_code()

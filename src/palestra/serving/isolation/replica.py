@@ -9,7 +9,7 @@ import base64
 import pickle
 import socket
 from functools import partial
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import uvloop
 
@@ -18,7 +18,6 @@ from palestra.sandbox.workers.worker import Endurance, Serve
 from palestra.schema import encode_json
 from palestra.serving.authors_errors import error_text
 from palestra.serving.build import build_server, server_client
-from palestra.serving.endpoints import Endpoint
 from palestra.serving.isolation.client import Questions, ServerElsewhere
 from palestra.serving.isolation.results import packed
 from palestra.serving.isolation.surroundings import Surroundings
@@ -78,6 +77,12 @@ async def _serve(
     await inside.gone.wait()
 
 
+class Restoring(Protocol):
+    """Puts the process in order after a call."""
+
+    def restore(self) -> None: ...
+
+
 @final
 class Inside:
     """The calls that one worker serves."""
@@ -87,7 +92,7 @@ class Inside:
         server: Server,
         questions: Questions,
         sock: socket.socket,
-        surroundings: Surroundings,
+        surroundings: Restoring,
     ) -> None:
         self._server = server
         self._questions = questions
@@ -120,34 +125,36 @@ class Inside:
     def _begin(
         self, number: int, path: str, session_id: str, body: Any, context: CallContext
     ) -> None:
-        endpoint = self._server.typed_endpoint(path)
-        if endpoint is None:
-            raise LookupError(path)
-        work = self._serve(number, endpoint, session_id, body, context)
+        work = self._serve(number, path, session_id, body, context)
         task = self._tasks[number] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
     async def _serve(
-        self, number: int, endpoint: Endpoint, session_id: str, body: Any, context: CallContext
+        self, number: int, path: str, session_id: str, body: Any, context: CallContext
     ) -> None:
+        """Answer a call, whatever comes of it."""
         self._questions.serving.set(number)
-        answer: tuple[Any, ...]
         try:
+            endpoint = self._server.typed_endpoint(path)
+            if endpoint is None:
+                raise LookupError(f"{path} is no endpoint of its worker's replica")
             with calling(context):
                 result = await endpoint.perform(body, session_id)
-                try:
-                    answer = (VALUE, number, packed(result, body))
-                except (TypeError, ValueError) as error:
-                    raise self._server.translate(endpoint.path, error) from error
+                frame = message_frame(VALUE, number, packed(result, body))
         except asyncio.CancelledError:
-            cancelled = DeadlineExceeded(f"{endpoint.server}{endpoint.path} was cancelled")
-            answer = (FAILED, number, encode_json(to_body(cancelled)))
+            frame = _failed(number, DeadlineExceeded(f"{self._server.name}{path} was cancelled"))
         except CallError as error:
-            answer = (FAILED, number, encode_json(to_body(error)))
+            frame = _failed(number, error)
+        except BaseException as error:  # whoever called waits: an exception of any class is told
+            frame = _failed(number, self._server.translate(path, error))
         finally:
             self._surroundings.restore()
-        self._sock.sendall(message_frame(*answer))
+        self._sock.sendall(frame)
 
     def _report(self, path: str, kind: str, text: str, frames: str) -> None:
         self._surroundings.restore()  # not from a fork of the author's
         self._sock.sendall(message_frame(BUG, path, kind, text, frames))
+
+
+def _failed(number: int, error: CallError) -> bytes:
+    return message_frame(FAILED, number, encode_json(to_body(error)))

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import orjson
 from pydantic import BaseModel
@@ -24,8 +24,10 @@ from palestra.errors import (
     from_body,
     to_body,
 )
+from palestra.sandbox.workers.held import Held
 from palestra.sandbox.workers.keeper import Keeper
 from palestra.schema import encode_json, set_fields, to_plain
+from palestra.serving.authors_errors import error_text
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.isolation.failures import MEMORY_MIB, failure_of
 from palestra.serving.isolation.limits import limit_of
@@ -50,7 +52,6 @@ from palestra.transport import CallContext, ServerClient, calling, current_call,
 
 PROGRAM: Final = "palestra.serving.isolation.replica:replica_of"
 MOST: Final = 32
-"""Workers; sessions beyond that share them. Those that are stuck do not count."""
 MOST_OF_ALL: Final = 128
 STUCK_S: Final = 1.0
 """How long a plain method runs before no other session is put beside it."""
@@ -91,6 +92,10 @@ class _Worker:
     began: float = 0.0
     """When that method began."""
 
+    def is_alive(self) -> bool:
+        """Whether it can be called."""
+        return self.link.alive
+
     def is_stuck(self, latest: float) -> bool:
         """Whether its plain method runs since before `latest`."""
         return self.running != 0 and self.began < latest
@@ -104,6 +109,42 @@ class _Worker:
         self.running = 0
         self.turn.release()
 
+    async def takes_turn(self, within_s: float | None) -> bool:
+        """Wait for the turn; False when it did not come within that time."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self.turn.acquire()
+        except TimeoutError:
+            return False
+        return True
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """One call of an endpoint's method."""
+
+    endpoint: Endpoint
+    body: Any
+    session_id: str
+    context: CallContext
+    limit_s: float | None
+    due: float | None
+    """When the limit is reached, a `time.monotonic()` value."""
+
+    def left_s(self) -> float | None:
+        """Seconds until the limit; None without one."""
+        return None if self.due is None else max(0.0, self.due - time.monotonic())
+
+
+class Forking(Protocol):
+    """Makes worker processes: a `Keeper` does."""
+
+    async def fork(self) -> Held:
+        """A new worker, ready for calls. Raises WorkersBroken."""
+
+    def end(self) -> None:
+        """End every worker."""
+
 
 @final
 class SessionWorkers:
@@ -111,16 +152,17 @@ class SessionWorkers:
 
     def __init__(
         self,
-        argument: str,
+        keeper: Forking,
         *,
         server: str,
         client: ServerClient,
         sessions: SessionStore,
         errors: OwnErrors,
+        most: int = MOST,
     ) -> None:
-        self._keeper = Keeper(
-            program=PROGRAM, argument=argument, memory_mib=MEMORY_MIB, as_here=True
-        )
+        """`most`: workers; sessions beyond that share them. Those that are stuck do not count."""
+        self._keeper = keeper
+        self._most = most
         weakref.finalize(self, self._keeper.end)
         self._server = server
         self._client = client
@@ -140,29 +182,47 @@ class SessionWorkers:
         context = current_call()
         limit_s = limit_of(context)
         due = None if limit_s is None else time.monotonic() + limit_s
+        call = _Call(endpoint, body, session_id, context, limit_s, due)
         session = self._sessions.open(session_id)
         if endpoint.path == CLOSE_SESSION and _WORKER not in session.state:
             self._sessions.close(session_id)
             return {}
-        worker = await self._worker_of(session, due, limit_s)
-        while _BEGUN not in session.state and await self._is_blocked(worker, endpoint, due):
-            # Nothing of it is there yet: another worker will do.
-            self._leave_worker(session)
-            worker = await self._worker_of(session, due, limit_s)
+        worker, has_turn = await self._place(session, call)
         session.state[_BEGUN] = True
-        if not worker.link.alive:
+        if not worker.is_alive():
             if endpoint.path == CLOSE_SESSION:
                 return {}
             if (fault := worker.faults.get(session_id)) is not None:
                 raise failure_of(self._server, *fault)
             raise self._bystander(worker)
         if endpoint.is_sync:
-            return await self._plain(worker, endpoint, body, session_id, context, due, limit_s)
-        return await self._async(worker, endpoint, body, session_id, context, due, limit_s)
+            return await self._plain(worker, call, has_turn=has_turn)
+        return await self._async(worker, call)
 
-    async def _worker_of(
-        self, session: Session, due: float | None, limit_s: float | None
-    ) -> _Worker:
+    async def _place(self, session: Session, call: _Call) -> tuple[_Worker, bool]:
+        """The session's worker, and whether the call has its turn there already.
+
+        A session that has not begun leaves a worker that has ended or is busy for long.
+        """
+        while True:
+            worker = await self._worker_of(session, call)
+            if _BEGUN in session.state:
+                return worker, False
+            if worker.is_alive():
+                left_s = call.left_s()
+                soon_due = left_s is not None and left_s < 2 * STUCK_S
+                if not call.endpoint.is_sync or not worker.turn.locked() or soon_due:
+                    return worker, False
+                has_turn = await worker.takes_turn(STUCK_S)
+                if has_turn and worker.is_alive():
+                    return worker, True
+                if has_turn:
+                    worker.turn.release()
+                if _BEGUN in session.state:
+                    return worker, False
+            self._leave_worker(session)
+
+    async def _worker_of(self, session: Session, call: _Call) -> _Worker:
         assigned: asyncio.Task[_Worker] | None = session.state.get(_WORKER)
         if assigned is None:
             assigned = session.state[_WORKER] = self._keep(self._assign(session.id))
@@ -170,126 +230,82 @@ class SessionWorkers:
                 session.state[_LEFT] = True
                 session.at_end(lambda: self._leave_worker(session))
         try:
-            async with asyncio.timeout(_left_s(due)):
+            async with asyncio.timeout(call.left_s()):
                 return await asyncio.shield(assigned)
         except TimeoutError:
-            raise InfraError(f"{self._server}: no worker process within {limit_s:.1f} s") from None
+            raise InfraError(
+                f"{self._server}: no worker process within {call.limit_s:.1f} s"
+            ) from None
         except CallError:
             session.state.pop(_WORKER, None)
             raise
 
-    async def _is_blocked(self, worker: _Worker, endpoint: Endpoint, due: float | None) -> bool:
-        """Whether a session that has not begun had better begin elsewhere."""
-        if not worker.link.alive:
-            return True
-        if not endpoint.is_sync or not worker.turn.locked():
-            return False
-        left_s = _left_s(due)
-        if left_s is not None and left_s < 2 * STUCK_S:
-            return False
-        try:
-            async with asyncio.timeout(STUCK_S):
-                await worker.turn.acquire()
-        except TimeoutError:
-            return True
-        worker.turn.release()  # taken again at once: nothing is awaited in between
-        return not worker.link.alive
-
-    async def _plain(
-        self,
-        worker: _Worker,
-        endpoint: Endpoint,
-        body: Any,
-        session_id: str,
-        context: CallContext,
-        due: float | None,
-        limit_s: float | None,
-    ) -> Any:
-        try:
-            async with asyncio.timeout(_left_s(due)):
-                await worker.turn.acquire()
-        except TimeoutError:
+    async def _plain(self, worker: _Worker, call: _Call, *, has_turn: bool) -> Any:
+        if not has_turn and not await worker.takes_turn(call.left_s()):
             raise Bystander(
-                f"{self._server}{endpoint.path} waited {limit_s:.1f} s for the process of its "
-                f"session, in which {worker.path} was running for another rollout",
+                f"{self._server}{call.endpoint.path} waited {call.limit_s:.1f} s for the process "
+                f"of its session, in which {worker.path} was running for another rollout",
                 hint=f"{worker.path} is slow or hangs; rows that ended of it name the line",
-            ) from None
+            )
         number = worker.link.number()
-        call = self._keep(self._exchange(worker, number, endpoint, body, session_id, context))
-        call.add_done_callback(lambda _: worker.end_turn())
+        exchange = self._keep(self._exchange(worker, number, call))
+        exchange.add_done_callback(lambda _: worker.end_turn())
         worker.began = time.monotonic()
-        worker.running, worker.path = number, f"{self._server}{endpoint.path}"
+        worker.running, worker.path = number, f"{self._server}{call.endpoint.path}"
         hang = None
-        if due is not None and limit_s is not None:
-            left_s = max(0.0, due - time.monotonic())
+        if (left_s := call.left_s()) is not None:
             loop = asyncio.get_running_loop()
-            hang = loop.call_later(left_s, self._stop_hung, worker, number, endpoint, limit_s)
+            hang = loop.call_later(left_s, self._stop_hung, worker, number, call)
         try:
-            return await asyncio.shield(call)
+            return await asyncio.shield(exchange)
         except asyncio.CancelledError:
-            if not call.done():
-                self._keep(self._abandon(worker, number, endpoint, call))
+            if not exchange.done():
+                self._keep(self._abandon(worker, number, call, exchange))
             raise
         finally:
             if hang is not None:
                 hang.cancel()
 
-    async def _async(
-        self,
-        worker: _Worker,
-        endpoint: Endpoint,
-        body: Any,
-        session_id: str,
-        context: CallContext,
-        due: float | None,
-        limit_s: float | None,
-    ) -> Any:
+    async def _async(self, worker: _Worker, call: _Call) -> Any:
         number = worker.link.number()
-        call = self._keep(self._exchange(worker, number, endpoint, body, session_id, context))
+        exchange = self._keep(self._exchange(worker, number, call))
         try:
-            async with asyncio.timeout(_left_s(due)) as limit:
-                return await asyncio.shield(call)
+            async with asyncio.timeout(call.left_s()) as limit:
+                return await asyncio.shield(exchange)
         except asyncio.CancelledError:
             worker.link.send(order_frame(CANCEL, number))
             raise
         except TimeoutError:
-            if not limit.expired() or limit_s is None:
+            if not limit.expired():
                 raise
         worker.link.send(order_frame(CANCEL, number))
-        await asyncio.wait({call}, timeout=CANCEL_GRACE_S)
-        if not call.done():
-            await self._end_hung(worker, number, endpoint, limit_s)
-            return await call
+        await asyncio.wait({exchange}, timeout=CANCEL_GRACE_S)
+        limit_s = call.limit_s or 0.0
+        if not exchange.done():
+            await self._end_hung(worker, number, call.endpoint, limit_s)
+            return await exchange
         with contextlib.suppress(DeadlineExceeded):
-            return await call
+            return await exchange
         raise DeadlineExceeded(
-            f"{self._server}{endpoint.path} was not done after {limit_s:.1f} s",
+            f"{self._server}{call.endpoint.path} was not done after {limit_s:.1f} s",
             hint="raise rollout_timeout, or find out what it waits for",
         )
 
-    async def _exchange(
-        self,
-        worker: _Worker,
-        number: int,
-        endpoint: Endpoint,
-        body: Any,
-        session_id: str,
-        context: CallContext,
-    ) -> Any:
-        worker.contexts[number] = context
+    async def _exchange(self, worker: _Worker, number: int, call: _Call) -> Any:
+        path = call.endpoint.path
+        worker.contexts[number] = call.context
         try:
-            frame = _call_frame(number, endpoint.path, session_id, body, context)
-            answer = await worker.link.answer(number, frame)
+            answer = await worker.link.answer(number, _call_frame(number, call))
         except WorkerGone as gone:
-            raise self._failure(worker, number, endpoint.path, session_id, gone) from None
+            raise self._failure(worker, number, path, call.session_id, gone) from None
         finally:
             del worker.contexts[number]
         match answer:
             case [kind, _, list(packet)] if kind == VALUE:
-                return unpacked(packet, body)
+                return unpacked(packet, call.body)
             case [kind, _, bytes(raw)] if kind == FAILED:
-                raise from_body(orjson.loads(raw)) or VerifierError(f"{endpoint.path} failed")
-        raise VerifierError(f"{self._server}{endpoint.path}: its worker answered what is no answer")
+                raise from_body(orjson.loads(raw)) or VerifierError(f"{path} failed")
+        raise VerifierError(f"{self._server}{path}: its worker answered what is no answer")
 
     def _failure(
         self, worker: _Worker, number: int, path: str, session_id: str, gone: WorkerGone
@@ -313,8 +329,8 @@ class SessionWorkers:
             hint="nothing is wrong with this rollout: it is tried again",
         )
 
-    def _stop_hung(self, worker: _Worker, number: int, endpoint: Endpoint, limit_s: float) -> None:
-        self._keep(self._end_hung(worker, number, endpoint, limit_s))
+    def _stop_hung(self, worker: _Worker, number: int, call: _Call) -> None:
+        self._keep(self._end_hung(worker, number, call.endpoint, call.limit_s or 0.0))
 
     async def _end_hung(
         self, worker: _Worker, number: int, endpoint: Endpoint, limit_s: float
@@ -327,14 +343,14 @@ class SessionWorkers:
         await worker.link.stop_hung(number, limit_s)
 
     async def _abandon(
-        self, worker: _Worker, number: int, endpoint: Endpoint, call: asyncio.Task[Any]
+        self, worker: _Worker, number: int, call: _Call, exchange: asyncio.Task[Any]
     ) -> None:
         """Nobody waits for a plain method any more: it must not hold its worker for long."""
-        await asyncio.wait({call}, timeout=ABANDONED_S)
-        if not call.done():
-            await self._end_hung(worker, number, endpoint, ABANDONED_S)
+        await asyncio.wait({exchange}, timeout=ABANDONED_S)
+        if not exchange.done():
+            await self._end_hung(worker, number, call.endpoint, ABANDONED_S)
         with contextlib.suppress(CallError):
-            await call
+            await exchange
 
     # Workers
 
@@ -344,7 +360,7 @@ class SessionWorkers:
         latest = time.monotonic() - STUCK_S
         worker = min(workers, key=lambda worker: worker.load(latest), default=None)
         busy = sum(worker.is_stuck(latest) for worker in workers)
-        room = min(MOST + busy, MOST_OF_ALL) - len(workers) - self._starting
+        room = min(self._most + busy, MOST_OF_ALL) - len(workers) - self._starting
         if worker is None or (room > 0 and (worker.sessions or worker.is_stuck(latest))):
             worker = await self._fork()
         worker.sessions.add(session_id)
@@ -394,28 +410,43 @@ class SessionWorkers:
     async def _ask(
         self, link: Link, number: int, context: CallContext, question: list[Any]
     ) -> None:
-        """Make a call for a worker, as if it had been made here."""
-        server, method, path, headers, body, session_id = question
-        cookies = [value for name, value in headers if name.lower() == "cookie"]
+        """Make a call for a worker, as if it had been made here. It is always answered."""
         answer: tuple[Any, ...]
         try:
             with calling(context):
-                reply = await self._client.forward(
-                    server,
-                    method,
-                    path,
-                    body=body,
-                    headers={n: v for n, v in headers if not n.lower().startswith(_OURS)},
-                    cookies=parse_set_cookies(cookies[0].split(";")) if cookies else {},
-                    session_id=session_id,
-                )
+                answer = await self._asked(*question)
         except CallError as error:
             answer = (encode_json(to_body(error)),)
-        else:
-            kept = [(n, v) for n, v in reply.headers.items() if n.lower() != "set-cookie"]
-            kept += [("set-cookie", f"{n}={v}; path=/") for n, v in reply.cookies.items()]
-            answer = (reply.status, kept, reply.body)
+        except Exception as error:  # the author's code waits for it, whatever went wrong here
+            failure = InfraError(
+                f"{self._server}: its call through server_client failed: {error_text(error)}"
+            )
+            answer = (encode_json(to_body(failure)),)
         link.send(order_frame(REPLY, number, answer))
+
+    async def _asked(
+        self,
+        server: str,
+        method: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        body: bytes,
+        session_id: str | None,
+    ) -> tuple[Any, ...]:
+        """Status, headers and body of the answer."""
+        cookies = [value for name, value in headers if name.lower() == "cookie"]
+        reply = await self._client.forward(
+            server,
+            method,
+            path,
+            body=body,
+            headers={n: v for n, v in headers if not n.lower().startswith(_OURS)},
+            cookies=parse_set_cookies(cookies[0].split(";")) if cookies else {},
+            session_id=session_id,
+        )
+        kept = [(n, v) for n, v in reply.headers.items() if n.lower() != "set-cookie"]
+        kept += [("set-cookie", f"{n}={v}; path=/") for n, v in reply.cookies.items()]
+        return reply.status, kept, reply.body
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -445,8 +476,9 @@ def workers_of(
     """The workers of one server of a fleet."""
     places = {t.name: (t.server_type, t.urls) for t in client.targets.values()}
     order = (instance, places, dict(client.tree))
+    argument = base64.b64encode(pickle.dumps(order)).decode()
     return SessionWorkers(
-        base64.b64encode(pickle.dumps(order)).decode(),
+        Keeper(program=PROGRAM, argument=argument, memory_mib=MEMORY_MIB, as_here=True),
         server=server.name,
         client=client,
         sessions=server.palestra_sessions,
@@ -454,12 +486,13 @@ def workers_of(
     )
 
 
-def _left_s(due: float | None) -> float | None:
-    return None if due is None else max(0.0, due - time.monotonic())
-
-
-def _call_frame(number: int, path: str, session_id: str, body: Any, context: CallContext) -> bytes:
-    sent = sent_context(context)
+def _call_frame(number: int, call: _Call) -> bytes:
+    path, session_id, body, sent = (
+        call.endpoint.path,
+        call.session_id,
+        call.body,
+        sent_context(call.context),
+    )
     try:
         return order_frame(CALL, number, path, session_id, body, sent)
     except (pickle.PicklingError, TypeError, AttributeError):

@@ -15,6 +15,7 @@ this process run anything, whatever happened to the worker.
 
 import pickle
 import struct
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +37,11 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class Rubbish(Exception):
-    """What came is no message."""
+    """What came is no message. `rest`: all that has come where a message had to begin."""
+
+    def __init__(self, reason: str, rest: bytes = b"") -> None:
+        super().__init__(reason)
+        self.rest = rest
 
 
 def order_frame(*order: Any) -> bytes:
@@ -71,24 +76,24 @@ class Frames:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The bodies that are complete now. Raises Rubbish."""
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The bodies that are complete now. Raises Rubbish after those that came before it."""
         buffer = self._buffer
         buffer += chunk
-        bodies: list[bytes] = []
         start = 0
-        while len(buffer) - start >= _LENGTH.size:
-            length: int = _LENGTH.unpack_from(buffer, start)[0]
-            if length > LONGEST_MESSAGE:
-                raise Rubbish(f"a message of {length:,} bytes")
-            end = start + _LENGTH.size + length
-            if len(buffer) < end:
-                break
-            bodies.append(bytes(buffer[start + _LENGTH.size : end]))
-            start = end
-        if start:
+        try:
+            while len(buffer) - start >= _LENGTH.size:
+                length: int = _LENGTH.unpack_from(buffer, start)[0]
+                if length > LONGEST_MESSAGE:
+                    raise Rubbish(f"a message of {length:,} bytes", bytes(buffer[start:]))
+                end = start + _LENGTH.size + length
+                if len(buffer) < end:
+                    break
+                body = bytes(buffer[start + _LENGTH.size : end])
+                start = end
+                yield body
+        finally:
             del buffer[:start]
-        return bodies
 
 
 def read_message(body: bytes) -> list[Any]:

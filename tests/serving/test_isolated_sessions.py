@@ -1,0 +1,103 @@
+"""The server's side of workers that hold sessions, against a worker that the test plays."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from palestra.sandbox.workers.frames import receive
+from palestra.sandbox.workers.held import Held
+from palestra.serving import server_client
+from palestra.serving.endpoints import Endpoint
+from palestra.serving.isolation.sticky import SessionWorkers
+from palestra.serving.isolation.wire import ASK, REPLY, VALUE, message_frame, read_order
+from palestra.serving.own_errors import OwnErrors
+from palestra.serving.sessions import SessionStore
+
+LIMIT_S = 5.0
+
+
+class PlayedWorker:
+    """Forks as a `Keeper` does; the worker's ends of the sockets are the test's."""
+
+    def __init__(self) -> None:
+        self._ours, self.calls = socket.socketpair()
+        self._our_line, self._line = socket.socketpair()
+        for sock in (self._ours, self._our_line):
+            sock.setblocking(False)
+        self.calls.settimeout(LIMIT_S)
+
+    async def fork(self) -> Held:
+        return Held(self._ours, self._our_line, 0)
+
+    def end(self) -> None:
+        for sock in (self._ours, self.calls, self._our_line, self._line):
+            sock.close()
+
+    async def order(self) -> tuple[Any, ...]:
+        """What the server sends next."""
+        body = await asyncio.to_thread(receive, self.calls)
+        assert body is not None
+        return read_order(body)
+
+    def say(self, *message: Any) -> None:
+        self.calls.sendall(message_frame(*message))
+
+
+def plain(body: dict[str, Any]) -> dict[str, Any]:
+    return body
+
+
+@asynccontextmanager
+async def played() -> AsyncIterator[tuple[PlayedWorker, Callable[[str], asyncio.Task[Any]]]]:
+    """A worker, and what begins a call of a plain method in a session."""
+    worker, sessions = PlayedWorker(), SessionStore()
+    endpoint = Endpoint(
+        plain, path="/act", server="env", sessions=sessions, on_error=SimpleNamespace
+    )
+    workers = SessionWorkers(
+        worker,
+        server="env",
+        client=server_client({}, {}),
+        sessions=sessions,
+        errors=OwnErrors(),
+        most=1,
+    )
+    async with asyncio.timeout(LIMIT_S):
+        yield worker, lambda session: asyncio.create_task(workers.perform(endpoint, {}, session))
+    await workers.close()
+
+
+def test_a_session_that_waits_for_its_first_turn_runs_before_calls_that_came_later() -> None:
+    async def run() -> str:
+        async with played() as (worker, call):
+            running = call("begun")
+            [_, number, *_] = await worker.order()
+            waiting = [call("new")]
+            await asyncio.sleep(0.01)
+            waiting.append(call("begun"))
+            await asyncio.sleep(0.01)
+            worker.say(VALUE, number, ["text", ""])
+            await running
+            [_, _, _, session, *_] = await worker.order()
+            return str(session)
+
+    assert asyncio.run(run()) == "new"
+
+
+def test_a_question_that_cannot_be_asked_has_a_failure_for_an_answer() -> None:
+    async def run() -> tuple[Any, ...]:
+        async with played() as (worker, call):
+            asking = call("s")
+            [_, number, *_] = await worker.order()
+            worker.say(ASK, number, 7, "nobody", "POST", "/verify", [["x", None]], b"", None)
+            reply = await worker.order()
+            worker.say(VALUE, number, ["text", ""])
+            await asking
+            return reply
+
+    kind, number, answer = asyncio.run(run())
+
+    assert (kind, number, len(answer)) == (REPLY, 7, 1)
