@@ -10,6 +10,7 @@ import pytest
 
 from palestra.cli.clustering.stamping import prepare_run
 from palestra.cluster import Submission, nemo_gym_rollouts, run_cmd, wrap_arguments
+from palestra.cluster.nemo_skills.pipeline.cli import run_cmd as pipeline_run_cmd
 from palestra.cluster.plan import read_plan
 from palestra.compat import aliases
 from palestra.config import PACKAGE_ROOT
@@ -191,6 +192,21 @@ def test_a_command_that_cannot_be_a_job_is_refused_before_anything_is_written(
         run_cmd(expname="hello", **given)
 
     assert not (tmp_path / "hello").exists()
+
+
+def test_a_line_of_bash_may_come_in_ctx_and_a_folder_holds_one_kind_of_run() -> None:
+    line = "cd /tmp && echo 'a  b'"
+
+    done = pipeline_run_cmd(ctx=wrap_arguments(line), expname="hello", dry_run=True)
+
+    assert done.run.jobs[0].main.argv[2] == line
+    with pytest.raises(ConfigError, match="holds a command's run"):
+        tried(output_dir="hello")
+    tried()
+    with pytest.raises(ConfigError, match="holds a run of rollouts"):
+        run_cmd(command="true", expname="out", dry_run=True)
+    with pytest.raises(ConfigError, match="No closing quotation"):
+        wrap_arguments("+agent_name='x")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from typing import Any
 from palestra.cluster.commands import run_cmd
 from palestra.cluster.submit import rollouts
 from palestra.cluster.submitter import Submission
+from palestra.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,19 @@ class Arguments:
     """Overrides as a command line has them after its flags."""
 
     args: tuple[str, ...]
+    text: str = ""
+    """As it was given."""
 
 
 def wrap_arguments(text: str) -> Arguments:
-    """`+key=value ++other.key=value …` for `nemo_gym_rollouts(ctx=…)`, quoted as in a shell."""
-    return Arguments(tuple(shlex.split(text)))
+    """`+key=value ++other.key=value …` for `nemo_gym_rollouts(ctx=…)`, quoted as in a shell.
+
+    Raises ConfigError for a quote that is not closed.
+    """
+    try:
+        return Arguments(tuple(shlex.split(text)), text)
+    except ValueError as error:
+        raise ConfigError(f"wrap_arguments({text!r}): {error}") from None
 
 
 def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submission:

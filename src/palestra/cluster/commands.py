@@ -14,9 +14,19 @@ from palestra.cluster.configs import ClusterConfig, Line
 from palestra.cluster.job_options import JobOptions, name_problems
 from palestra.cluster.mounts import merged, parse_mounts, same_place
 from palestra.cluster.packaging import code_version
-from palestra.cluster.plan import Collect, Component, Job, Policy, Role, Run, Setup, read_plan
+from palestra.cluster.plan import (
+    Collect,
+    Component,
+    Job,
+    Policy,
+    Role,
+    Run,
+    Setup,
+    is_command,
+)
 from palestra.cluster.planner import check_components, with_time
 from palestra.cluster.submitter import Submission, Submitter
+from palestra.cluster.units import read_run
 from palestra.cluster.writing import Writer
 from palestra.config import did_you_mean, raise_problems
 from palestra.errors import ConfigError
@@ -87,10 +97,7 @@ class _CommandSubmitter(Submitter):
 
     def _check_folder(self) -> None:
         """Raise ConfigError when the folder holds another kind of run."""
-        earlier = self._files.submissions()
-        if earlier and JOB not in {
-            job.name for job in read_plan(self._files.submission(earlier[-1]).plan).jobs
-        }:
+        if self._files.submissions() and not is_command(read_run(self._files)):
             raise ConfigError(
                 f"{self._files.output_dir} holds a run of rollouts",
                 hint="choose another --output-dir, or another --expname",

@@ -332,6 +332,11 @@ class Run:
         return {shard.name: shard for shard in self.shards}[name]
 
 
+def is_command(run: Run) -> bool:
+    """Whether it is a user's own command, and no rollouts."""
+    return any(job.main.role is Role.COMMAND for job in run.jobs)
+
+
 def to_json(run: Run) -> bytes:
     """The plan as `plan.json` holds it: the same bytes for the same plan."""
     return orjson.dumps(asdict(run), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"

@@ -16,8 +16,9 @@ __getattr__ = names_not_provided("nemo_skills.pipeline.cli", __name__)
 
 
 def run_cmd(ctx: Arguments | None = None, **options: Any) -> Submission:
-    """`palestra.cluster.run_cmd`, as its users of today call it."""
-    return run_command(extra=ctx.args if ctx else (), tell=_tell, **options)
+    """`palestra.cluster.run_cmd`, as its users of today call it: `ctx` may hold a line of bash."""
+    line = ctx.text.strip() if ctx is not None else ""
+    return run_command(extra=(line,) if line else (), tell=_tell, **options)
 
 
 def _tell(text: str) -> None:
