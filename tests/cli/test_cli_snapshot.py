@@ -1,7 +1,7 @@
 """The numbers of a running collection."""
 
 from palestra.cli.snapshot import Meter
-from palestra.rollouts import Accounting, InFlight, Progress
+from palestra.rollouts import Accounting, Ending, InFlight, Progress
 from palestra.schema import Outcome, RolloutKey
 
 
@@ -23,7 +23,7 @@ def watched(requested: int = 1000, **fields: int) -> tuple[Progress, Meter, Cloc
 
 def end(progress: Progress, count: int) -> None:
     for _ in range(count):
-        progress.accounting.score(Outcome.SCORED, 0.5, 10)
+        progress.accounting.score(Ending(Outcome.SCORED, 0.5, 10))
 
 
 def test_the_recent_rate_forgets_what_was_before_the_last_half_minute() -> None:

@@ -27,7 +27,7 @@ from victims import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
-TRIALS = long_run("FAULTS_BOUNDS", 60)
+TRIALS = long_run("FAULTS_BOUNDS", 32)
 AT_ONCE = 4
 """Trials beside each other, each with a fleet: they wait more than they compute."""
 ROLLOUTS, LONGEST_S = 40, 2.0

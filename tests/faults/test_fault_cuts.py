@@ -8,23 +8,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults_world import long_run
 from scripted_runs import ScriptedAgent, collect, prepared, read_rows, task, write_rows
 
 from palestra.errors import InfraError, VerifierError
-from palestra.rollouts import Collected, PreparedRun
+from palestra.rollouts import Collected
 from palestra.schema import RolloutKey, key_of
 
 TASKS, ATTEMPTS = 20, 2
 REPEATS = {"scored": 10, "failed": 7}
 """Both make a file of 200 rows or a few more: a failed rollout takes a row and a half."""
 QUICK = 300
-"""Cuts in the quick form; the slow one makes them all."""
+"""Cuts of such a file in the quick form."""
+REPEATS_OF_ALL_CUTS = long_run("FAULTS_CUTS", 1)
+"""Of each of the 20 tasks, for a file that is cut at every byte. Cuts times rows is what it costs."""
 SHARES = 8
 """Parts of the file, in the slow form; processes take one after the other."""
 IN_MEMORY = Path("/dev/shm")
@@ -52,17 +55,6 @@ def mixed(key: RolloutKey, attempt: int) -> float:
 SCRIPTS = {"scored": good, "failed": mixed}
 
 
-def prepare_again(folder: Path, script: str) -> PreparedRun:
-    return prepared(
-        folder, num_repeats=REPEATS[script], max_attempts=ATTEMPTS, resume_from_cache=True
-    )
-
-
-def run(folder: Path, script: str, **changes: bool) -> Collected:
-    agent = ScriptedAgent(SCRIPTS[script])
-    return collect(folder, agent, num_repeats=REPEATS[script], max_attempts=ATTEMPTS, **changes)
-
-
 def write_tasks(folder: Path) -> None:
     write_rows(folder / "tasks.jsonl", [task(n) for n in range(TASKS)])
 
@@ -78,15 +70,27 @@ class Uncut:
     """A run that nothing disturbed."""
 
     script: str
-    files: dict[str, bytes]
-    failed: Counter[RolloutKey]
+    repeats: int
+    files: dict[str, bytes] = field(default_factory=dict)
+    failed: Counter[RolloutKey] = field(default_factory=Counter)
 
     @classmethod
-    def make(cls, script: str, folder: Path) -> "Uncut":
+    def make(cls, script: str, repeats: int, folder: Path) -> "Uncut":
         write_tasks(folder)
-        run(folder, script)
+        unknown = cls(script, repeats)
+        unknown.run(folder)
         files = {path.name: path.read_bytes() for path in folder.glob("run*")}
-        return cls(script, files, ended_for_good(folder))
+        return replace(unknown, files=files, failed=ended_for_good(folder))
+
+    def run(self, folder: Path, *, resume: bool = False) -> Collected:
+        agent = ScriptedAgent(SCRIPTS[self.script])
+        return collect(
+            folder,
+            agent,
+            num_repeats=self.repeats,
+            max_attempts=ATTEMPTS,
+            resume_from_cache=resume,
+        )
 
     @property
     def cut_file(self) -> str:
@@ -107,7 +111,9 @@ class Uncut:
         checked = list(sizes)
         for size in checked:
             self._write(size, folder)
-            ready = prepare_again(folder, self.script)
+            ready = prepared(
+                folder, num_repeats=self.repeats, max_attempts=ATTEMPTS, resume_from_cache=True
+            )
             whole = self.data.rfind(b"\n", 0, size) + 1
             assert (folder / self.cut_file).read_bytes() == self.data[:whole], size
             found = (ready.done, ready.attempts, ready.accounting.line())
@@ -122,7 +128,7 @@ class Uncut:
 
     def _run(self, size: int, folder: Path) -> None:
         self._write(size, folder)
-        accounting = run(folder, self.script, resume_from_cache=True).accounting
+        accounting = self.run(folder, resume=True).accounting
         assert accounting.requested == accounting.scored + accounting.failed, size
         rows = (folder / "run.jsonl").read_bytes().splitlines()
         assert sorted(rows) == sorted(self.files["run.jsonl"].splitlines()), size
@@ -149,7 +155,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(params=SCRIPTS)
 def uncut(request: pytest.FixtureRequest, folder: Path) -> Uncut:
     """A run whose journal has at least 200 rows."""
-    made = Uncut.make(request.param, folder)
+    made = Uncut.make(request.param, REPEATS[request.param], folder)
     assert made.data.count(b"\n") >= 200
     return made
 
@@ -171,7 +177,11 @@ def test_a_journal_cut_anywhere_is_resumed_as_if_it_were_not(uncut: Uncut, folde
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_journal_cut_at_every_byte_is_resumed_as_if_it_were_not(uncut: Uncut) -> None:
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_journal_cut_at_every_byte_is_resumed_as_if_it_were_not(
+    script: str, folder: Path
+) -> None:
+    uncut = Uncut.make(script, REPEATS_OF_ALL_CUTS, folder)
     bounds = range(0, len(uncut.data) + 2, len(uncut.data) // SHARES + 1)
     shares = [range(a, b) for a, b in pairwise([*bounds, len(uncut.data) + 1])]
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -192,7 +202,7 @@ def test_both_files_cut_at_once_are_resumed(uncut: Uncut, folder: Path) -> None:
             whole = name == "run_manifest.json" or not name.endswith("l")
             size = len(data) if whole or "inputs" in name else dice.randint(0, len(data))
             (folder / name).write_bytes(data[:size])
-        accounting = run(folder, uncut.script, resume_from_cache=True).accounting
+        accounting = uncut.run(folder, resume=True).accounting
         assert accounting.requested == accounting.scored + accounting.failed
         rows = (folder / "run.jsonl").read_bytes().splitlines()
         assert len(rows) == len(set(rows)) == accounting.scored
@@ -206,7 +216,7 @@ def test_materialized_inputs_that_were_cut_are_made_again(
     for name, data in uncut.files.items():
         (folder / name).write_bytes(b"" if name == uncut.cut_file else data)
     (folder / "run_materialized_inputs.jsonl").write_bytes(inputs[: int(len(inputs) * share)])
-    accounting = run(folder, uncut.script, resume_from_cache=True).accounting
+    accounting = uncut.run(folder, resume=True).accounting
 
     assert accounting.remaining == 0
     assert (folder / "run_materialized_inputs.jsonl").read_bytes() == inputs

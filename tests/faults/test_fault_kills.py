@@ -13,7 +13,7 @@ from faults_world import World, ended_at_last, long_run, tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-MOMENTS = long_run("FAULTS_KILLS", 100)
+MOMENTS = long_run("FAULTS_KILLS", 60)
 AT_ONCE = 2
 """Runs that are killed beside each other."""
 MOST_KILLS = 8

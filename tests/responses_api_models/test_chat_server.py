@@ -13,6 +13,7 @@ from palestra.errors import (
     Layer,
     ModelError,
     PromptTooLong,
+    RowIdentity,
     from_body,
 )
 from palestra.schema import ChatCompletion, ChatCreateParams, Response, ResponseCreateParams
@@ -101,6 +102,45 @@ def test_a_prompt_that_never_fitted_is_the_callers_fault_on_every_front(path: st
 def test_turns_that_the_row_brings_were_not_generated() -> None:
     with calling(CallContext(written_turns=1)), pytest.raises(PromptTooLong):
         ask(scripted("prompt overflow"), given=ASKED_AGAIN)
+
+
+AFRESH = [{"role": "user", "content": "another conversation"}]
+PREFILLED = [*ASKED_AGAIN[:1], {"role": "assistant", "content": "hello, and the model's own"}]
+
+
+@pytest.mark.parametrize("later", [AFRESH, PREFILLED])
+def test_a_context_that_fills_in_a_rollout_with_answers_filled_later(later: Any) -> None:
+    server = vllm_model(scripted("chat", "prompt overflow"))
+
+    async def turn(given: Any) -> Response:
+        return await server.responses(
+            ResponseCreateParams.model_validate({"input": given}), Session("s")
+        )
+
+    with calling(CallContext(RowIdentity(0, 0, run="r"), written_turns=1)):
+        asyncio.run(turn("hi"))
+        found = asyncio.run(turn(later))
+
+    assert found.incomplete_details is not None
+    assert found.incomplete_details.true_reason == "context_full"
+
+
+def test_turns_that_an_agent_made_up_were_not_generated() -> None:
+    with calling(CallContext(RowIdentity(0, 0, run="r"))), pytest.raises(PromptTooLong):
+        ask(scripted("prompt overflow"), given=ASKED_AGAIN)
+
+
+def test_a_judge_whose_prompt_does_not_fit_gives_no_answer_to_judge_by() -> None:
+    with calling(CallContext(in_environment=True)), pytest.raises(PromptTooLong):
+        ask(scripted("prompt overflow"), given=ASKED_AGAIN)
+
+
+def test_a_judge_that_spent_its_room_on_thinking_gives_no_answer_to_judge_by() -> None:
+    said = "Could not finish the message because max_tokens or model output limit was reached."
+    http = ScriptedTransport([reply(400, {"error": {"message": said}})])
+
+    with calling(CallContext(in_environment=True)), pytest.raises(ModelError, match="its limit"):
+        ask(http)
 
 
 def test_reasoning_that_left_no_room_for_an_answer_had_read_the_prompt() -> None:

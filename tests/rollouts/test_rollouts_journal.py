@@ -88,14 +88,14 @@ def test_a_file_that_cannot_be_synced_is_a_journal_failure(tmp_path: Path) -> No
 FILL = """
 import resource, sys
 from pathlib import Path
-from palestra.rollouts import Journal, JournalFailed, RunPaths, Scored
+from palestra.rollouts import Ending, Journal, JournalFailed, RunPaths, Scored
 from palestra.schema import Outcome, RolloutKey
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 with Journal(RunPaths(Path(sys.argv[1]))) as journal:
     for length in (600, 700, 300, 500, 50):
         line = b'"' + b"x" * (length - 2) + b'"'
         try:
-            journal.append(Scored(RolloutKey(0, 0), Outcome.SCORED, 1.0, line))
+            journal.append(Scored(RolloutKey(0, 0), Ending(Outcome.SCORED, 1.0), line))
         except JournalFailed:
             print("failed", length)
 """

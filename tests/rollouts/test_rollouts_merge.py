@@ -74,6 +74,21 @@ def test_every_rollout_is_accounted_for(tmp_path: Path) -> None:
     assert accounting.line().startswith("requested 16 = scored 12, 4 of them truncated")
 
 
+def test_empty_answers_and_broken_tools_are_counted_as_the_collection_counted_them(
+    tmp_path: Path,
+) -> None:
+    run = run_of(tasks=3, repeats=1)
+    broken = [{"tool": "look_up", "type": "KeyError", "message": "'x'"}]
+    run.scored[0] |= {"_ng_empty_answer": True}
+    run.scored[2] |= {"tool_failures": broken * 2}
+    write_shards(tmp_path / "shards", run, 2)
+
+    accounting = merged(tmp_path).accounting
+
+    assert accounting.empty_answers == 1
+    assert (accounting.with_tool_failures, accounting.tool_failures["look_up: KeyError"]) == (1, 2)
+
+
 def test_the_manifest_is_that_of_the_whole_run(tmp_path: Path) -> None:
     write_shards(tmp_path / "shards", run_of(tasks=8, repeats=2, endings=MIXED), 3)
     merged(tmp_path)

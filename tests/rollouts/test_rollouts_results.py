@@ -146,5 +146,5 @@ def test_an_answer_that_says_nothing_is_marked_and_scored(
     result = scored(ROW, {**RESULT, "response": response})
 
     assert result.outcome.has_reward
-    assert result.empty is is_empty
+    assert result.ending.empty is is_empty
     assert ("_ng_empty_answer" in json.loads(result.line)) is is_empty

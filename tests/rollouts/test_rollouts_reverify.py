@@ -54,6 +54,19 @@ def test_each_row_gets_its_new_reward_and_keeps_everything_else(tmp_path: Path) 
     assert (result["rows"], result["verified"], result["failed"]) == (1, 1, {})
 
 
+def test_truncated_and_empty_answers_are_counted_as_the_collection_counts_them(
+    tmp_path: Path,
+) -> None:
+    cut = stored(0)
+    cut["response"]["incomplete_details"] = {"reason": "max_output_tokens"}
+    folder = Folder(tmp_path, [cut, stored(1, ""), stored(2)])
+
+    result = folder.reverify()
+
+    assert (result["verified"], result["truncated"], result["empty_answers"]) == (3, 1, 1)
+    assert ["_ng_empty_answer" in row for row in folder.new] == [False, True, False]
+
+
 def test_a_row_without_reward_or_identity_gets_null_and_no_identity(tmp_path: Path) -> None:
     row = without(stored(0), "reward", "_ng_task_index", "_ng_rollout_index", "agent_ref")
     folder = Folder(tmp_path, [row])

@@ -166,6 +166,10 @@ def test_who_goes_away_takes_the_program_along() -> None:
         b'{"argv": ["x"], "limits": {"cpu_s": -1}}',
         b'{"argv": ["x"], "limits": {}, "files": {"/etc/x": ""}}',
         b'{"argv": ["x"], "limits": {}, "stdin": "no base64!"}',
+        b'{"argv": [], "limits": {}}',
+        b'{"argv": ["x", "a\\u0000"], "limits": {}}',
+        b'{"argv": ["x"], "limits": {}, "env": {"a=b": ""}}',
+        b'{"argv": ["x"], "limits": {}, "files": {"a": "", "a/b": ""}}',
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(body: bytes) -> None:
@@ -175,6 +179,22 @@ def test_a_request_that_makes_no_sense_is_refused(body: bytes) -> None:
 
     assert reply.status == 422
     assert orjson.loads(reply.body)["error"]
+
+
+def test_a_program_that_cannot_be_executed_is_the_requests_fault() -> None:
+    async def main() -> None:
+        async with Sandbox(PLAIN) as sandbox, SandboxService(sandbox) as service:
+            app, kind = service.app(), {"content-type": "application/octet-stream", **HERE}
+            path = await begun(service, b'{"argv": ["no-such-program"], "limits": {}}')
+            replies = [
+                await call_asgi(app, "POST", path, body=b"x", headers=kind),
+                await call_asgi(app, "POST", path, body=b"x", headers=kind),
+                await call_asgi(app, "DELETE", path, headers=HERE),
+            ]
+            assert [reply.status for reply in replies] == [422, 422, 422]
+            assert all(b"no-such-program" in reply.body for reply in replies)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("rests", [b"true", b"false"])

@@ -13,7 +13,7 @@ from palestra.resources_servers.environment_file.app import (
 )
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.sandbox.service import SandboxService
-from palestra.serving import Server, build_server, server_client
+from palestra.serving import Server, build_server, load_server_class, server_client
 from palestra.serving.head import head_app
 from palestra.serving.runfile import RunFile
 from palestra.transport import ASGIApp, ServerClient, call_asgi
@@ -68,9 +68,28 @@ def head() -> ASGIApp:
     return head_app(config_from_tree({}), run, list)
 
 
-def sandbox_service() -> SandboxService:
-    """A sandbox service that runs programs without isolation."""
-    return SandboxService(Sandbox(SandboxSettings(backend="process")))
+def sandbox_service(sandbox: Sandbox) -> SandboxService:
+    """A sandbox service that ends a forgotten conversation soon."""
+    return SandboxService(sandbox, lease_s=0.5, idle_s=0.5)
+
+
+def unisolated_sandbox() -> Sandbox:
+    """A sandbox without isolation, and with places for every conversation of a test."""
+    return Sandbox(SandboxSettings(backend="process", at_once=64))
+
+
+def folders(tree: str) -> set[str]:
+    """The names of the servers of one tree."""
+    return {path.parent.name for path in PACKAGE_ROOT.glob(f"{tree}/*/app.py")}
+
+
+def bases(environment: str) -> set[str]:
+    """The classes that an environment's server shares with those of other folders."""
+    server_class = load_server_class(PACKAGE_ROOT / f"resources_servers/{environment}/app.py")
+    shared = [
+        base for base in server_class.__mro__ if base.__module__.startswith("palestra.serving")
+    ]
+    return {base.__name__ for base in shared}
 
 
 async def document_of(app: ASGIApp) -> dict[str, Any]:

@@ -4,9 +4,11 @@ The same requests each time. Each kind of server is on a real socket, with a scr
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import orjson
@@ -15,6 +17,9 @@ import shipped_servers as shipped
 from fuzzed_requests import findings_at, fuzzer
 
 from palestra.config import PACKAGE_ROOT, ServerType, load_config
+from palestra.errors import ConfigError
+from palestra.responses_api_models.local_model.running import require_engine
+from palestra.responses_api_models.local_model.weights import find_weights
 from palestra.serving import assembled
 from palestra.serving.listener import serving
 from palestra.serving.sockets import listen
@@ -23,14 +28,7 @@ from palestra.transport import ASGIApp
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]
 
-MODEL_SERVERS = (
-    "azure_openai_model",
-    "inference_provider",
-    "litellm_model",
-    "openai_model",
-    "replay_model",
-    "vllm_model",
-)
+MODEL_SERVERS = sorted(shipped.folders("responses_api_models"))
 RUN_BY_AGENTS = {
     "simple_agent": "resources_servers/example_single_tool_call/configs/example_single_tool_call",
     "gymnasium_agent": "resources_servers/blackjack/configs/blackjack",
@@ -43,8 +41,8 @@ ENVIRONMENTS = {
     "turns": "blackjack",
     "metrics of its own": "instruction_following",
 }
-
-
+SERVED_OTHERWISE = {"environment_file"}
+"""Environments without a shipped config; their one-file server has a test of its own."""
 MESSAGE = {
     "type": "message",
     "id": "message_1",
@@ -78,6 +76,54 @@ def load_environment():
     data = Dataset.from_list([{"question": "1 + 1?", "answer": "2"}])
     return vf.SingleTurnEnv(dataset=data, rubric=vf.Rubric(funcs=[right]))
 """
+
+
+STAND_IN = """
+import importlib
+
+
+class Environment:
+    def __init__(self, module):
+        self.module = module
+
+    async def run_rollout(self, row, client, *, model, sampling_args):
+        completion = await client.get_native_response(row["prompt"], model, sampling_args)
+        said = completion.choices[0].message.content
+        return {
+            "completion": [{"role": "assistant", "content": said}],
+            "reward": float(said == row.get("answer")),
+            "metrics": {},
+            "is_truncated": False,
+        }
+
+
+def load_environment(env_id):
+    return Environment(importlib.import_module(env_id.replace("-", "_")))
+"""
+STAND_IN_CLIENT = """
+class OpenAIChatCompletionsClient:
+    def __init__(self, client):
+        self.client = client
+"""
+
+
+@pytest.fixture
+def verifiers_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An environment `sum-env` of the `verifiers` library, or of a stand-in where there is none."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    if find_spec("verifiers") is not None:
+        (tmp_path / "sum_env.py").write_text(VERIFIERS_ENVIRONMENT)
+        yield
+        return
+    clients = tmp_path / "verifiers/clients"
+    clients.mkdir(parents=True)
+    (tmp_path / "sum_env.py").write_text("")
+    (tmp_path / "verifiers/__init__.py").write_text(STAND_IN)
+    (clients / "openai_chat_completions_client.py").write_text(STAND_IN_CLIENT)
+    yield
+    agent = "palestra.responses_api_agents.verifiers_agent.client"
+    for name in [name for name in sys.modules if name.split(".")[0] == "verifiers"] + [agent]:
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +177,22 @@ def test_an_environment_answers_as_it_says(name: str, requests: ProcessPoolExecu
     assert asyncio.run(findings_of(config, ServerType.RESOURCES, requests)) == []
 
 
+def test_an_environment_in_one_file_answers_as_it_says(
+    requests: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    server = shipped.environment_file(tmp_path / "one_file.py")
+
+    assert asyncio.run(findings(server.asgi_app(), requests)) == []
+
+
+def test_every_agent_and_each_kind_of_environment_is_among_them() -> None:
+    environments = shipped.folders("resources_servers") - SERVED_OTHERWISE
+    tried = set().union(*map(shipped.bases, ENVIRONMENTS.values()))
+
+    assert shipped.folders("responses_api_agents") == {*RUN_BY_AGENTS, "verifiers_agent"}
+    assert [name for name in environments if not shipped.bases(name) <= tried] == []
+
+
 @pytest.mark.parametrize("agent", RUN_BY_AGENTS)
 def test_an_agent_answers_as_it_says(agent: str, requests: ProcessPoolExecutor) -> None:
     config = PACKAGE_ROOT / f"{RUN_BY_AGENTS[agent]}.yaml"
@@ -138,12 +200,8 @@ def test_an_agent_answers_as_it_says(agent: str, requests: ProcessPoolExecutor) 
     assert asyncio.run(findings_of(config, ServerType.AGENT, requests)) == []
 
 
-def test_the_verifiers_agent_answers_as_it_says(
-    requests: ProcessPoolExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("verifiers")
-    (tmp_path / "sum_env.py").write_text(VERIFIERS_ENVIRONMENT)
-    monkeypatch.syspath_prepend(str(tmp_path))
+@pytest.mark.usefixtures("verifiers_library")
+def test_the_verifiers_agent_answers_as_it_says(requests: ProcessPoolExecutor) -> None:
     config = PACKAGE_ROOT / "responses_api_agents/verifiers_agent/configs/verifiers_agent.yaml"
     environment = "++verifiers_agent.responses_api_agents.verifiers_agent.env_id=sum-env"
 
@@ -153,6 +211,15 @@ def test_the_verifiers_agent_answers_as_it_says(
 def model_config(server: str) -> Path:
     """The config of a model server."""
     return PACKAGE_ROOT / "responses_api_models" / server / "configs" / f"{server}.yaml"
+
+
+def skip_without_the_local_model() -> None:
+    """The engine and the weights of `local_model` may not be installed."""
+    try:
+        require_engine()
+        find_weights(None)
+    except ConfigError as error:
+        pytest.skip(error.message)
 
 
 @pytest.mark.parametrize("server", MODEL_SERVERS)
@@ -166,6 +233,11 @@ def test_a_model_server_answers_as_it_says(
         if server == "inference_provider":
             prefix = f"++policy_model.responses_api_models.{server}"
             overrides += [f"{prefix}.base_url={endpoint.url}/v1", f"{prefix}.api_key=none"]
+        if server == "local_model":
+            skip_without_the_local_model()
+            prefix = f"++policy_model.responses_api_models.{server}"
+            short = {"context_tokens": 64, "max_output_tokens_default": 4, "slots": 2}
+            overrides = [f"{prefix}.{name}={value}" for name, value in short.items()]
         config = model_config(server)
 
         assert asyncio.run(findings_of(config, ServerType.MODEL, requests, overrides)) == []
@@ -173,3 +245,14 @@ def test_a_model_server_answers_as_it_says(
 
 def test_the_head_server_answers_as_it_says(requests: ProcessPoolExecutor) -> None:
     assert asyncio.run(findings(shipped.head(), requests)) == []
+
+
+def test_the_sandbox_service_answers_as_it_says(requests: ProcessPoolExecutor) -> None:
+    async def main() -> list[str]:
+        async with (
+            shipped.unisolated_sandbox() as sandbox,
+            shipped.sandbox_service(sandbox) as service,
+        ):
+            return await findings(service.app(), requests)
+
+    assert asyncio.run(main()) == []

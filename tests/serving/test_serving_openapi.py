@@ -65,7 +65,7 @@ def test_the_head_servers_document_is_valid() -> None:
 
 
 def test_the_sandbox_services_document_is_valid() -> None:
-    app = shipped.sandbox_service().app()
+    app = shipped.sandbox_service(shipped.unisolated_sandbox()).app()
 
     assert problems(asyncio.run(shipped.document_of(app))) == []
 

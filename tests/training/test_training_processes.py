@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from palestra.config import ResolvedConfig, load_config
+from palestra.errors import ServerDied
 from palestra.serving import EMBEDDED, PROCESS, Fleet, HeadAddress, head_server
 from palestra.training import (
     Attempts,
@@ -432,3 +433,35 @@ async def test_a_fleet_that_runs_elsewhere_is_watched_too(
     cause = told.value.cause
     assert (cause.process, cause.signal) == ("agent", "SIGKILL")
     assert "lower in_flight" in cause.setting
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_fleet_that_is_gone_has_left_word_of_the_server_that_died(
+    project: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    monkeypatch.setenv("PALESTRA_RUN_DIR", str(project / "run"))
+    found = config(project)
+    found.tree["head_server"] = {"host": "127.0.0.1", "port": 0}  # type: ignore[index]  # a dict
+    settings = ClientSettings(memory_reserve=0.0, attempts=Attempts(first_pause_s=20.0))
+    async with contextlib.AsyncExitStack() as running:
+        fleet = await running.enter_async_context(Fleet(found, default_placement=PROCESS))
+        head = await running.enter_async_context(head_server(fleet))
+        here = attached(HeadAddress(head.host, head.port), every_s=0.1)
+        async with RolloutClient(here, settings) as client:
+            handle = client.submit([row(0, "wait")])
+            if known:
+                os.kill(pid_of(fleet, "agent"), signal.SIGKILL)
+                with pytest.raises(ServerDied):
+                    await fleet.watch()
+            await running.aclose()
+            with pytest.raises(RuntimeError) as raised:
+                await handle.gather()
+
+    error = raised.value
+    assert isinstance(error, IncompleteRollouts)
+    assert str(error).startswith("NeMo Gym returned only 0 rollouts but 1 were requested.")
+    assert "num_prompts_per_step * num_generations_per_prompt" in error.hint
+    assert (error.cause.process, error.cause.signal) == (
+        ("agent", "SIGKILL") if known else ("", "")
+    )
+    assert list(error.log_tails) == (["agent"] if known else [])

@@ -5,12 +5,13 @@ once, as a scored row or as a typed failure.
 """
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
-from palestra.rollouts.accounting import Accounting, AccountingError
+from palestra.rollouts.accounting import Accounting, AccountingError, of_them
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.deadlines import Deadlines
+from palestra.rollouts.ending import Ending
 from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
 from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair
@@ -25,7 +26,18 @@ from palestra.rollouts.merging import (
     merge,
     plan_merge,
 )
-from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
+from palestra.rollouts.prepare import (
+    PreparedRun,
+    StaleRun,
+    begin,
+    changes,
+    discard,
+    intended,
+    plan,
+    prepare,
+    unfinished_rollouts,
+    why_not_writable,
+)
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.recorded import scored_keys
 from palestra.rollouts.results import (
@@ -49,7 +61,6 @@ from palestra.rollouts.settings import (
     Shard,
 )
 from palestra.rollouts.tasks import BoundedTasks
-from palestra.rollouts.unscored import unscored_in
 
 __all__ = [
     "AUTO",
@@ -65,6 +76,7 @@ __all__ = [
     "Completeness",
     "Deadlines",
     "Drained",
+    "Ending",
     "EventFile",
     "Failed",
     "GivenRows",
@@ -91,15 +103,18 @@ __all__ = [
     "StaleRun",
     "attempt",
     "begin",
+    "changes",
     "check_rows",
     "checked",
     "differences",
     "discard",
     "doors_behind",
     "first_cause",
+    "intended",
     "load_prompt",
     "materialize",
     "merge",
+    "of_them",
     "open_for_events",
     "outcome_of",
     "plan",
@@ -112,8 +127,9 @@ __all__ = [
     "run",
     "scored_keys",
     "semantics_of",
-    "unscored_in",
+    "unfinished_rollouts",
     "went_on",
+    "why_not_writable",
     "with_grace",
     "with_seed",
 ]

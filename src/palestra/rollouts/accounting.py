@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from palestra.errors import PalestraError
+from palestra.rollouts.ending import Ending
 from palestra.schema import Outcome
 
 MOST_NAMED = 3
@@ -13,6 +14,12 @@ MOST_NAMED = 3
 
 class AccountingError(PalestraError):
     """Requested and ended do not add up: a bug of ours, never the user's."""
+
+
+def of_them(truncated: int, empty: int) -> str:
+    """`, 2 of them truncated, 3 of them empty answers`; what there is none of is left out."""
+    counts = ((truncated, "truncated"), (empty, "empty answers"))
+    return "".join(f", {count} of them {what}" for count, what in counts if count)
 
 
 @dataclass(slots=True)
@@ -32,25 +39,19 @@ class Accounting:
     empty_answers: int = 0
     """Scored rollouts in which the model said nothing: neither text nor a call of a tool."""
 
-    def score(
-        self,
-        outcome: Outcome,
-        reward: float,
-        output_tokens: int,
-        broken: Sequence[str] = (),
-        *,
-        empty: bool = False,
-    ) -> None:
-        """A rollout ended with a reward. `broken`: its calls of tools that broke. `empty`: the
-        model said nothing at all.
-        """
-        self.empty_answers += empty
-        if broken:
-            self.tool_failures.update(broken)
+    def score(self, ending: Ending) -> None:
+        """A rollout ended with a reward."""
+        self.empty_answers += ending.empty
+        self.note_broken(ending.broken_tools)
+        self.ended[ending.outcome] += 1
+        self.reward_sum += ending.reward
+        self.output_tokens += ending.output_tokens
+
+    def note_broken(self, tools: Sequence[str]) -> None:
+        """The calls of tools that broke in one scored rollout."""
+        if tools:
+            self.tool_failures.update(tools)
             self.with_tool_failures += 1
-        self.ended[outcome] += 1
-        self.reward_sum += reward
-        self.output_tokens += output_tokens
 
     def fail(self, outcome: Outcome) -> None:
         """A rollout ended without one."""
@@ -97,10 +98,7 @@ class Accounting:
             for outcome, count in sorted(self.ended.items())
             if not outcome.has_reward
         )
-        truncated = self.ended[Outcome.TRUNCATED]
-        cut = f", {truncated} of them truncated" if truncated else ""
-        cut += f", {self.empty_answers} of them empty answers" if self.empty_answers else ""
-        cut += self._broken_tools()
+        cut = of_them(self.ended[Outcome.TRUNCATED], self.empty_answers) + self._broken_tools()
         failed = f"failed {self.failed}" + (f" ({kinds})" if kinds else "")
         left = f" + not run {self.remaining}" if self.remaining else ""
         return f"requested {self.requested} = scored {self.scored}{cut} + {failed}{left}"

@@ -279,13 +279,7 @@ class Collector:
     def _count(self, result: Scored | Failed) -> bool:
         """Account for one attempt; whether it was the rollout's last."""
         if isinstance(result, Scored):
-            self._accounting.score(
-                result.outcome,
-                result.reward,
-                result.output_tokens,
-                result.tool_failures,
-                empty=result.empty,
-            )
+            self._accounting.score(result.ending)
             return True
         self.progress.last_failure = f"{result.key} {result.outcome.value}: {result.message}"
         if result.terminal:

@@ -182,7 +182,7 @@ class RolloutEvents:
         reward: float | None = None
         tokens = 0
         if isinstance(result, Scored):
-            reward, tokens = result.reward, result.output_tokens
+            reward, tokens = result.ending.reward, result.ending.output_tokens
         else:
             self._events.emit("attempt_failed", **_failure(result))
             if not result.terminal:

@@ -1,7 +1,7 @@
 """Reading back what a run has recorded: rows of its output and of its failures file."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from palestra.schema import (
     Outcome,
     RolloutKey,
     finite_reward,
+    key_of,
     no_reward,
     read_jsonl,
 )
@@ -83,6 +84,17 @@ def recorded_rows(path: Path, field_name: str) -> Iterator[dict[str, Any]]:
         yield line.row
 
 
+def last_attempts(
+    path: Path, key_in: Callable[[dict[str, Any]], RolloutKey] = key_of
+) -> dict[RolloutKey, LastAttempt]:
+    """Per rollout of a failures file: its last attempt that failed. Raises as `recorded_rows`."""
+    attempts: dict[RolloutKey, LastAttempt] = {}
+    for row in recorded_rows(path, FAILURE_CLASS):
+        key = key_in(row)
+        attempts[key] = LastAttempt.after(attempts.get(key), row)
+    return attempts
+
+
 def _problem(row: Any, needed: set[str]) -> str:
     """Why this is no row that a run writes; empty when it is one."""
     if not isinstance(row, dict) or needed - row.keys():
@@ -115,21 +127,3 @@ def scored_keys(path: Path) -> frozenset[RolloutKey]:
                 key = decoder.decode(line)
                 keys.add(RolloutKey(key.task, key.rollout))
     return frozenset(keys)
-
-
-def outcome_of(row: Mapping[str, Any]) -> Outcome:
-    """How a scored rollout ended: truncated when its last turn hit a limit."""
-    cut = _held(_held(row, "response"), "incomplete_details").get("reason") == "max_output_tokens"
-    return Outcome.TRUNCATED if cut else Outcome.SCORED
-
-
-def output_tokens_of(row: Mapping[str, Any]) -> int:
-    """Tokens that the model generated for a scored rollout; 0 when nobody counted."""
-    tokens = _held(_held(row, "response"), "usage").get("output_tokens")
-    return tokens if isinstance(tokens, int) else 0
-
-
-def _held(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An object in `row`, an empty one when there is something else: authors write what they like."""
-    value = row.get(name)
-    return value if isinstance(value, Mapping) else {}

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError, readable
 from palestra.rollouts.answers import asked_of_result, line_with_answer
+from palestra.rollouts.ending import Ending, ending_in
 from palestra.rollouts.marked import raise_if_marked
 from palestra.schema import (
     AGENT_REF,
@@ -20,7 +21,6 @@ from palestra.schema import (
     RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
-    TOOL_FAILURES,
     Outcome,
     RolloutKey,
     encode_json,
@@ -28,7 +28,6 @@ from palestra.schema import (
     finite_reward,
     hint_with,
     no_reward,
-    says_nothing,
 )
 
 
@@ -36,14 +35,13 @@ class Scored(msgspec.Struct, frozen=True):
     """A rollout with its reward. `line` is the result row as JSON, without a line break."""
 
     key: RolloutKey
-    outcome: Outcome
-    reward: float
+    ending: Ending
     line: bytes
-    output_tokens: int = 0
-    tool_failures: tuple[str, ...] = ()
-    """Of each tool call that broke: the tool, and the exception's type."""
-    empty: bool = False
-    """Whether the model said nothing at all."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Its class, as a failure has one."""
+        return self.ending.outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,33 +98,9 @@ def _scored(row: Mapping[str, Any], fields: dict[str, Any]) -> Scored:
     reward = reward_in(fields)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     identity = {TASK_INDEX: key.task, ROLLOUT_INDEX: key.rollout, AGENT_REF: row[AGENT_REF]}
-    response = fields.get("response")
-    truncated = _truncated(response)
-    output = _get(response, "output")
-    empty = not truncated and isinstance(output, list) and says_nothing(output)
-    mark = {EMPTY_ANSWER: True} if empty else {}
-    line = line_of({**fields, "reward": reward, **identity, **mark})
-    return Scored(
-        key=key,
-        outcome=Outcome.TRUNCATED if truncated else Outcome.SCORED,
-        reward=reward,
-        line=line,
-        output_tokens=_output_tokens(response),
-        tool_failures=tool_failures_in(fields),
-        empty=empty,
-    )
-
-
-def tool_failures_in(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """`look_up: KeyError` for each tool call that broke; authors may write there what they like."""
-    told = fields.get(TOOL_FAILURES)
-    if not isinstance(told, list):
-        return ()
-    return tuple(
-        f"{fault['tool']}: {fault['type']}"
-        for fault in told
-        if isinstance(fault, dict) and {"tool", "type"} <= fault.keys()
-    )
+    ending = ending_in(fields, reward)
+    mark = {EMPTY_ANSWER: True} if ending.empty else {}
+    return Scored(key, ending, line_of({**fields, "reward": reward, **identity, **mark}))
 
 
 def checked(result: BaseModel | Mapping[str, Any]) -> tuple[dict[str, Any], float]:
@@ -257,18 +231,3 @@ def went_on(activity: str, limit_s: float) -> DeadlineExceeded:
         hint="code there swallows asyncio.CancelledError (a bare `except:` or `except "
         "BaseException:` in a loop): let it pass",
     )
-
-
-def _truncated(response: Any) -> bool:
-    details = _get(response, "incomplete_details")
-    return details is not None and _get(details, "reason") == "max_output_tokens"
-
-
-def _output_tokens(response: Any) -> int:
-    tokens = _get(_get(response, "usage"), "output_tokens")
-    return tokens if isinstance(tokens, int) else 0
-
-
-def _get(value: Any, name: str) -> Any:
-    # A dict is found at once, where the abstract class is asked at length for what it is not.
-    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

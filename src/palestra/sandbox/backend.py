@@ -3,6 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from palestra.errors import InfraError
 from palestra.sandbox.limits import Limits, SandboxResult
 from palestra.sandbox.program import Program
 
@@ -29,6 +30,12 @@ class Conversation(Protocol):
 
 class ConversationEnded(Exception):
     """The program gave no answer. `end()` says how it ended."""
+
+
+class ProgramNotStarted(InfraError):
+    """No machine's fault: there is no such command, or it is no program, or it has too long words."""
+
+    reason = "program_not_started"
 
 
 class Backend(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Final, final
 
 from palestra.errors import InfraError
-from palestra.sandbox.backend import ConversationEnded
+from palestra.sandbox.backend import ConversationEnded, ProgramNotStarted
 from palestra.sandbox.bubblewrap import Tools, command_line
 from palestra.sandbox.keeping.keep import MOST_STARVED
 from palestra.sandbox.keeping.order import Bounds, Order, Outcome, outcome_in
@@ -185,6 +185,8 @@ class LocalConversation:
         self._writer = writer
         self._longest = longest_answer
         self._result: SandboxResult | None = None
+        self._failure: InfraError | None = None
+        """Why there is no result, as the keeper reported it: it does so once."""
         self._refused: Stop | None = None
         """For what we ended it, when it was not at a limit of its own."""
 
@@ -211,14 +213,14 @@ class LocalConversation:
         """Stop the program if it still runs; how it ended."""
         if self._result is None:
             self._keeper.stop()
-            result = await self._keeper.result(within_s=ENDS_WITHIN_S)
+            result = await self._reported()
             if result.stopped_by is Stop.US and self._refused is not None:
                 result = result.model_copy(update={"stopped_by": self._refused})
             self._result = result
         return self._result
 
     async def _ended_by_itself(self) -> None:
-        reporting = asyncio.ensure_future(self._keeper.result(within_s=ENDS_WITHIN_S))
+        reporting = asyncio.ensure_future(self._reported())
         try:
             done, _ = await asyncio.wait([reporting], timeout=LINGERS_S)
             if not done:
@@ -227,6 +229,15 @@ class LocalConversation:
             self._result = await reporting
         finally:
             reporting.cancel()
+
+    async def _reported(self) -> SandboxResult:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return await self._keeper.result(within_s=ENDS_WITHIN_S)
+        except InfraError as failure:
+            self._failure = failure
+            raise
 
 
 async def _to_its_end(work: Coroutine[None, None, None]) -> None:
@@ -260,6 +271,8 @@ async def _receive(reader: asyncio.StreamReader) -> bytes:
 
 
 def _result(outcome: Outcome, out: bytes, err: bytes) -> SandboxResult:
+    if outcome.not_executable:
+        raise ProgramNotStarted(f"the program cannot be executed: {outcome.failure}")
     if outcome.failure:
         raise InfraError(f"the sandbox failed: {outcome.failure}")
     return SandboxResult(

@@ -8,9 +8,10 @@
     PUT    /conversations/ID     whoever began it still wants it
     DELETE /conversations/ID     stops it; answers with its result
 
-503 means that the sandbox failed, 410 that a conversation has ended; failures have the body of every
-server's (`palestra.errors.to_body`). Who goes away while a program
-runs, or waits for its place, takes it along.
+410 means that a conversation has ended, 422 that the request is at fault or its program cannot be
+executed, 503 that the sandbox failed. Failures have the body of every server's
+(`palestra.errors.to_body`). Who goes away while a program runs, or waits for its place, takes it
+along.
 
 A page in a browser of this machine must not reach it: bodies have a type that no form can send,
 and without a token it answers to names of this machine alone, as another name may be a page's own
@@ -35,7 +36,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from palestra.errors import BadInput, CallError, InfraError, RowError, WrongSetting, to_body
-from palestra.sandbox.backend import ConversationEnded
+from palestra.sandbox.backend import ConversationEnded, ProgramNotStarted
 from palestra.sandbox.leases import LeasedConversations
 from palestra.sandbox.limits import SandboxResult
 from palestra.sandbox.sandbox import Sandbox
@@ -118,7 +119,7 @@ class SandboxService:
             except ConversationEnded:
                 ended = InfraError("the conversation has ended, or there is none of that id")
                 return _problem(410, ended)
-            except (ValidationError, ValueError) as error:
+            except (ValidationError, ValueError, ProgramNotStarted) as error:
                 return _problem(422, RowError(str(error)))
             except (InfraError, BadInput) as error:
                 return _problem(503, InfraError(error.message, hint=error.hint))

@@ -49,7 +49,7 @@ from palestra.serving.resources_server import (
     ReverifyMode,
 )
 from palestra.serving.reward_rules import WRONG_KINDS, RewardRules
-from palestra.serving.runfile import run_dir
+from palestra.serving.runfile import read_ended_fleet, run_dir
 from palestra.serving.server import Server, ServerConfig
 from palestra.serving.sessions import SESSION_ID_KEY, Session
 from palestra.serving.sockets import LOOPBACK, raise_descriptor_limit
@@ -150,6 +150,7 @@ __all__ = [
     "probe",
     "raise_descriptor_limit",
     "rare_collections",
+    "read_ended_fleet",
     "requirements_of",
     "run_dir",
     "server_class_of",

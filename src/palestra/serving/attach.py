@@ -30,6 +30,8 @@ class AttachedFleet:
     address: HeadAddress
     config_yaml: str
     instances: tuple[Mapping[str, Any], ...]
+    run: RunFile | None = None
+    """Its run file; None for a fleet of another machine."""
 
     def targets(self) -> dict[str, Target]:
         """Where each instance is. One that only lives inside its process cannot be reached."""
@@ -73,6 +75,7 @@ async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
         address=address,
         config_yaml=str(await _get(http, address, "/global_config_dict_yaml")),
         instances=tuple(await _get(http, address, "/server_instances")),
+        run=run,
     )
 
 

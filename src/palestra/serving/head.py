@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,14 @@ from palestra.serving.listener import serving
 from palestra.serving.own_errors import OwnErrors
 from palestra.serving.published import describe
 from palestra.serving.refusals import Refusals
-from palestra.serving.runfile import RunFile, read_run_file, remove_run_file, write_run_file
+from palestra.serving.runfile import (
+    EndedFleet,
+    RunFile,
+    read_run_file,
+    remove_run_file,
+    write_ended_fleet,
+    write_run_file,
+)
 from palestra.serving.sockets import LOOPBACK, holder_of, listen
 from palestra.transport import ASGIApp, new_id
 
@@ -101,9 +109,32 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
     write_run_file(run)
     try:
         async with serving(app, sock):
-            yield run
+            try:
+                yield run
+            finally:
+                # While the head still answers: whoever misses it then finds this.
+                _leave_word(fleet, run)
     finally:
         remove_run_file(run)
+
+
+def _leave_word(fleet: Fleet, run: RunFile) -> None:
+    """Say to attached commands why the fleet ends, if a server of it died."""
+    failure, ending = fleet.failure, fleet.ending
+    if failure is None:
+        return
+    ended = EndedFleet(run.nonce, failure.message, failure.hint)
+    if ending is not None:
+        ended = replace(
+            ended,
+            server=ending.name,
+            server_pid=ending.pid,
+            returncode=ending.returncode,
+            last_lines=ending.last_lines,
+        )
+    # The fleet's own error must not be lost to a disk that is full.
+    with contextlib.suppress(OSError):
+        write_ended_fleet(run, ended)
 
 
 def check_head_port(tree: Mapping[str, Any]) -> None:

@@ -1,13 +1,15 @@
 """Run files: how a command finds the fleet it belongs to, and never another one's.
 
 Each fleet writes `<port>.json` (readable by its user only) with its address, and a nonce that its
-head server repeats.
+head server repeats. A fleet that a dead server ended leaves `<port>.ended` with how, for commands
+that were attached to it.
 """
 
 import os
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -40,6 +42,19 @@ class RunFile:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class EndedFleet:
+    """How a fleet ended. `message` and `hint` are its error's, the rest is its first dead server's."""
+
+    nonce: str
+    message: str
+    hint: str
+    server: str = ""
+    server_pid: int | None = None
+    returncode: int = 0
+    last_lines: tuple[str, ...] = ()
+
+
 def run_dir() -> Path:
     """Where run files are: PALESTRA_RUN_DIR, else a folder of this user's."""
     if given := os.environ.get("PALESTRA_RUN_DIR"):
@@ -51,13 +66,38 @@ def run_dir() -> Path:
 
 def write_run_file(run: RunFile) -> Path:
     """Write it whole or not at all."""
+    path = _write(f"{run.port}.json", asdict(run))
+    _ended_path(run.port).unlink(missing_ok=True)
+    return path
+
+
+def write_ended_fleet(run: RunFile, ended: EndedFleet) -> None:
+    """Leave word of how the fleet of `run` ended."""
+    _write(_ended_path(run.port).name, asdict(ended))
+
+
+def read_ended_fleet(run: RunFile) -> EndedFleet | None:
+    """How the fleet of `run` ended, when a dead server was why."""
+    try:
+        fields = orjson.loads(_ended_path(run.port).read_bytes())
+        ended = EndedFleet(**fields | {"last_lines": tuple(fields["last_lines"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return ended if ended.nonce == run.nonce else None
+
+
+def _ended_path(port: int) -> Path:
+    return run_dir() / f"{port}.ended"
+
+
+def _write(name: str, fields: dict[str, Any]) -> Path:
     folder = run_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"{run.port}.json"
+    path = folder / name
     beside = path.with_suffix(f".{os.getpid()}.tmp")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(orjson.dumps(asdict(run)))
+        file.write(orjson.dumps(fields))
     beside.replace(path)
     return path
 

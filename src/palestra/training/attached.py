@@ -17,6 +17,7 @@ from palestra.serving import (
     State,
     attach,
     http_transport,
+    read_ended_fleet,
     server_client,
 )
 from palestra.transport import HttpTransport, ServerClient
@@ -42,6 +43,7 @@ class AttachedServers:
         self.instances: Mapping[str, RunningInstance] = _instances(fleet)
         self.ending: Ending | None = None
         self._address = fleet.address
+        self._run = fleet.run
         self._http = http
         self._every_s = every_s
 
@@ -54,12 +56,12 @@ class AttachedServers:
                 self.instances = _instances(await attach(self._address, self._http))
                 silent = 0
             except (PalestraError, OSError) as error:
+                self._raise_if_ended(error)
                 silent += 1
                 if silent > FORGIVEN:
                     raise ServerDied(
                         f"the fleet at {self._address.url} does not answer any more: {error}",
-                        hint="what `palestra run` printed last says why; lower in_flight if it "
-                        "was out of memory",
+                        hint="what `palestra run` printed last says why",
                     ) from error
                 continue
             dead = [item for item in self.instances.values() if item.state is State.DEAD]
@@ -67,9 +69,27 @@ class AttachedServers:
                 self.ending = _ending_of(dead[0])
                 raise ServerDied(
                     f"server {dead[0].name} (process {dead[0].pid}) ended with {dead[0].reason}",
-                    hint="its fleet's output has its last lines; lower in_flight if it was out "
-                    "of memory",
+                    hint="its fleet's output has its last lines",
                 )
+
+    def _raise_if_ended(self, error: Exception) -> None:
+        """Raise ServerDied when the fleet is known to be gone, with the server that ended it."""
+        run = self._run
+        if run is None:
+            return
+        ended = read_ended_fleet(run)
+        if ended is not None:
+            if ended.server:
+                self.ending = Ending(
+                    ended.server, ended.returncode, ended.last_lines, pid=ended.server_pid
+                )
+            raise ServerDied(ended.message, hint=ended.hint, server=ended.server) from error
+        if not run.alive():
+            raise ServerDied(
+                f"the fleet at {self._address.url} is gone: its own process {run.pid} "
+                "(`palestra run`) ended without a word, as by SIGKILL",
+                hint="look for the kernel's out-of-memory message (dmesg)",
+            ) from error
 
 
 @contextlib.asynccontextmanager

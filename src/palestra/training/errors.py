@@ -1,6 +1,6 @@
 """What ends a batch. All of them survive pickling, for they cross from actors to trainers.
 
-RunFailed
+RunFailed, RuntimeError
 └── BatchFailed               what was asked for will not all come back
     ├── IncompleteRollouts    fewer rollouts than were asked for
     ├── InvalidLogprobs       log probs that are none: NaN, above 0, too few
@@ -8,7 +8,7 @@ RunFailed
     └── TokenDiscontinuity    a turn whose prompt does not start with the ids so far
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,10 @@ SHOWN_KEYS = 20
 """How many missing keys a message spells out; `missing` has all of them."""
 SHOWN_LINES = 10
 SHOWN_FRAMES = 20
+LOWER_IN_TRAINER: Final = (
+    "num_prompts_per_step * num_generations_per_prompt in the trainer (num_prompts_per_step first)"
+)
+"""What decides how many rollouts a trainer asks for at once, by the names in its configuration."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +47,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """The rollouts that were in flight, and so wait for it."""
 
 
-class BatchFailed(RunFailed):
-    """What was asked for will not all come back."""
+class BatchFailed(RunFailed, RuntimeError):
+    """What was asked for will not all come back. Trainers catch it as the RuntimeError that it is."""
 
     outcomes: tuple[Outcome, ...] = ()
     """Of rollouts that have ended, those that the trainer was not handed before, in the order of
@@ -173,7 +177,8 @@ def _message(error: IncompleteRollouts) -> str:
     kinds = ", ".join(f"{name} {count}" for name, count in sorted(error.failures.items()))
     cause = error.cause
     lines = [
-        f"requested {error.requested} rollouts and received {error.received}: "
+        # Word for word: logs and trainers are searched for this sentence.
+        f"NeMo Gym returned only {error.received} rollouts but {error.requested} were requested. "
         f"{len(error.missing)} are missing" + (f" ({kinds})" if kinds else ""),
     ]
     if error.least is not None:

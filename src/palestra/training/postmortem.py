@@ -3,9 +3,9 @@
 import signal
 from typing import Final, final
 
-from palestra.errors import PalestraError
+from palestra.errors import PalestraError, ServerDied
 from palestra.serving import Ending
-from palestra.training.errors import Cause
+from palestra.training.errors import LOWER_IN_TRAINER, Cause
 from palestra.training.memory import MIB, Memory
 
 _WORDS_OF_WANT: Final = (
@@ -31,7 +31,7 @@ class PostMortem:
     def cause(self, error: PalestraError, ending: Ending | None) -> Cause:
         """What is known of why `error` came; `ending` is how the process ended, if one did."""
         if ending is None:
-            return Cause(sentence=error.message.splitlines()[0], setting=error.hint)
+            return Cause(sentence=error.message.splitlines()[0], setting=self._unexplained(error))
         counted = self._counted()
         said = _said(ending.last_lines)
         number = -ending.returncode if ending.returncode < 0 else 0
@@ -53,12 +53,21 @@ class PostMortem:
         grown = [name for name, count in now.items() if count > self._before.get(name, count)]
         return grown[0] if grown else ""
 
+    def _unexplained(self, error: PalestraError) -> str:
+        """What to do about an error without an ending: of a process that died, lower the load."""
+        if not isinstance(error, ServerDied) or error.failure is not None:
+            return error.hint
+        return f"{error.hint}; if memory ran out, {self._less_at_once()}"
+
+    def _less_at_once(self) -> str:
+        return f"lower in_flight (now {self._in_flight}), or {LOWER_IN_TRAINER}"
+
     def _setting(self, number: int, *, short: bool) -> str:
         if not short and number != signal.SIGKILL:
             return "its last lines say why; a server that ends by itself stops the fleet"
         room = self._memory.room()
         limit = f" (the limit of {room.where} is {room.limit // MIB} MiB)" if room else ""
-        return f"lower in_flight (now {self._in_flight}), or give it more memory{limit}"
+        return f"{self._less_at_once()}, or give it more memory{limit}"
 
 
 def _said(lines: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ errors of `palestra.errors`, with the servers that it passed through.
 
 from typing import TYPE_CHECKING, Any
 
+from palestra.transport.answered import AnsweredRollouts
 from palestra.transport.auto import AutoTransport
 from palestra.transport.blame import fault_of
 from palestra.transport.calls import Target
@@ -66,6 +67,7 @@ __all__ = [
     "ASGIApp",
     "Activity",
     "AiohttpTransport",
+    "AnsweredRollouts",
     "AutoTransport",
     "BodyReader",
     "CallContext",

@@ -5,8 +5,10 @@ from typing import Any
 
 import orjson
 
+from palestra.config import ServerType
 from palestra.errors import CallError, ConfigError, RowIdentity
 from palestra.schema import encode_json
+from palestra.transport.answered import AnsweredRollouts
 from palestra.transport.calls import Caller, Target
 from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.local import IN_PROCESS
@@ -82,6 +84,8 @@ class ServerClient:
         self.policy = policy
         self._caller = Caller(http, policy=policy, debug=debug, token=token, mask=mask)
         self.retries = self._caller.retries
+        self.answered = AnsweredRollouts(sees_all=self._has_all_models)
+        """Which rollouts the model servers of this process have answered."""
         self.overrun_of: Callable[[RowIdentity], CallError | None] = _nobody_knows
         """The failure of a rollout whose own call holds a server process, as its fleet knows."""
         self.standing_still: Callable[[], Sequence[str]] = tuple
@@ -108,6 +112,12 @@ class ServerClient:
     ) -> None:
         """Say on one line what was asked, for which row, and what came of it; when debugging."""
         self._caller.log_exchange(method, url, request, answer, headers=headers, status=status)
+
+    def _has_all_models(self) -> bool:
+        """Whether at most one process has model servers: this one, where this client serves some."""
+        models = [each for each in self.targets.values() if each.server_type == ServerType.MODEL]
+        elsewhere = sum(max(1, len(each.urls)) for each in models if each.local is None)
+        return elsewhere + any(each.local is not None for each in models) <= 1
 
     def target(self, name: str) -> Target:
         """Where `name` is. Raises ConfigError when the fleet has no such instance."""

@@ -22,7 +22,7 @@ ADD, SUB = tool("add", type="object"), tool("sub", type="object")
 
 def mend(**fields: Any) -> EngineRequest:
     request = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
-    return to_engine_request(request, max_tokens=256)
+    return to_engine_request(request, max_tokens=256, context_tokens=2048)
 
 
 def offered(request: EngineRequest) -> list[str]:
@@ -43,6 +43,14 @@ def answered(content: str, request: EngineRequest, reason: str = "stop") -> dict
 def test_a_request_without_a_limit_gets_the_default_one() -> None:
     assert mend().body["max_tokens"] == 256
     assert mend(max_tokens=None).body["max_tokens"] == 256
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_no_request_gets_more_than_the_context(field: str) -> None:
+    assert mend(**{field: 10**12}).body[field] == 2048
+
+    with pytest.raises(ModelRejectedRow, match=f"/{field}: at least 1, got -1"):
+        mend(**{field: -1})
 
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])

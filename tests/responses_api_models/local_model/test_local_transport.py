@@ -22,7 +22,7 @@ def test_no_more_requests_are_open_than_there_is_room_for() -> None:
 
         port = FakePort(answer)
         async with running() as engine, asyncio.TaskGroup() as group:
-            transport = EngineTransport(port, engine, at_once=3, max_tokens=9)
+            transport = EngineTransport(port, engine, at_once=3, max_tokens=9, context_tokens=64)
             for index in range(50):
                 group.create_task(post(transport, f"prompt {index}"))
             await until(lambda: transport.waiting == 47 and port.open == 3)
@@ -42,7 +42,7 @@ def test_requests_with_the_same_prompt_run_one_after_the_other() -> None:
 
         port = FakePort(answer)
         async with running() as engine, asyncio.TaskGroup() as group:
-            transport = EngineTransport(port, engine, at_once=8, max_tokens=9)
+            transport = EngineTransport(port, engine, at_once=8, max_tokens=9, context_tokens=64)
             for _ in range(8):
                 group.create_task(post(transport, "the same"))
         return port.most_open
@@ -57,7 +57,9 @@ def test_waiting_for_room_ends_at_the_deadline() -> None:
             raise AssertionError
 
         async with running() as engine:
-            transport = EngineTransport(FakePort(never), engine, at_once=1, max_tokens=9)
+            transport = EngineTransport(
+                FakePort(never), engine, at_once=1, max_tokens=9, context_tokens=64
+            )
             first = asyncio.create_task(post(transport, "a"))
             await asyncio.sleep(0)
             try:
@@ -80,7 +82,7 @@ def test_a_request_that_gives_up_leaves_its_room_to_the_next() -> None:
 
         port = FakePort(answer)
         async with running() as engine:
-            transport = EngineTransport(port, engine, at_once=1, max_tokens=9)
+            transport = EngineTransport(port, engine, at_once=1, max_tokens=9, context_tokens=64)
             slow = asyncio.create_task(post(transport, "slow"))
             await until(lambda: port.open == 1)
             slow.cancel()
@@ -96,7 +98,7 @@ def test_requests_are_mended_on_the_way_out_and_answers_on_the_way_in() -> None:
 
         port = FakePort(answer)
         async with running() as engine:
-            transport = EngineTransport(port, engine, at_once=1, max_tokens=9)
+            transport = EngineTransport(port, engine, at_once=1, max_tokens=9, context_tokens=64)
             return port, await post(transport, "go", tools=[ADD])
 
     port, reply = asyncio.run(scenario())
@@ -111,7 +113,9 @@ def test_a_refusal_passes_as_it_came() -> None:
             return HttpReply(400, b"too long")
 
         async with running() as engine:
-            transport = EngineTransport(FakePort(answer), engine, at_once=1, max_tokens=9)
+            transport = EngineTransport(
+                FakePort(answer), engine, at_once=1, max_tokens=9, context_tokens=64
+            )
             return await post(transport, "go", tools=[ADD])
 
     assert asyncio.run(scenario()) == HttpReply(400, b"too long")

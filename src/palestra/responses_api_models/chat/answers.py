@@ -13,7 +13,7 @@ from palestra.responses_api_models.chat.provider_errors import (
     failure_status,
 )
 from palestra.schema import why_unreadable
-from palestra.transport import HttpReply
+from palestra.transport import AnsweredRollouts, HttpReply, current_call
 
 
 class Choice(Protocol):
@@ -47,10 +47,13 @@ class Answers:
     secrets out of a text, as an answer may quote them.
     """
 
-    def __init__(self, *, server: str, model: str, mask: Callable[[str], str]) -> None:
+    def __init__(
+        self, *, server: str, model: str, mask: Callable[[str], str], answered: AnsweredRollouts
+    ) -> None:
         self._server = server
         self._model = model
         self._mask = mask
+        self._answered = answered
 
     def read(
         self, url: str, body: bytes | ContextOverflow, decode: Callable[[bytes], C]
@@ -73,6 +76,7 @@ class Answers:
             check_whole(reasons, model=self._model, body=body)
         except ModelError as error:
             raise self.failed(url, body, error) from None
+        self._answered.note(current_call())
         return completion
 
     def read_as(
@@ -121,8 +125,16 @@ class Answers:
         reply = replace(reply, body=self._mask(reply.body.decode("utf-8", "replace")).encode())
         found = classify(reply, server=self._server, url=url, model=self._model)
         if isinstance(found, ContextOverflow):
-            return found
+            return self.overflow(found.sentence, found.hop)
         raise found
+
+    def overflow(self, sentence: str, hop: Hop) -> ContextOverflow:
+        """A full context in the rollout of the current call."""
+        return ContextOverflow(sentence, hop, self._answered.knows(current_call()))
+
+    def answered(self) -> None:
+        """The model has answered the current call; `read` notes it by itself."""
+        self._answered.note(current_call())
 
     def raise_hopeless(self, url: str, reply: HttpReply) -> None:
         """Raises `Hopeless` for a refusal that looks like one to wait for, and is none."""

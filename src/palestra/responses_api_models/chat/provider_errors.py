@@ -54,6 +54,8 @@ class ContextOverflow:
 
     sentence: str
     hop: Hop
+    begun: bool | None = None
+    """Whether a model has answered in this rollout before; None where that is not known."""
 
 
 _MAY_BE_FULL = frozenset({400, 403, 413, 422})

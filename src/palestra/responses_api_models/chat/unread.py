@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from palestra.errors import Evidence, PromptTooLong
+from palestra.errors import Evidence, ModelError, PromptTooLong
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.wordings import is_spent_on_an_answer
 from palestra.schema import model_turns
-from palestra.transport import current_call
+from palestra.transport import CallContext, current_call
 
 _NUMBER = r"(\d[\d,]*)"
 _LIMIT = re.compile(
@@ -32,19 +32,41 @@ _PROMPT = re.compile(
 
 
 def refuse_unread(overflow: ContextOverflow, asked: Iterable[Any]) -> None:
-    """Raise PromptTooLong when the model generated nothing of what it was `asked`.
+    """Raise PromptTooLong when no model has answered in this rollout before.
 
-    `asked`: the items, or messages, of the request. Those that the row brought do not count.
+    `asked`: the items, or messages, of the request. Where the rollout is not known, they tell: a
+    model's turns beyond those that the row brings were generated.
+
+    A judge's overflow raises whatever its prompt holds, as no verdict can come of it.
     """
-    if (
-        is_spent_on_an_answer(overflow.sentence)
-        or model_turns(asked) > current_call().written_turns
-    ):
+    call = current_call()
+    spent = is_spent_on_an_answer(overflow.sentence)
+    if call.in_environment:
+        if spent:
+            raise _no_room(overflow)
+    elif spent or _begun(overflow, asked, call):
         return
     raise PromptTooLong(
         f"{overflow.hop.server}: {_measured(overflow.sentence)}: {overflow.sentence}",
         hint="leave such rows out, or shorten them; or serve the model with a longer context, or "
         "lower max_output_tokens where that takes the room",
+        evidence=Evidence(hops=(overflow.hop,)),
+        status=overflow.hop.status,
+    )
+
+
+def _begun(overflow: ContextOverflow, asked: Iterable[Any], call: CallContext) -> bool:
+    if overflow.begun is not None:
+        return overflow.begun
+    return model_turns(asked) > call.written_turns
+
+
+def _no_room(overflow: ContextOverflow) -> ModelError:
+    """The model of an environment read its prompt, and reached its limit before it had answered."""
+    return ModelError(
+        f"{overflow.hop.server}: the model reached its limit before it had answered: "
+        f"{overflow.sentence}",
+        hint="raise max_output_tokens of what the environment asks its model",
         evidence=Evidence(hops=(overflow.hop,)),
         status=overflow.hop.status,
     )

@@ -26,6 +26,7 @@ from palestra.responses_api_models.chat.provider_errors import (
 )
 from palestra.schema import encode_json
 from palestra.transport import (
+    AnsweredRollouts,
     ConnectionFailed,
     HttpReply,
     HttpRequest,
@@ -123,7 +124,12 @@ class Upstream:
     ) -> None:
         self._http = http
         self._server = server
-        self.answers = Answers(server=server, model=model, mask=self.mask)
+        self.answers = Answers(
+            server=server,
+            model=model,
+            mask=self.mask,
+            answered=AnsweredRollouts() if client is None else client.answered,
+        )
         self._secret = api_key if len(api_key) >= _SHORTEST_KEY_MASKED else ""
         self._client = client
         self._debugging = client is not None and client.debug

@@ -37,7 +37,7 @@ class LocalModelConfig(ChatModelConfig):
     slots: int = Field(default=8, ge=1)
     """Requests generated at once. As many again are sent and wait in llama.cpp; the rest here."""
     context_tokens: int = Field(default=2048, ge=64)
-    """Prompt and answer together, for each slot."""
+    """Prompt and answer together, for each slot. No request gets a longer answer than that."""
     start_timeout_s: float = Field(default=60.0, gt=0)
     max_output_tokens_default: int = Field(default=256, ge=1)
     """For requests that name no limit: a model this small may never come to an end by itself."""
@@ -95,6 +95,7 @@ class LocalModel(ChatCompletionsServer):
                 engine,
                 at_once=at_once,
                 max_tokens=config.max_output_tokens_default,
+                context_tokens=config.context_tokens,
             ),
             server=self.name,
             model=config.model,

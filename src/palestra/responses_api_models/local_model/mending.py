@@ -8,7 +8,7 @@ decoding under a JSON schema.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from palestra.errors import ModelRejectedRow
 from palestra.responses_api_models.local_model.tool_calls import (
@@ -20,6 +20,7 @@ from palestra.responses_api_models.local_model.tool_calls import (
 from palestra.transport import new_id
 
 JSON = dict[str, Any]
+_TOKEN_LIMITS: Final = ("max_tokens", "max_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,12 @@ class EngineRequest:
     parallel_calls: bool = True
 
 
-def to_engine_request(request: JSON, *, max_tokens: int) -> EngineRequest:
+def to_engine_request(request: JSON, *, max_tokens: int, context_tokens: int) -> EngineRequest:
     """The request with everything in it that llama.cpp would ignore or refuse put right.
 
-    `max_tokens` applies when the request names no limit. Raises `ModelRejectedRow` for what a
-    small text model cannot be asked.
+    `max_tokens` applies when the request names no limit, and `context_tokens` when it names a
+    higher one: llama.cpp would go on beyond the context. Raises `ModelRejectedRow` for what a small
+    text model cannot be asked.
     """
     body = {
         key: value
@@ -47,8 +49,7 @@ def to_engine_request(request: JSON, *, max_tokens: int) -> EngineRequest:
     body["messages"] = [
         _as_text(message, f"/messages/{index}") for index, message in enumerate(request["messages"])
     ]
-    if body.get("max_tokens") is None and body.get("max_completion_tokens") is None:
-        body["max_tokens"] = max_tokens
+    _limit_answer(body, max_tokens, context_tokens)
     tools, enforce = _chosen(request.get("tools") or [], request.get("tool_choice") or "auto")
     if not tools:
         return EngineRequest(body)
@@ -62,6 +63,18 @@ def to_engine_request(request: JSON, *, max_tokens: int) -> EngineRequest:
         call_enforced=enforce,
         parallel_calls=request.get("parallel_tool_calls") is not False,
     )
+
+
+def _limit_answer(body: JSON, default_tokens: int, most_tokens: int) -> None:
+    limits = {name: body[name] for name in _TOKEN_LIMITS if body.get(name) is not None}
+    for name, limit in limits.items():
+        if limit < 1:  # -1 would mean no limit at all
+            raise ModelRejectedRow(
+                f"/{name}: at least 1, got {limit}", hint="correct the settings of this row"
+            )
+        body[name] = min(limit, most_tokens)
+    if not limits:
+        body["max_tokens"] = min(default_tokens, most_tokens)
 
 
 def with_calls(completion: JSON, request: EngineRequest) -> JSON:

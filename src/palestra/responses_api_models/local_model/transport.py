@@ -31,7 +31,13 @@ class EngineTransport:
     """
 
     def __init__(
-        self, http: HttpTransport, engine: RunningEngine, *, at_once: int, max_tokens: int
+        self,
+        http: HttpTransport,
+        engine: RunningEngine,
+        *,
+        at_once: int,
+        max_tokens: int,
+        context_tokens: int,
     ) -> None:
         self._http = http
         self._engine = engine
@@ -40,6 +46,7 @@ class EngineTransport:
         # A lock lives as long as somebody holds it or waits for it.
         self._prompts: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._max_tokens = max_tokens
+        self._context_tokens = context_tokens
         self.waiting = 0
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
@@ -53,7 +60,11 @@ class EngineTransport:
 
         if request.body is None:
             return await self._engine.call(lambda: exchange(None))
-        mended = to_engine_request(orjson.loads(request.body), max_tokens=self._max_tokens)
+        mended = to_engine_request(
+            orjson.loads(request.body),
+            max_tokens=self._max_tokens,
+            context_tokens=self._context_tokens,
+        )
         async with self._turn(mended.body, timeout_s):
             reply = await self._engine.call(lambda: exchange(encode_json(mended.body)))
         if reply.status != 200 or not mended.has_tools:

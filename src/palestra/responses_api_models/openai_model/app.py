@@ -84,10 +84,11 @@ class OpenAIModel(ModelServer):
             return overflow_response(body, model=request["model"], overflow=overflow)
         failure = failure_of(response)
         if failure is None:
+            self._upstream.answers.answered()
             return cut_at_limit(response, request)
         if is_context_overflow(failure.message):
             hop = Hop(self.name, url, 200, excerpt(answer))
-            overflow = ContextOverflow(failure.message, hop)
+            overflow = self._upstream.answers.overflow(failure.message, hop)
             return overflow_response(body, model=response.model, overflow=overflow)
         raise self._upstream.answers.failed(url, answer, failure)
 

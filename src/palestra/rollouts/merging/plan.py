@@ -332,6 +332,10 @@ def _add_scored(accounting: Accounting, table: ScoredColumns, rows: IntArray) ->
     # In key order, so that the sum does not depend on how the run was cut.
     accounting.reward_sum = float(np.array(table.reward)[rows].sum())
     accounting.output_tokens = int(numbers(table.output_tokens)[rows].sum())
+    accounting.empty_answers = int(numbers(table.empty)[rows].sum())
+    broken = table.broken_tools
+    for row in np.intersect1d(rows, np.array(list(broken), dtype=np.int64)).tolist():
+        accounting.note_broken(broken[row])
 
 
 def _wrong_size(path: Path, found: int, expected: int) -> InputDataError:

@@ -16,9 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.datasets.problems import RowProblems
+from palestra.rollouts.ending import ending_in
 from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles
 from palestra.rollouts.merging.sources import Place, Sources
-from palestra.schema import FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, Outcome
+from palestra.schema import (
+    EMPTY_ANSWER,
+    FAILURE_CLASS,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    TOOL_FAILURES,
+    Outcome,
+)
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -50,6 +59,8 @@ class _Response(msgspec.Struct):
 class _ScoredRow(_Keyed, kw_only=True):
     reward: bool | int | float
     response: _Response | None = None
+    tool_failures: Any = msgspec.field(name=TOOL_FAILURES, default=None)
+    empty_answer: Any = msgspec.field(name=EMPTY_ANSWER, default=None)
 
 
 class _FailureRow(_Keyed, kw_only=True):
@@ -91,6 +102,9 @@ class ScoredColumns(Columns):
     outcome: "array[int]" = field(default_factory=lambda: array("b"))
     reward: "array[float]" = field(default_factory=lambda: array("d"))
     output_tokens: "array[int]" = field(default_factory=_integers)
+    empty: "array[int]" = field(default_factory=lambda: array("b"))
+    broken_tools: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Of the few rows that have some."""
 
 
 @dataclass(slots=True)
@@ -163,12 +177,18 @@ class _Scan:
     def scored(self, shard: int, path: Path) -> None:
         table = self.scored_rows
         for row in self._rows(shard, path, _ScoredReader(_ScoredRow), table):
-            response = row.response
-            details = response.incomplete_details if response else None
-            cut = details is not None and details.reason == "max_output_tokens"
-            table.outcome.append(_CODE_OF[Outcome.TRUNCATED if cut else Outcome.SCORED])
-            table.reward.append(float(row.reward))
-            table.output_tokens.append(_tokens(response))
+            fields = {
+                "response": row.response,
+                TOOL_FAILURES: row.tool_failures,
+                EMPTY_ANSWER: row.empty_answer,
+            }
+            ending = ending_in(fields, float(row.reward))
+            if ending.broken_tools:
+                table.broken_tools[len(table.outcome)] = ending.broken_tools
+            table.outcome.append(_CODE_OF[ending.outcome])
+            table.reward.append(ending.reward)
+            table.output_tokens.append(_countable(ending.output_tokens))
+            table.empty.append(ending.empty)
 
     def failures(self, shard: int, path: Path) -> None:
         table = self.failure_rows
@@ -256,7 +276,5 @@ class _FailureReader(_Reader[_FailureRow]):
             raise _NoRow(f"{FAILURE_CLASS} is {row.failure!r}, which is no class of failure")
 
 
-def _tokens(response: _Response | None) -> int:
-    usage = response.usage if response else None
-    tokens = usage.get("output_tokens") if isinstance(usage, dict) else None
-    return tokens if isinstance(tokens, int) and 0 <= tokens < 2**63 else 0
+def _countable(tokens: int) -> int:
+    return tokens if 0 <= tokens < 2**63 else 0

@@ -17,6 +17,7 @@ from palestra.rollouts.reverification.unverified import UnverifiedAnswers
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
+    EMPTY_ANSWER,
     FAILURE_CLASS,
     JUDGE_REPLAY,
     ROLLOUT_INDEX,
@@ -91,7 +92,7 @@ class StoredRow:
         return f"{file}line {self.line}" + (f" ({', '.join(named)})" if named else "")
 
 
-_OF_THE_VERDICT = frozenset({RESPONSE, "reward", PREVIOUS, JUDGE_REPLAY})
+_OF_THE_VERDICT = frozenset({RESPONSE, "reward", PREVIOUS, JUDGE_REPLAY, EMPTY_ANSWER})
 _OF_THE_ROLLOUT = _OF_THE_VERDICT | {*IDENTITY, CREATE_PARAMS}
 
 

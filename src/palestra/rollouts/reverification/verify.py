@@ -23,6 +23,7 @@ from palestra.errors import (
     RowIdentity,
 )
 from palestra.rollouts.accounting import Accounting
+from palestra.rollouts.ending import Ending, ending_in
 from palestra.rollouts.marked import raise_if_marked
 from palestra.rollouts.results import described, line_of, reward_in
 from palestra.rollouts.reverification.changes import Changes
@@ -34,6 +35,7 @@ from palestra.rollouts.reverification.task_rows import IDENTITY
 from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import (
     CREATE_PARAMS,
+    EMPTY_ANSWER,
     FAILURE_CLASS,
     JUDGE_REPLAY,
     ROLLOUT_INDEX,
@@ -80,7 +82,7 @@ class ReverifyProgress:
 class Verified:
     """A row with its new reward. `line`: the result row as JSON."""
 
-    reward: float
+    ending: Ending
     line: bytes
 
 
@@ -302,8 +304,11 @@ def _verified(stored: StoredRow, fields: dict[str, Any], sent: Mapping[str, Any]
             fields[name] = stored.row[name]
     for name in (JUDGE_REPLAY, *IDENTITY):
         fields.pop(name, None)
+    ending = ending_in(fields, reward)
     made = {**fields, "reward": reward, PREVIOUS: stored.previous, **stored.identity()}
-    return Verified(reward, line_of(made))
+    if ending.empty:
+        made[EMPTY_ANSWER] = True
+    return Verified(ending, line_of(made))
 
 
 def _unverified(stored: StoredRow, failure: Mapping[str, Any]) -> Unverified:
@@ -380,8 +385,8 @@ class _Tally:
 
     def add(self, row: StoredRow, done: Verified | Unverified) -> None:
         if isinstance(done, Verified):
-            self.accounting.score(Outcome.SCORED, done.reward, 0)
-            self.changes.verified(row, done.reward)
+            self.accounting.score(done.ending)
+            self.changes.verified(row, done.ending.reward)
         else:
             self.accounting.fail(done.outcome)
             self.changes.failed(row)
@@ -403,6 +408,8 @@ class _Tally:
         return {
             "rows": self.accounting.requested,
             "verified": self.accounting.scored,
+            "truncated": self.accounting.ended[Outcome.TRUNCATED],
+            "empty_answers": self.accounting.empty_answers,
             "failed": {o.value: count for o, count in ended if not o.has_reward},
             **self.changes.as_json(),
         }
@@ -419,6 +426,6 @@ def _read_back(line: bytes, row: StoredRow) -> Verified | Unverified | None:
             return (
                 Unverified(Outcome(held[FAILURE_CLASS]), b"") if held["line"] == row.line else None
             )
-        return Verified(reward_in(held), b"")
+        return Verified(ending_in(held, reward_in(held)), b"")
     except (ValueError, KeyError, AttributeError, CallError):
         return None

@@ -64,7 +64,9 @@ def keep(control: socket.socket, channel: int | None, directory: str) -> None:
         with _Run(order, control, channel, directory) as run:
             outcome = run.carry_out(stdin, refused_calls, contents)
             out, err = bytes(run.out), bytes(run.err)
-    except (NoVerdict, NotStarted, tree.Unreadable, OSError) as error:
+    except NotStarted as error:
+        outcome = Outcome(failure=str(error), not_executable=error.by_command)
+    except (NoVerdict, tree.Unreadable, OSError) as error:
         outcome = Outcome(failure=str(error) or type(error).__name__)
     control.settimeout(REPORT_WITHIN_S)
     with contextlib.suppress(OSError):

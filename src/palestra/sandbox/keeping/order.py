@@ -64,6 +64,8 @@ class Outcome:
     machine_full: bool = False
     """Whether the kernel killed some process of the machine for want of memory meanwhile."""
     failure: str = ""
+    not_executable: bool = False
+    """Whether that is so because of the command: another one could run."""
 
     def encoded(self) -> bytes:
         """As a frame."""

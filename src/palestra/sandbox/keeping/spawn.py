@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import itertools
 import os
@@ -26,8 +27,29 @@ STACK_BYTES = 256 << 20
 OPEN_FILES = 128
 
 
+OF_THE_COMMAND = frozenset(
+    {
+        errno.E2BIG,
+        errno.EACCES,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOEXEC,
+        errno.ENOTDIR,
+    }
+)
+"""Why a command cannot be executed where any other could."""
+
+
 class NotStarted(Exception):
-    """The command could not be executed; the text says why."""
+    """The command could not be executed; the text says why.
+
+    `by_command`: because of the command, and not for want of something on the machine.
+    """
+
+    def __init__(self, complaint: str, *, by_command: bool) -> None:
+        super().__init__(complaint)
+        self.by_command = by_command
 
 
 def readable(content: bytes) -> int:
@@ -59,8 +81,14 @@ def spawn(order: Order, wiring: Mapping[int, int], directory: str | None) -> int
         os.close(told)
     if complaint:
         os.waitpid(child, 0)
-        raise NotStarted(complaint)
+        number, _, text = complaint.partition(" ")
+        raise NotStarted(text, by_command=_is_of_the_command(int(number), isolated=order.isolated))
     return child
+
+
+def _is_of_the_command(number: int, *, isolated: bool) -> bool:
+    """Whether another command could be executed. What isolates is found before, and is ours."""
+    return number in OF_THE_COMMAND and (number == errno.E2BIG or not isolated)
 
 
 def _become(
@@ -90,7 +118,8 @@ def _become(
         resource.setrlimit(resource.RLIMIT_STACK, (_least(THREAD_STACK_BYTES, hard), hard))
         os.execvpe(order.argv[0], order.argv, order.env)  # noqa: S606
     except BaseException as error:
-        os.write(complain, f"{order.argv[0]}: {error}".encode(errors="replace"))
+        cause = error.errno if isinstance(error, OSError) else 0
+        os.write(complain, f"{cause or 0} {order.argv[0]}: {error}".encode(errors="replace"))
     finally:
         os._exit(127)
 

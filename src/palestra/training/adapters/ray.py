@@ -22,7 +22,7 @@ from palestra.config import load_config
 from palestra.errors import ConfigError, PalestraError, RunFailed
 from palestra.serving import PROCESS, Fleet
 from palestra.training.client import Health, RolloutClient
-from palestra.training.errors import Cause, IncompleteRollouts
+from palestra.training.errors import LOWER_IN_TRAINER, Cause, IncompleteRollouts
 from palestra.training.outcomes import Completed, Outcome, Timings
 from palestra.training.requests import Key, RolloutRequest, requests_in
 from palestra.training.servers import OpenServers
@@ -227,7 +227,8 @@ def _cause(error: Exception) -> Cause:
         sentence=f"the rollout actor is gone: {type(error).__name__}: {said}{likely}",
         process=RolloutActor.__name__,
         out_of_memory=hungry,
-        setting="lower in_flight or max_bytes, or give the actor more memory (memory=…); "
+        setting=f"lower in_flight or max_bytes, or {LOWER_IN_TRAINER}, or give the actor more "
+        "memory (memory=…); "
         "Ray's logs of its worker say more, and nothing of its fleet is left running",
     )
 

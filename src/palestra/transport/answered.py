@@ -1,0 +1,52 @@
+"""Which rollouts a model has answered: a context that fills in one of them filled later.
+
+Conversations do not tell. An agent may begin a fresh one inside a rollout, and a row may bring an
+assistant's turn that the model goes on with.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from palestra.transport.context import CallContext
+
+MOST_ROLLOUTS: Final = 100_000
+"""That are remembered in one process, the latest answered; some 20 MB."""
+
+
+@final
+class AnsweredRollouts:
+    """The rollouts whose policy has answered in this process, each attempt for itself."""
+
+    def __init__(
+        self, *, sees_all: Callable[[], bool] = lambda: True, most: int = MOST_ROLLOUTS
+    ) -> None:
+        """`sees_all`: whether no other process asks models for these rollouts."""
+        self._sees_all = sees_all
+        self._most = most
+        self._answered: dict[tuple[str, int | str | None, int | None, int], None] = {}
+        self._forgot = False
+
+    def note(self, context: CallContext) -> None:
+        """A model answered this call. What an environment asks is a judge, and not the policy."""
+        row = context.row
+        if row is None or not row.run or context.in_environment:
+            return
+        key = (row.run, row.task, row.rollout, row.attempt)
+        self._answered.pop(key, None)
+        self._answered[key] = None
+        if len(self._answered) > self._most:
+            del self._answered[next(iter(self._answered))]
+            self._forgot = True
+
+    def knows(self, context: CallContext) -> bool | None:
+        """Whether a model has answered in the rollout; None where that cannot be known.
+
+        A call that names no run may be of any. A rollout that is not here may be forgotten, or
+        another process may have answered it.
+        """
+        row = context.row
+        if row is None or not row.run:
+            return None
+        if (row.run, row.task, row.rollout, row.attempt) in self._answered:
+            return True
+        return None if self._forgot or not self._sees_all() else False
