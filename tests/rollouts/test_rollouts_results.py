@@ -136,7 +136,7 @@ CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
         ({"output": [{"type": "message", "role": "assistant", "content": "4"}]}, False),
         ({"output": [{"type": "message", "content": [{"type": "refusal"}]}]}, False),
         ({"output": [CALL, {"type": "message", "role": "assistant", "content": ""}]}, False),
-        ({"output": [], **CUT}, False),
+        ({"output": [{"type": "reasoning"}], **CUT}, True),
         ({}, False),
     ],
 )

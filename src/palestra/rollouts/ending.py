@@ -17,7 +17,7 @@ class Ending(msgspec.Struct, frozen=True):
     broken_tools: tuple[str, ...] = ()
     """Of each tool call that broke: the tool, and the exception's type."""
     empty: bool = False
-    """Whether the model said nothing at all."""
+    """Whether the model said nothing at all; it may have been truncated too, while it thought."""
 
 
 def ending_in(fields: Mapping[str, Any], reward: float) -> Ending:
@@ -25,7 +25,7 @@ def ending_in(fields: Mapping[str, Any], reward: float) -> Ending:
     response = fields.get("response")
     truncated = _truncated(response)
     output = field_of(response, "output")
-    silent = not truncated and isinstance(output, list) and says_nothing(output)
+    silent = isinstance(output, list) and says_nothing(output)
     return Ending(
         Outcome.TRUNCATED if truncated else Outcome.SCORED,
         reward,
