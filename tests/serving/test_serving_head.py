@@ -107,6 +107,7 @@ def test_the_head_lists_the_instances_with_all_their_fields(project: Project) ->
         "pid": None,
         "status": "healthy",
         "reason": "",
+        "is_shipped": False,
     }
 
 

@@ -1,11 +1,15 @@
 """What is asked for is checked whole, before anything of it is queued."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from training_world import request, requests, trainer
 
+from palestra.config import load_config
 from palestra.errors import BadInput, ConfigError, InputDataError
+from palestra.serving import EMBEDDED, Fleet
+from palestra.training import ClientSettings, RolloutClient, RolloutRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -96,3 +100,48 @@ async def test_a_submission_has_a_deadline_in_the_future() -> None:
     async with trainer(lambda key, attempt: 1.0) as (client, _, _):
         with pytest.raises(ConfigError, match="deadline_s is nan"):
             client.submit(requests(1), deadline_s=float("nan"))
+
+
+ENVIRONMENT = """
+from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
+from palestra.serving import ResourcesServer
+
+class Seed(SeedSessionRequest):
+    kind: str
+
+class X(ResourcesServer):
+    async def seed_session(self, body: Seed) -> SeedSessionResponse:
+        return SeedSessionResponse()
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        return self.reply(body, 1.0)
+"""
+FLEET = """
+policy_model:
+  responses_api_models:
+    openai_model: {openai_base_url: "http://127.0.0.1:9/v1", openai_api_key: k, openai_model: m}
+x: {resources_servers: {x: {}}}
+agent:
+  responses_api_agents:
+    simple_agent:
+      resources_server: {type: resources_servers, name: x}
+      model_server: {type: responses_api_models, name: policy_model}
+"""
+
+
+async def test_a_row_that_its_environment_would_reject_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "resources_servers/x"
+    folder.mkdir(parents=True)
+    (folder / "app.py").write_text(ENVIRONMENT)
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    fleet = Fleet(load_config(config_paths=["fleet.yaml"]), default_placement=EMBEDDED)
+    good = RolloutRequest(row={**request().row, "kind": "a"}, task_id=1)
+
+    async with RolloutClient(fleet, ClientSettings(memory_reserve=0.0)) as client:
+        with pytest.raises(InputDataError, match=r"0.*\"kind\" is a required.*x/seed_session"):
+            client.submit([request(0), good])
+        assert (await client.health()).queued == 0
+        client.submit([good]).cancel()

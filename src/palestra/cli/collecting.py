@@ -16,7 +16,7 @@ from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
 from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType
+from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import RunFailed, ServerDied
 from palestra.rollouts import (
     Collected,
@@ -134,7 +134,7 @@ async def collect_with(
                 for agent in agents
             }
             # An author's own agent may add to a row what its environment asks for.
-            shipped = {a.name for a in agents if a.folder and a.folder.is_relative_to(PACKAGE_ROOT)}
+            shipped = {a.name for a in agents if a.is_shipped}
             await check_rows(planned, fleet.client, environments, forwarding=shipped)
             targets = fleet.client.targets.values()
             if warning := check_descriptors(settings, planned.remaining, targets, open_files):

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from palestra.config.paths import PACKAGE_ROOT
 from palestra.config.redact import secrets_in
 from palestra.config.spelling import did_you_mean
 from palestra.errors import ConfigError
@@ -68,6 +69,11 @@ class InstanceConfig:
     def address(self) -> str:
         """`host:port` as configured; the port is `auto` until one is allocated."""
         return f"{self.host}:{'auto' if self.port is None else self.port}"
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether its code came with Palestra."""
+        return self.folder is not None and self.folder.is_relative_to(PACKAGE_ROOT)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, final
 
-from palestra.config import PACKAGE_ROOT, ServerType
+from palestra.config import ServerType
 from palestra.conformance import LoopGuard
 from palestra.doctor.checking import LOCAL_S, Looked, Round, in_thread
 from palestra.doctor.checks import data, infra, model, verifier
@@ -72,7 +72,7 @@ class RowChecks:
             for agent in agents
             if {agent.name, *environments_of(agent)} <= client.targets.keys()
         }
-        forwarding = {a.name for a in agents if a.folder and a.folder.is_relative_to(PACKAGE_ROOT)}
+        forwarding = {a.name for a in agents if a.is_shipped}
         planned = self._known.planned
         run = planned.run if planned is not None else None
         work = (

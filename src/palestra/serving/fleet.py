@@ -263,6 +263,7 @@ class Fleet:
             placement=placement,
             urls=urls,
             started=time.time(),
+            is_shipped=instance.is_shipped,
         )
 
     async def _embed(self, instance: InstanceConfig, sockets: Sequence[socket.socket]) -> None:

@@ -41,6 +41,8 @@ class RunningInstance:
     started: float = 0.0
     state: State = State.STARTING
     reason: str = ""
+    is_shipped: bool = False
+    """Whether its code came with Palestra."""
 
     def as_json(self) -> dict[str, Any]:
         """The fields of the head server's `/server_instances`."""
@@ -62,4 +64,5 @@ class RunningInstance:
             "uptime_seconds": round(time.time() - self.started, 1) if self.started else 0.0,
             "status": self.state.value,
             "reason": self.reason,
+            "is_shipped": self.is_shipped,
         }

@@ -132,6 +132,7 @@ def _instances(fleet: AttachedFleet) -> dict[str, RunningInstance]:
             pid=item.get("pid"),
             state=State(item.get("status") or State.HEALTHY),
             reason=str(item.get("reason") or ""),
+            is_shipped=item.get("is_shipped") is True,
         )
         for item in fleet.instances
     }

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Self, final
 
 from palestra.config import ResolvedConfig
+from palestra.datasets import DoorKeeper
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -46,6 +47,7 @@ from palestra.training.servers import (
     Servers,
     agents_of,
     ending_behind,
+    keepers_of,
     only_agent,
     repeatable_environments,
     servers_of,
@@ -149,6 +151,7 @@ class RolloutClient:
     async def _begin(self, servers: Servers) -> "_Inside":
         client = servers.client
         default_agent = only_agent(servers, self.settings.agent)
+        keepers = await keepers_of(servers)
         watch = DeathWatch(servers, self._on_death)
         unresponsive = Unresponsive(servers)
         models = ModelServers(client, self._run, capture=self.settings.token_ids)
@@ -178,7 +181,15 @@ class RolloutClient:
         self._stack.callback(pool.close)
         self._stack.callback(runner.close)
         return _Inside(
-            servers, default_agent, pool, runner, models, watch, unresponsive, post_mortem
+            servers,
+            default_agent,
+            keepers,
+            pool,
+            runner,
+            models,
+            watch,
+            unresponsive,
+            post_mortem,
         )
 
     async def _keep_order(self, pool: Pool, models: ModelServers) -> None:
@@ -248,6 +259,7 @@ class RolloutClient:
             run=run,
             default_agent=inside.default_agent,
             agents=agents_of(inside.servers),
+            keepers=inside.keepers,
             numbers=partial(next, self._numbers),
             now=time.monotonic(),
             deadline_s=self.settings.batch_timeout_s if deadline_s is None else deadline_s,
@@ -320,6 +332,8 @@ class _Inside:
 
     servers: Servers
     default_agent: str
+    keepers: dict[str, DoorKeeper]
+    """Agent -> what its rows are held to."""
     pool: Pool
     runner: Runner
     models: ModelServers

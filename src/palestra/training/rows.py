@@ -4,6 +4,9 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
+from palestra.datasets import DoorKeeper
 from palestra.errors import InputDataError
 from palestra.rollouts import with_seed
 from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, encode_json
@@ -22,6 +25,7 @@ def tickets_of(
     run: str,
     default_agent: str,
     agents: Iterable[str],
+    keepers: Mapping[str, DoorKeeper],
     numbers: Callable[[], int],
     now: float,
     deadline_s: float | None,
@@ -53,16 +57,19 @@ def tickets_of(
             continue
         try:
             row = _row(request, task, agent)
-            size = len(encode_json(row))
+            encoded = encode_json(row)
         except (TypeError, ValueError) as error:
             problems.append(f"{request.key}: {error}")
+            continue
+        if rejected := _rejected(keepers.get(agent), encoded):
+            problems.append(f"{request.key}: {rejected}")
             continue
         tickets.append(
             Ticket(
                 request=request,
                 row=row,
                 agent=agent,
-                size=size,
+                size=len(encoded),
                 run=run,
                 number=numbers(),
                 submitted=now,
@@ -93,6 +100,14 @@ def _problem(request: RolloutRequest, agent: str, known: frozenset[str]) -> str:
     if agent not in known:
         return f"no agent is named {agent!r} (there is {', '.join(sorted(known)) or 'none'})"
     return ""
+
+
+def _rejected(keeper: DoorKeeper | None, encoded: bytes) -> str:
+    """What of a row its servers would reject; empty when they take it."""
+    if keeper is None:
+        return ""
+    sent = msgspec.json.decode(encoded)
+    return "" if keeper.admits(sent) else "; ".join(keeper.problems(sent))
 
 
 def _row(request: RolloutRequest, task: int | str, agent: str) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, final
 
 from palestra.config import ResolvedConfig, ServerType
+from palestra.datasets import DoorKeeper
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
+from palestra.rollouts import doors_behind
 from palestra.serving import PROCESS, REPEATABLE, Ending, Fleet, RunningInstance
 from palestra.training.checks import shown
 from palestra.training.memory import gone
@@ -165,6 +167,23 @@ async def repeatable_environments(client: ServerClient) -> dict[str, bool]:
         # What does not say so is not safe.
         found[target.name] = isinstance(said, dict) and said.get("repeatable") is True
     return found
+
+
+async def keepers_of(servers: Servers) -> dict[str, DoorKeeper]:
+    """Agent -> what its rows are held to: its request model and its environments'."""
+    client, agents = servers.client, agents_of(servers)
+    environments = {
+        agent: tuple(
+            name
+            for name in references_in(client.tree.get(agent), ServerType.RESOURCES)
+            if name in client.targets
+        )
+        for agent in agents
+    }
+    # An author's own agent may add to a row what its environment asks for.
+    shipped = {name for name, instance in servers.instances.items() if instance.is_shipped}
+    doors = await doors_behind(client, environments, forwarding=shipped)
+    return {agent: DoorKeeper(asked) for agent, asked in doors.items() if asked}
 
 
 def environments_of(client: ServerClient, agent: str) -> list[str]:
