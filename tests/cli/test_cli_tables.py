@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from palestra.cli.fleet_commands import show_instances
+from palestra.cli.fleet_commands import show_instances, show_statuses
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.tables import print_key_metrics, print_table
+from palestra.serving import ServerStatus, State
 
 WIDTHS = (60, 80, 100, 120, 200)
 SHAPES: dict[str, tuple[str, str, list[tuple[Any, ...]]]] = {
@@ -120,6 +121,23 @@ def test_the_table_of_servers_names_the_columns_it_has_no_room_for(
     assert any("my_environment_agent" in line and "54321" in line for line in lines)
     shown = any("responses_api_agents" in line for line in lines)
     assert shown is not any("not shown" in line and "type" in line for line in lines)
+
+
+def test_the_status_of_servers_breaks_no_address_and_no_number(
+    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal(60)
+    url = "http://127.0.0.1:54321"
+    server = ServerStatus(
+        "weather_agent", "responses_api_agents", url, 41234, 12.0, State.STUCK, "it stands still"
+    )
+
+    show_statuses([server])
+
+    lines = plain(capsys.readouterr().out)
+    assert max(map(len, lines)) <= 60
+    for whole in (url, "41234", "✗ weather_agent", "stuck", "it stands still"):
+        assert any(whole in line for line in lines), whole
 
 
 def test_the_profile_of_a_run_fits_80_columns(

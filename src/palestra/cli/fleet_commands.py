@@ -6,14 +6,14 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import palestra
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.settings import load
-from palestra.cli.tables import print_table
+from palestra.cli.tables import print_lines_or_blocks, print_table
 from palestra.config import ResolvedConfig, dump_yaml
 from palestra.errors import ConfigError
 from palestra.serving import (
@@ -30,6 +30,8 @@ from palestra.serving import (
     probe,
     summary_line,
 )
+
+STATUS_FIELDS: Final = ("", "state", "type", "url", "pid", "up", "reason", "endpoint")
 
 
 def run_fleet(overrides: list[str], *, ng: bool) -> int:
@@ -93,12 +95,17 @@ def status(
         say("No Palestra servers found running.")
         notice("hint: start some with `palestra run` (or ng_run)")
     else:
-        for one in statuses:
-            say(_status_line(one))
+        show_statuses(statuses)
         say(summary_line(statuses))
     ready = bool(statuses) and all(one.healthy for one in statuses or ())
     # Scripts of the field call ng_status in a loop and read its last line.
     return 0 if ready or (ng and wait_s is None) else 1
+
+
+def show_statuses(statuses: Sequence[ServerStatus]) -> None:
+    """One line per server; a block each on a terminal that would break a line."""
+    lines = [_status_line(one) for one in statuses]
+    print_lines_or_blocks(lines, STATUS_FIELDS, map(_status_fields, statuses))
 
 
 async def _statuses(tree: Mapping[str, Any], wait_s: float | None) -> list[ServerStatus] | None:
@@ -118,14 +125,18 @@ async def _statuses(tree: Mapping[str, Any], wait_s: float | None) -> list[Serve
         await http.aclose()
 
 
-def _status_line(one: ServerStatus) -> str:
+def _status_fields(one: ServerStatus) -> tuple[str, ...]:
+    """What is said of one server, in the order of `STATUS_FIELDS`."""
     mark = "✓" if one.healthy else "✗"
-    reason = f"  {one.reason}" if one.reason else ""
-    endpoint = f"\n  {one.endpoint}" if one.endpoint else ""
-    return (
-        f"{mark} {one.state.value:<9} {one.server_type:<21} {one.name}  {one.url or 'in-process'}  "
-        f"pid {one.pid or '-'}  up {one.uptime_s:.0f} s{reason}{endpoint}"
-    )
+    url, pid = one.url or "in-process", str(one.pid or "-")
+    head = (f"{mark} {one.name}", one.state.value, one.server_type)
+    return (*head, url, pid, f"{one.uptime_s:.0f} s", one.reason, one.endpoint)
+
+
+def _status_line(one: ServerStatus) -> str:
+    name, state, kind, url, pid, up, reason, endpoint = _status_fields(one)
+    line = f"{name[0]} {state:<9} {kind:<21} {one.name}  {url}  pid {pid}  up {up}"
+    return line + (f"  {reason}" if reason else "") + (f"\n  {endpoint}" if endpoint else "")
 
 
 def _print_json(statuses: list[ServerStatus] | None) -> None:

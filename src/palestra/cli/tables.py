@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from palestra.cli.console import say
 from palestra.cli.escaping import one_line
 
 if TYPE_CHECKING:
@@ -68,6 +69,22 @@ def print_table(
     if title:
         console.print(Text(one_line(title)))
     for part in _fitted(made, console.width, [name for name in spare.split(",") if name]):
+        console.print(part)
+
+
+def print_lines_or_blocks(
+    lines: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+    """Print `lines`; on a terminal that would break one of them, each row as a block instead."""
+    from rich.console import Console
+
+    console = Console()
+    widest = max((_width(part) for line in lines for part in line.splitlines()), default=0)
+    if not console.is_terminal or widest <= console.width:
+        for line in lines:
+            say(line)
+        return
+    for part in _turned(_columns(columns, rows, ()), console.width):
         console.print(part)
 
 
