@@ -153,6 +153,47 @@ COMMANDS = (
     ),
 )
 
+FLEET = (
+    Command(
+        "What is installed, and the commands there are",
+        "ng_version | cut -d' ' -f1\n"
+        "ng_help | grep -xE 'ng_(run|status|collect_rollouts|reward_profile|prepare_data|test_all)'\n"
+        "ng_pip_list +entrypoint=resources_servers/mcqa +format=freeze | grep -oE '^pydantic=='",
+        (r"^palestra$", r"^ng_", r"^pydantic==$"),
+    ),
+    Command(
+        "Whether servers are running",
+        "ng_status",
+        (r"^No Palestra servers found running\.$",),
+    ),
+    Command(
+        "Servers, rollouts, and what their rewards say",
+        "ng_status | tail -n 1\n"
+        "ng_collect_rollouts \\\n"
+        "    +agent_name=math_with_judge_simple_agent \\\n"
+        "    +input_jsonl_fpath=resources_servers/math_with_judge/data/example.jsonl \\\n"
+        "    +output_jsonl_fpath=results/rollouts.jsonl",
+        (r"^ math_with_judge_simple_agent +5 +5/5", r"^  results/rollouts_"),
+        servers='config_paths="resources_servers/math_with_judge/configs/math_with_judge.yaml,\\\n'
+        'responses_api_models/openai_model/configs/openai_model.yaml"\n'
+        'ng_run "+config_paths=[${config_paths}]"',
+        afterwards="ng_reward_profile \\\n"
+        "    +materialized_inputs_jsonl_fpath=results/rollouts_materialized_inputs.jsonl \\\n"
+        "    +rollouts_jsonl_fpath=results/rollouts.jsonl",
+    ),
+    Command(
+        "One dataset of GitLab's registry",
+        "ng_download_dataset_from_gitlab \\\n"
+        "    +dataset_name=example_multi_step \\\n"
+        "    +version=0.0.1 \\\n"
+        "    +artifact_fpath=train.jsonl \\\n"
+        "    +output_fpath=data/train.jsonl\n"
+        "wc -l < data/train.jsonl",
+        (r"^5$",),
+    ),
+)
+"""Servers, rollouts and data, command by command."""
+
 PIPELINE = (
     Command(
         "Rollouts as jobs, with overrides at the end",
@@ -220,7 +261,7 @@ PIPELINE = (
 
 def main(document: Path) -> None:
     """Run every command and write the page. Raises when one does not do what it promises."""
-    commands = (*COMMANDS, *PIPELINE)
+    commands = (*COMMANDS, *FLEET, *PIPELINE)
     sections = [_section(command) for command in commands]
     links = [f"| [{c.title}](#{_anchor(c.title)}) | works |" for c in commands]
     table = "\n".join(["| what | here |", "|---|---|", *links])

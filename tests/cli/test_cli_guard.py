@@ -162,11 +162,14 @@ def test_a_plain_function_inside_the_process_is_watched_too(
     arguments = command(world, fake, REGEX)
     world.write("hang.py", IN_PROCESS)
 
-    done = world.run("palestra", *arguments)
+    done = world.run("palestra", *arguments, "--json-events", "events.jsonl")
 
     assert done.code == 1
     assert f"in verify, {world.folder}/hang.py:" in done.err
     assert failures(world) == [(2, "verifier_error", 1)]
+    last = world.rows("events.jsonl")[-1]
+    assert (last["event"], last["exit"]) == ("run_ended", 1)
+    assert f"in verify, {world.folder}/hang.py:" in last["message"]
 
 
 AGENT = """

@@ -86,6 +86,12 @@ def test_a_placeholder_is_a_key_and_a_real_key_only_by_its_variable(
         with pytest.raises(ConfigError, match="--policy-api-key-env") as refused:
             tried(**where, policy_api_key=KEY, output_dir="other")
         assert KEY not in str(refused.value)
+    with pytest.raises(ConfigError, match="--policy-api-key-env") as refused:
+        tried(policy_api_key=1234567890123, output_dir="other")
+    assert "1234567890123" not in str(refused.value)
+    with pytest.raises(ConfigError, match="--policy-api-key-env") as refused:
+        tried(f"{OVERRIDES} +policy_api_key=1234567890123", output_dir="other")
+    assert "1234567890123" not in str(refused.value)
     assert not (tmp_path / "other").exists()
 
     # As `--policy_api_key=$MY_KEY` gives it.

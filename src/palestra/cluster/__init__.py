@@ -21,12 +21,12 @@ The batch script starts one supervisor, of the standard library only, which read
 """
 
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from palestra.cluster.commands import run_cmd
+from palestra.cluster.executors.none import to_stderr
 from palestra.cluster.submit import rollouts
 from palestra.cluster.submitter import Submission
 from palestra.errors import ConfigError
@@ -58,11 +58,7 @@ def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submissio
     What is worth knowing goes to stderr.
     """
     extra: Sequence[str] = ctx.args if ctx is not None else ()
-    return rollouts(extra=extra, tell=_tell, **options)
-
-
-def _tell(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    return rollouts(extra=extra, tell=to_stderr, **options)
 
 
 __all__ = [

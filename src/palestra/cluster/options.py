@@ -32,6 +32,12 @@ def config_list(value: Any) -> Any:
     return value
 
 
+def _text(value: Any) -> Any:
+    """A key of digits alone is a text, too: a message about its type would show it."""
+    return value if value is None else str(value)
+
+
+Key = Annotated[str | None, BeforeValidator(_text)]
 Numbers = str | int | tuple[int, ...] | None
 
 
@@ -61,7 +67,7 @@ class RolloutOptions(JobOptions):
     server_container: Line | None = None
     server_address: str | None = None
     policy_api_key_env: str | None = None
-    policy_api_key: str | None = Field(default=None, repr=False)
+    policy_api_key: Key = Field(default=None, repr=False)
     gym_path: str | None = None
     gym_container: Line | None = None
     with_sandbox: bool = False

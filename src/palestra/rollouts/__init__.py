@@ -12,7 +12,7 @@ from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.ending import Ending
-from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
+from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_for_events
 from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
@@ -109,6 +109,7 @@ __all__ = [
     "differences",
     "discard",
     "doors_behind",
+    "end_events",
     "first_cause",
     "intended",
     "load_prompt",

@@ -36,6 +36,7 @@ from palestra.serving.isolation.wire import (
     read_order,
 )
 from palestra.serving.own_errors import own_frames
+from palestra.serving.ray_clusters import notice_ray_here
 from palestra.serving.server import Server
 from palestra.transport import CallContext, Target, calling
 
@@ -49,6 +50,7 @@ def replica_of(argument: str) -> Serve:
     """
     # From the process that made us.
     instance, places, tree = pickle.loads(base64.b64decode(argument))  # noqa: S301
+    notice_ray_here(tree)
     questions = Questions()
     targets = {
         name: Target(name, server_type, urls, ServerElsewhere(name, questions))
