@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -363,3 +364,17 @@ def test_verify_env_shows_its_report_when_the_verifier_holds_it(world: World) ->
     assert finding["row"] == 0
     assert f"{world.folder}/hang.py:" in finding["problem"]
     assert nobody_is_in(world.folder)
+
+
+def test_a_server_that_is_not_made_in_time_ends_its_test(world: World) -> None:
+    world.run("palestra", "init", "holding")
+    folder = world.folder / "resources_servers/holding"
+    shutil.rmtree(folder / "tests")
+    app = folder / "app.py"
+    app.write_text(f"{app.read_text()}\n\n{REGEX}\n")
+
+    done = world.run("palestra", "test", "holding", "--timeout", str(TIMEOUT_S))
+
+    assert done.code == 1
+    assert f"{app}:{len(app.read_text().splitlines())} in <module>" in done.err
+    assert f"for {TIMEOUT_S} s, which is as long as a folder may take" in done.err
