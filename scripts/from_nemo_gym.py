@@ -153,11 +153,117 @@ COMMANDS = (
     ),
 )
 
+FLEET = (
+    Command(
+        "What is installed, and the commands there are",
+        "ng_version | cut -d' ' -f1\n"
+        "ng_help | grep -xE 'ng_(run|status|collect_rollouts|reward_profile|prepare_data|test_all)'\n"
+        "ng_pip_list +entrypoint=resources_servers/mcqa +format=freeze | grep -oE '^pydantic=='",
+        (r"^palestra$", r"^ng_", r"^pydantic==$"),
+    ),
+    Command(
+        "Whether servers are running",
+        "ng_status",
+        (r"^No Palestra servers found running\.$",),
+    ),
+    Command(
+        "Servers, rollouts, and what their rewards say",
+        "ng_status | tail -n 1\n"
+        "ng_collect_rollouts \\\n"
+        "    +agent_name=math_with_judge_simple_agent \\\n"
+        "    +input_jsonl_fpath=resources_servers/math_with_judge/data/example.jsonl \\\n"
+        "    +output_jsonl_fpath=results/rollouts.jsonl",
+        (r"^ math_with_judge_simple_agent +5 +5/5", r"^  results/rollouts_"),
+        servers='config_paths="resources_servers/math_with_judge/configs/math_with_judge.yaml,\\\n'
+        'responses_api_models/openai_model/configs/openai_model.yaml"\n'
+        'ng_run "+config_paths=[${config_paths}]"',
+        afterwards="ng_reward_profile \\\n"
+        "    +materialized_inputs_jsonl_fpath=results/rollouts_materialized_inputs.jsonl \\\n"
+        "    +rollouts_jsonl_fpath=results/rollouts.jsonl",
+    ),
+    Command(
+        "One dataset of GitLab's registry",
+        "ng_download_dataset_from_gitlab \\\n"
+        "    +dataset_name=example_multi_step \\\n"
+        "    +version=0.0.1 \\\n"
+        "    +artifact_fpath=train.jsonl \\\n"
+        "    +output_fpath=data/train.jsonl\n"
+        "wc -l < data/train.jsonl",
+        (r"^5$",),
+    ),
+)
+"""Servers, rollouts and data, command by command."""
+
+PIPELINE = (
+    Command(
+        "Rollouts as jobs, with overrides at the end",
+        "ns nemo_gym_rollouts \\\n"
+        '    --config_paths="resources_servers/math_with_judge/configs/math_with_judge.yaml,\\\n'
+        'responses_api_models/openai_model/configs/openai_model.yaml" \\\n'
+        "    --input_file=resources_servers/math_with_judge/data/example.jsonl \\\n"
+        "    --output_dir=rollouts \\\n"
+        "    --partition=gpu \\\n"
+        "    --exclusive \\\n"
+        "    +agent_name=math_with_judge_simple_agent \\\n"
+        "    +num_samples_in_parallel=64 \\\n"
+        "    +responses_create_params.temperature=1.0",
+        (r"^warning: --partition, --exclusive", r"5 rollouts in 1 shards", r"rollouts\.jsonl$"),
+    ),
+    Command(
+        "A dry run from Python for a cluster with containers",
+        "cat > submit.py <<'END'\n"
+        "from nemo_skills.pipeline.cli import nemo_gym_rollouts, wrap_arguments\n"
+        "\n"
+        "nemo_gym_rollouts(\n"
+        '    ctx=wrap_arguments("+agent_name=my_agent +num_samples_in_parallel=64 "\n'
+        '                       "+responses_create_params.temperature=1.0"),\n'
+        '    cluster={"executor": "slurm", "runtime": "pyxis",\n'
+        '             "containers": {"gym": "gym.sqsh", "vllm": "vllm.sqsh"}},\n'
+        '    config_paths="my_env/configs/my_env.yaml",\n'
+        '    input_file="my_env/data/train.jsonl",\n'
+        '    gym_path="/opt/Gym",\n'
+        '    output_dir="rollouts",\n'
+        '    model="my/model",\n'
+        '    server_type="vllm",\n'
+        "    server_gpus=8,\n"
+        '    policy_api_key="dummy",\n'
+        '    partition="gpu",\n'
+        "    exclusive=True,\n"
+        "    dry_run=True,\n"
+        ")\n"
+        "END\n"
+        "python submit.py\n"
+        "grep -hE '(partition|exclusive)' rollouts/cluster/0001/collect.sh",
+        (r"/opt/Gym/my_env/\S+\.jsonl.* before any model", r"^#SBATCH --(partition|exclusive)"),
+    ),
+    Command(
+        "A command as a job",
+        "cat > command.py <<'END'\n"
+        "from nemo_skills.pipeline.cli import run_cmd, wrap_arguments\n"
+        "\n"
+        "run_cmd(\n"
+        '    ctx=wrap_arguments(""),\n'
+        '    cluster={"executor": "none"},\n'
+        '    command="echo hello from a job",\n'
+        '    expname="hello",\n'
+        '    partition="cpu",\n'
+        "    num_gpus=0,\n"
+        ")\n"
+        "END\n"
+        "python command.py\n"
+        "palestra cluster status hello\n"
+        "cat hello/logs/command_command_*.log",
+        (r"^warning: --partition", r"^hello: done 1$", r"^hello from a job$"),
+    ),
+)
+"""What the field's pipeline document tells its readers to type and to write."""
+
 
 def main(document: Path) -> None:
     """Run every command and write the page. Raises when one does not do what it promises."""
-    sections = [_section(command) for command in COMMANDS]
-    links = [f"| [{c.title}](#{_anchor(c.title)}) | works |" for c in COMMANDS]
+    commands = (*COMMANDS, *FLEET, *PIPELINE)
+    sections = [_section(command) for command in commands]
+    links = [f"| [{c.title}](#{_anchor(c.title)}) | works |" for c in commands]
     table = "\n".join(["| what | here |", "|---|---|", *links])
     document.write_text("\n".join([OPENING, table, *sections]) + "\n", encoding="utf-8")
 
@@ -230,6 +336,7 @@ class Reader:
             **os.environ,
             "PATH": f"{SCRIPTS}:{os.environ['PATH']}",
             "PALESTRA_RUN_DIR": str(folder),
+            "PALESTRA_STATE_DIR": str(folder / "state"),
             "HF_ENDPOINT": hub.endpoint,
             "COLUMNS": "120",
         }

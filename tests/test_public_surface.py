@@ -62,8 +62,8 @@ def test_every_command_of_the_field_has_both_of_its_names(name: str) -> None:
     assert {f"ng_{name}", f"nemo_gym_{name}"} <= PROJECT["scripts"].keys()
 
 
-def test_the_cluster_command_has_its_name() -> None:
-    assert "nemo_gym_rollouts" in PROJECT["scripts"]
+def test_the_cluster_commands_have_their_names() -> None:
+    assert {"nemo_gym_rollouts", "ns"} <= PROJECT["scripts"].keys()
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

@@ -163,11 +163,14 @@ def test_a_plain_function_inside_the_process_is_watched_too(
     arguments = command(world, fake, REGEX)
     world.write("hang.py", IN_PROCESS)
 
-    done = world.run("palestra", *arguments)
+    done = world.run("palestra", *arguments, "--json-events", "events.jsonl")
 
     assert done.code == 1
     assert f"in verify, {world.folder}/hang.py:" in done.err
     assert failures(world) == [(2, "verifier_error", 1)]
+    last = world.rows("events.jsonl")[-1]
+    assert (last["event"], last["exit"]) == ("run_ended", 1)
+    assert f"in verify, {world.folder}/hang.py:" in last["message"]
 
 
 AGENT = """
@@ -273,10 +276,17 @@ def test_a_lock_that_is_held_is_told_while_it_lasts(world: World, fake: FakeEndp
     assert f"{world.folder}/hang.py:" in running.text()
 
 
+SAID = {
+    "type": "message",
+    "id": "m",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "done", "annotations": []}],
+}
 STORED_ROWS = [
     {
         "responses_create_params": {"input": str(number)},
-        "response": {"id": "r", "created_at": 0, "model": "tiny", "output": []},
+        "response": {"id": "r", "created_at": 0, "model": "tiny", "output": [SAID]},
         "reward": 0.0,
         "q": str(number),
         "_ng_task_index": number,

@@ -57,6 +57,10 @@ def test_the_skills_are_in_the_wheel(installed: World) -> None:
     assert ".claude/skills/palestra-debugging/SKILL.md" in installed.files()
 
 
+def test_the_start_of_python_learns_the_names_of_the_field(site: Path) -> None:
+    assert {"palestra_names.pth", "palestra_names.py"} <= files_of(site)
+
+
 def test_preparing_shipped_data_writes_nothing_into_the_installation(
     installed: World, site: Path
 ) -> None:

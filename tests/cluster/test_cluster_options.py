@@ -9,7 +9,7 @@ import pytest
 from planning import HOSTED, PYXIS, cluster, options, planned
 
 from palestra.cli.commands.cluster import rollouts
-from palestra.cli.ng import _with_dashes
+from palestra.cli.ng import with_dashes
 from palestra.cluster.configs import SHIPPED, ClusterConfig, find_cluster
 from palestra.cluster.mounts import parse_mounts, to_cluster, to_container
 from palestra.cluster.options import RolloutOptions
@@ -309,7 +309,7 @@ def test_every_option_has_a_flag_and_every_flag_is_an_option() -> None:
 def test_flags_of_the_field_are_ours_with_dashes() -> None:
     given = ["--input_file=a_b.jsonl", "--num_chunks", "2", "+max_attempts=2", "a_b"]
 
-    assert _with_dashes(given) == ["--input-file=a_b.jsonl", "--num-chunks", *given[2:]]
+    assert with_dashes(given) == ["--input-file=a_b.jsonl", "--num-chunks", *given[2:]]
 
 
 def test_no_cluster_is_this_machine() -> None:

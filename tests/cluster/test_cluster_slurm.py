@@ -14,7 +14,7 @@ import orjson
 import pytest
 from slurm_site import slurm_site, wait_until
 
-from palestra.cluster import Submission, rollouts
+from palestra.cluster import Submission, rollouts, run_cmd
 from palestra.cluster.executors import State, executor_for, unit_ids
 from palestra.cluster.executors.slurm import SlurmExecutor
 from palestra.cluster.following import status_of
@@ -155,6 +155,23 @@ def test_every_task_of_a_large_array_gives_its_share(tmp_path: Path) -> None:
     merged = RunFiles(tmp_path / "out").merged.output
     assert set(ended.values()) == {State.DONE}, logs_of(submission)
     assert len({key_of(line.row) for line in read_jsonl(merged)}) == ARRAY_TASKS * ARRAY_ROLLOUTS
+
+
+def test_a_command_is_a_job_that_is_followed_and_cancelled_as_any_other(tmp_path: Path) -> None:
+    def told(*words: str) -> str:
+        command = [sys.executable, "-m", "palestra", "cluster", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        return done.stdout
+
+    on = {"executor": "slurm"}
+    long = run_cmd(cluster=on, command="sleep 600", expname="long", num_gpus=0, time="10")
+    short = run_cmd(cluster=on, command="hostname; echo $SLURM_JOB_ID", expname="short", time="10")
+
+    assert set(to_the_end(short).values()) == {State.DONE}
+    assert f"\n{short.job_ids['command']}\n" in told("logs", "short", "--of", "command")
+    assert "short: done 1" in told("status", "short")
+    told("cancel", "long")
+    assert set(to_the_end(long).values()) == {State.CANCELLED}
 
 
 def test_a_dependant_of_a_failed_job_never_starts(tmp_path: Path) -> None:

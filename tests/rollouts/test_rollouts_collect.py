@@ -26,6 +26,7 @@ from palestra.errors import (
     CallError,
     CredentialsRejected,
     DeadlineExceeded,
+    EndpointRefuses,
     Evidence,
     FieldProblem,
     Hop,
@@ -255,6 +256,27 @@ def test_a_hopeless_error_is_recorded_with_its_rollout_and_costs_it_no_attempt(
     assert (struck["_ng_failure_terminal"], struck["ended_run"]) == (False, True)
     resumed = collect(folder, always(1.0), resume_from_cache=True, max_attempts=1)
     assert resumed.accounting.scored == 3
+
+
+@pytest.mark.parametrize(("patience", "stops"), [(60.0, False), (1e-9, True)])
+def test_one_endpoint_that_refuses_stops_no_run_in_which_rollouts_are_scored(
+    folder: Path, patience: float, stops: bool
+) -> None:
+    def script(key: RolloutKey, attempt: int) -> float:
+        if (key.task, attempt) == (2, 1):
+            raise EndpointRefuses("judge answered 429")
+        return 1.0
+
+    def run_it() -> Collected:
+        return collect(folder, ScriptedAgent(script), num_samples_in_parallel=1, patience=patience)
+
+    if stops:
+        with pytest.raises(EndpointRefuses):
+            run_it()
+        return
+    assert run_it().accounting.scored == 3
+    (struck,) = failures(folder)
+    assert (struck["_ng_failure_class"], "ended_run" in struck) == ("infra_error", False)
 
 
 def forever(_key: RolloutKey, _attempt: int) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from scripted_runs import ScriptedAgent, always, prepared, settings, task, write_rows
 
 from palestra.errors import ConfigError, InfraError
-from palestra.rollouts import EventFile, RolloutEvents, open_for_events, run
+from palestra.rollouts import EventFile, RolloutEvents, end_events, open_for_events, run
 from palestra.schema import RolloutKey
 
 
@@ -141,3 +141,15 @@ def test_a_pipe_that_nobody_reads_is_no_reason_to_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="nobody reads that pipe"):
         open_for_events(str(tmp_path / "pipe"))
+
+
+def test_the_last_event_of_a_killed_process_is_told_in_its_place_and_once(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"event":"run_started"}\n{"event":"rollout_st')
+
+    for _ in range(2):
+        end_events(str(path), code=1, message="killed")
+
+    torn, last = path.read_text().splitlines()[1:]
+    assert torn == '{"event":"rollout_st'
+    assert (json.loads(last)["event"], json.loads(last)["exit"]) == ("run_ended", 1)

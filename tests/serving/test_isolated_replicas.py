@@ -7,9 +7,17 @@ from typing import Any
 from palestra.sandbox.workers.frames import receive
 from palestra.schema import VerifyRequest, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig, server_client
+from palestra.serving.isolation.bodies import body_bytes, read_body
 from palestra.serving.isolation.client import Questions
 from palestra.serving.isolation.replica import Inside
-from palestra.serving.isolation.wire import CALL, FAILED, order_frame, read_message
+from palestra.serving.isolation.wire import (
+    BUG,
+    CALL,
+    FAILED,
+    UNREADABLE,
+    order_frame,
+    read_message,
+)
 from palestra.transport import CallContext
 
 BODY = {"responses_create_params": {"input": "?"}, "response": response_of("4")}
@@ -25,16 +33,19 @@ class Unsendable(ResourcesServer):
         return {"reward": 1.0, "half a character \ud83d": body.response.final_text}
 
 
-async def answer_to(path: str, server: ResourcesServer) -> list[Any]:
+async def answer_to(path: str, content: bytes) -> list[Any]:
     """The first message that is no bug for the log."""
+    server = Unsendable(
+        config=ResourcesServerConfig(name="env"), server_client=server_client({}, {})
+    )
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(2.0)
         inside = Inside(server, Questions(), theirs, NothingToRestore())
         asyncio.get_running_loop().add_reader(theirs, inside.read)
-        ours.sendall(order_frame(CALL, 1, path, "s", BODY, CallContext()))
-        message: list[Any] = [""]
-        while message[0] != FAILED:
+        ours.sendall(order_frame(CALL, 1, path, "s", content, CallContext()))
+        message: list[Any] = [BUG]
+        while message[0] == BUG:
             body = await asyncio.to_thread(receive, ours)
             message = read_message(body or b"")
         asyncio.get_running_loop().remove_reader(theirs)
@@ -42,9 +53,20 @@ async def answer_to(path: str, server: ResourcesServer) -> list[Any]:
 
 
 def test_a_call_that_no_answer_can_be_made_of_fails_at_once() -> None:
-    server = Unsendable(
-        config=ResourcesServerConfig(name="env"), server_client=server_client({}, {})
-    )
-
     for path in ("/verify", "/nowhere"):
-        assert asyncio.run(answer_to(path, server))[:2] == [FAILED, 1]
+        assert asyncio.run(answer_to(path, body_bytes(BODY)))[:2] == [FAILED, 1]
+
+
+def test_a_body_that_cannot_be_read_is_asked_for_again() -> None:
+    unvalidated = VerifyRequest.model_validate(BODY).model_copy(deep=True)
+    unvalidated.response.output = 7  # type: ignore[assignment]
+
+    answer = asyncio.run(answer_to("/verify", body_bytes(unvalidated)))
+
+    assert answer[:2] == [UNREADABLE, 1]
+
+
+def test_a_body_is_the_same_in_the_worker() -> None:
+    body = VerifyRequest.model_validate({**BODY, "topic": "sums"})
+
+    assert read_body(body_bytes(body)) == body

@@ -12,7 +12,14 @@ from palestra.sandbox.workers.held import Held
 from palestra.serving import server_client
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.isolation.sticky import SessionWorkers
-from palestra.serving.isolation.wire import ASK, REPLY, VALUE, message_frame, read_order
+from palestra.serving.isolation.wire import (
+    ASK,
+    REPLY,
+    UNREADABLE,
+    VALUE,
+    message_frame,
+    read_order,
+)
 from palestra.serving.own_errors import OwnErrors
 from palestra.serving.sessions import SessionStore
 
@@ -101,3 +108,16 @@ def test_a_question_that_cannot_be_asked_has_a_failure_for_an_answer() -> None:
     kind, number, answer = asyncio.run(run())
 
     assert (kind, number, len(answer)) == (REPLY, 7, 1)
+
+
+def test_a_call_that_its_worker_could_not_read_is_sent_in_another_form() -> None:
+    async def run() -> tuple[int, Any]:
+        async with played() as (worker, call):
+            result = call("s")
+            [_, first, *_] = await worker.order()
+            worker.say(UNREADABLE, first, "no such class")
+            [_, second, *_] = await worker.order()
+            worker.say(VALUE, second, ["text", "done"])
+            return second - first, await result
+
+    assert asyncio.run(run()) == (1, "done")

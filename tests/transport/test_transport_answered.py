@@ -38,6 +38,15 @@ def test_a_call_without_a_run_is_of_no_rollout_that_is_known() -> None:
     assert answered.knows(CallContext()) is None
 
 
+def test_the_same_rollout_of_a_run_that_is_made_again_is_not_known_to_be_answered() -> None:
+    answered, row = AnsweredRollouts(), RowIdentity(1, 0, run="run")
+
+    answered.note(CallContext(row, deadline=1000.0))
+
+    assert answered.knows(CallContext(row, deadline=999.0)) is True
+    assert answered.knows(CallContext(row, deadline=1060.0)) is None
+
+
 def test_what_another_process_has_answered_is_not_known() -> None:
     models = {
         name: Target(name, ServerType.MODEL, (f"http://{name}",)) for name in ("policy", "second")

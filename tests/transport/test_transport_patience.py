@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from palestra.errors import EndpointRefuses, RowIdentity
-from palestra.transport import CallContext, Patience, Refusals
+from palestra.transport import AutoTransport, CallContext, Patience, Refusals, ServerClient
 
 
 @dataclass
@@ -151,3 +151,44 @@ def test_the_pause_between_two_calls_is_part_of_the_streak() -> None:
     with of(refusals) as patience:
         patience.refused()
         assert patience.left_s == 117.0
+
+
+def test_a_run_that_ended_while_it_was_refused_is_forgotten() -> None:
+    clock = Clock()
+    refusals = Refusals(clock)
+    with of(refusals, "ended") as patience:
+        patience.refused()
+    clock.now += 61.0
+
+    of(refusals, "next")
+
+    assert len(refusals) == 1
+
+
+def test_a_call_that_names_no_run_is_of_the_only_one() -> None:
+    clock = Clock()
+    refusals = Refusals(clock)
+    with of(refusals) as patience:
+        patience.refused()
+        clock.now += 100.0
+        foreign = refusals.patience_of(CallContext(RowIdentity(0, 0)))
+        assert foreign is not None
+        assert foreign.left_s == 20.0
+
+        of(refusals, "another")
+        assert refusals.patience_of(CallContext()) is None
+
+
+def test_the_endpoints_of_a_process_share_the_streak_of_a_run() -> None:
+    client = ServerClient({}, AutoTransport())
+    context = CallContext(RowIdentity(0, 0, run="r"), patience_s=120.0)
+    judge, policy = client.refusals.patience_of(context), client.refusals.patience_of(context)
+    assert judge is not None
+    assert policy is not None
+
+    with judge, policy:
+        judge.refused()
+        assert judge.left_s is not None
+        policy.answered()
+
+        assert judge.left_s is None

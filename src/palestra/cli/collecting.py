@@ -146,6 +146,7 @@ async def collect_with(
                 verified_by=settings.verified_by,
                 again=_how_to_go_on(settings),
                 limit_s=settings.rollout_timeout + FROZEN_AFTER_S,
+                events=watch.events_target,
             )
             begun = True  # from here on what is there can be continued, whoever stops us
             prepared = await to_its_end(partial(begin, planned))

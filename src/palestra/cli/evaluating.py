@@ -1,6 +1,5 @@
 """`eval`: fleet, collection and profile in one process, from the name of an environment."""
 
-import contextlib
 import importlib
 import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 import orjson
 
+import palestra
 from palestra.cli.again import verified_by
 from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
@@ -21,9 +21,9 @@ from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, did_you_mean, nearest
-from palestra.errors import BadInput, ConfigError, InputDataError
-from palestra.rollouts import CollectSettings
+from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType, did_you_mean, nearest
+from palestra.errors import ConfigError, InputDataError
+from palestra.rollouts import CollectSettings, intended
 from palestra.serving import cache_root, file_rows, requirements_of, unsatisfied
 
 
@@ -91,38 +91,21 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
 async def _collect(
     config: ResolvedConfig, target: Target, settings: CollectSettings, watch: Watch
 ) -> int:
-    tasks = settings.inputs[0].path
-    previous = tasks.read_bytes() if target.rows is not None and tasks.is_file() else None
-    made = _write_tasks(target, tasks)
-    try:
-        return await collect_with(OwnFleet(config), settings, watch, metrics=False)
-    except BadInput:
-        # The run that is there already keeps the tasks that it was made from.
-        if previous is not None:
-            tasks.write_bytes(previous)
-        raise
-    except BaseException:
-        # A fleet that cannot start, or rows that cannot run, leave nothing behind.
-        if made and not settings.output_jsonl_fpath.exists():
-            tasks.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                tasks.parent.rmdir()
-        raise
+    with_rows = _with_rows(settings, target.rows)
+    return await collect_with(OwnFleet(config), with_rows, watch, metrics=False)
 
 
-def _write_tasks(target: Target, path: Path) -> bool:
-    """Write the rows of a target that makes them; whether it does."""
-    if target.rows is None:
-        return False
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_lines(target.rows))
-    except OSError as error:
-        raise InputDataError(f"{path}: {error.strerror}") from error
-    return True
+def _with_rows(
+    settings: CollectSettings, rows: Iterable[Mapping[str, Any]] | None
+) -> CollectSettings:
+    """The settings of a run over the rows that a target makes; they are a file once it begins."""
+    if rows is None:
+        return settings
+    [source] = settings.inputs
+    return replace(settings, inputs=(replace(source, content=_lines(rows)),))
 
 
-def _lines(rows: Iterable[dict[str, Any]]) -> bytes:
+def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
@@ -265,14 +248,16 @@ def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> tuple[Tar
     collecting = _collect_args(args, target, config, new)
     if not collecting.resume_from_cache:
         return target, new
-    tasks = None
-    if target.rows is not None:
-        rows = list(target.rows)
-        tasks, target = _lines(rows), replace(target, rows=iter(rows))
-    meaning = run_meaning(config, collecting.settings(config))
-    more_attempts = config.tree.get("max_attempts") is not None
-    output = unfinished_run(target.name, meaning, tasks=tasks, more_attempts=more_attempts)
-    return target, output
+    rows = None if target.rows is None else list(target.rows)
+    settings = _with_rows(collecting.settings(config), rows)
+    run = intended(
+        settings,
+        agents={i.name for i in config.instances.values() if i.type == ServerType.AGENT},
+        semantics=run_meaning(config, settings),
+        version=palestra.__version__,
+    )
+    output = unfinished_run(target.name, run, max_attempts=settings.max_attempts)
+    return replace(target, rows=None if rows is None else iter(rows)), output
 
 
 def _new_run(name: str) -> Path:

@@ -94,7 +94,8 @@ class Guard:
     That process tells it (`tell_guard`): `output`, the file of scored rows; `max_attempts` and
     `verified_by` of the collection; `reverified`, the file that stored rows are verified into;
     `report`, what an examination has found; `again`, how to go on; `limit_s`, how long its event
-    loop may stand still at most, whatever it does; `limit_of`, what may take so long; `hint`, what helps then.
+    loop may stand still at most, whatever it does; `limit_of`, what may take so long, and `hint`,
+    what helps then; `events`, where the events of a collection go.
     """
 
     SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
@@ -164,6 +165,7 @@ class Guard:
                     "error: the process of this command was killed (SIGKILL)",
                     "hint: look for the kernel's out-of-memory message (dmesg)" + self._then(),
                 )
+            self._end_events(128 - code, f"the process was killed ({signal.Signals(-code).name})")
             code = 128 - code
         os._exit(code)
 
@@ -303,6 +305,7 @@ class Guard:
             f"{asked.name}: the command did not stop within {STOP_WITHIN_S[asked]:g} s, so it was "
             "killed; what has ended is written" + self._then()
         )
+        self._end_events(128 + asked, f"killed, as it did not stop after {asked.name}")
         os._exit(128 + asked)
 
     def _give_up(self, message: str, hint: str = "", recorded: str = "") -> NoReturn:
@@ -316,7 +319,19 @@ class Guard:
         if recorded:
             self._say(recorded)
         self._say(f"hint: {hint or 'the run can be continued'}{self._then()}")
+        self._end_events(1, message)
         os._exit(1)
+
+    def _end_events(self, code: int, message: str) -> None:
+        """Tell those who read the events that the command has ended, which it could not."""
+        from palestra.errors import PalestraError
+        from palestra.rollouts import end_events
+
+        if target := self._work().get("events"):
+            try:
+                end_events(target, code=code, message=message)
+            except (PalestraError, OSError) as problem:
+                self._say(f"warning: json_events: its last event is missing: {problem}")
 
     def _work(self) -> dict[str, Any]:
         noted = self._pulse.noted()

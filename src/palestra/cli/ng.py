@@ -271,11 +271,11 @@ def rollouts() -> NoReturn:
     """`nemo_gym_rollouts`: flags and overrides, as its users mix them."""
     from palestra.cli.main import app
 
-    app(["cluster", "rollouts", *_with_dashes(sys.argv[1:])], prog_name="nemo_gym_rollouts")
+    app(["cluster", "rollouts", *with_dashes(sys.argv[1:])], prog_name="nemo_gym_rollouts")
     raise SystemExit(0)
 
 
-def _with_dashes(arguments: list[str]) -> list[str]:
+def with_dashes(arguments: list[str]) -> list[str]:
     """`--input_file=x` is `--input-file=x`; values stay as they are."""
     return [
         f"{name.replace('_', '-')}{equals}{value}" if name.startswith("--") else text

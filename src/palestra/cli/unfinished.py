@@ -1,15 +1,21 @@
 """`--resume` without `--output`: the newest unfinished run that the command would have made."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from palestra.cli.console import notice, shown
 from palestra.errors import ConfigError, InputDataError
-from palestra.rollouts import RunPaths, differences, read_manifest, unscored_in
-from palestra.schema import Remedy, Unscored
+from palestra.rollouts import (
+    Manifest,
+    RunPaths,
+    changes,
+    read_manifest,
+    unfinished_rollouts,
+    why_not_writable,
+)
 
 RUNS: Final = Path("runs")
 OUTPUT: Final = "rollouts.jsonl"
@@ -19,25 +25,19 @@ MOST_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An unfinished run of the same name; `changed`: what the command says otherwise."""
+    """An unfinished run of the same name; `obstacles`: why the command cannot go on with it."""
 
     output: Path
     requested: int
-    unscored: Unscored
-    changed: tuple[str, ...]
-
-    def goes_on(self, *, more_attempts: bool) -> bool:
-        """Whether resuming it would run anything."""
-        counts = self.unscored.counts
-        tried_again = more_attempts and counts.get(Remedy.MORE_ATTEMPTS)
-        return bool(counts.get(Remedy.RESUME) or tried_again)
+    left: int
+    obstacles: tuple[str, ...]
 
     @property
     def description(self) -> str:
-        left = self.unscored.counts.get(Remedy.RESUME, 0)
-        why = f"; {self.changed[0]}" if self.changed else ""
-        more = f" and {len(self.changed) - 1} more differences" if len(self.changed) > 1 else ""
-        return f"{shown(self.output)} ({left} of {self.requested} left{why}{more})"
+        why = f"; {self.obstacles[0]}" if self.obstacles else ""
+        more = len(self.obstacles) - 1
+        others = f" and {more} more differences" if more > 0 else ""
+        return f"{shown(self.output)} ({self.left} of {self.requested} left{why}{others})"
 
 
 def tasks_beside(output: Path) -> Path:
@@ -45,20 +45,15 @@ def tasks_beside(output: Path) -> Path:
     return output.with_name(f"{output.stem}_tasks.jsonl")
 
 
-def unfinished_run(
-    name: str, semantics: Mapping[str, Any], *, tasks: bytes | None, more_attempts: bool
-) -> Path:
-    """The output of the newest one of `name` that was made from what `semantics` says.
+def unfinished_run(name: str, intended: Manifest, *, max_attempts: int) -> Path:
+    """The output of the newest one of `name` that was made from what `intended` says.
 
-    `tasks`: the lines of the rows that the command makes; None where it reads a file of rows.
-    `more_attempts`: rollouts that have spent their attempts may run again. Says which run it is.
+    `max_attempts`: those of the command, which may be more than the run had. Says which run it is.
     Raises ConfigError, which names the candidates, when there is none.
     """
     unfinished: list[_Candidate] = []
-    for candidate in _candidates(name, semantics, tasks):
-        if not candidate.goes_on(more_attempts=more_attempts):
-            continue
-        if not candidate.changed:
+    for candidate in _candidates(name, intended, max_attempts):
+        if not candidate.obstacles:
             notice(
                 f"continuing {candidate.description}, the newest unfinished run of {name} (--resume)"
             )
@@ -71,27 +66,25 @@ def unfinished_run(
         )
     named = "\n  ".join(candidate.description for candidate in unfinished[:MOST_NAMED])
     raise ConfigError(
-        f"--resume: no unfinished run of {name} was made from what this command says:\n  {named}",
-        hint="give the same model and settings again, name the run with --output, or leave "
+        f"--resume: no unfinished run of {name} can go on as this command says:\n  {named}",
+        hint="give the same rows, model and settings again, name the run with --output, or leave "
         "--resume out to start a new run",
     )
 
 
-def _candidates(
-    name: str, semantics: Mapping[str, Any], tasks: bytes | None
-) -> Iterator[_Candidate]:
-    """The runs of that name, the newest first."""
+def _candidates(name: str, intended: Manifest, max_attempts: int) -> Iterator[_Candidate]:
+    """The unfinished runs of that name, the newest first."""
     folders = RUNS.iterdir() if RUNS.is_dir() else ()
     pattern = re.compile(re.escape(name) + _STAMP)
     for folder in sorted((f for f in folders if pattern.fullmatch(f.name)), reverse=True):
         paths = RunPaths((folder / OUTPUT).absolute())
         try:
             manifest = read_manifest(paths.manifest)
-            unscored = unscored_in(paths, requested=manifest.requested)
-            same_rows = tasks is None or tasks_beside(paths.output).read_bytes() == tasks
+            requested = manifest.requested
+            left = unfinished_rollouts(paths, requested=requested, max_attempts=max_attempts)
+            busy = why_not_writable(paths)
         except (InputDataError, OSError):
             continue  # not a run, or one that cannot be continued
-        changed = tuple(differences(manifest.semantics, semantics))
-        if not same_rows:
-            changed = ("the input rows differ", *changed)
-        yield _Candidate(paths.output, manifest.requested, unscored, changed)
+        if left:
+            obstacles = (*filter(None, [busy]), *changes(manifest, intended))
+            yield _Candidate(paths.output, requested, left, obstacles)

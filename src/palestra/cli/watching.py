@@ -46,6 +46,8 @@ class Watch:
     """How many rollouts at once the process can have, when their number is decided on the way."""
     accounting: Accounting | None = None
     """Of the collection, once it has begun."""
+    events_target: str = ""
+    """Where its events go, for whoever has to end them in its place."""
 
     def ended(self, code: int, message: str = "") -> int:
         """Tell how the command ends; `code` again."""
@@ -104,7 +106,7 @@ def watching(
         events = stack.enter_context(
             EventFile(fd, on_problem=lambda text: notice(f"warning: {text}"))
         )
-        watch = Watch(view, events, lag_threshold_s)
+        watch = Watch(view, events, lag_threshold_s, events_target=json_events)
         try:
             yield watch
         except PalestraError as error:

@@ -2,7 +2,10 @@
 
     options.py      what a user asks for, checked
     configs.py      cluster config files: executor, containers, mounts, partitions
+    filling.py      overrides that name what an option decides
     planner.py      options and a cluster -> a `Run`: pure, no Slurm
+    commands.py     a user's own command as a `Run` of one job
+    nemo_skills/    the names under which the field's scripts import this
     plan.py         the `Run` itself, frozen and serialisable: the contract with what runs in a job
     layout.py       the name of every file in a run's output folder
     render.py       a `Run` -> batch scripts
@@ -18,12 +21,15 @@ The batch script starts one supervisor, of the standard library only, which read
 """
 
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from palestra.cluster.submit import Submission, rollouts
+from palestra.cluster.commands import run_cmd
+from palestra.cluster.executors.none import to_stderr
+from palestra.cluster.submit import rollouts
+from palestra.cluster.submitter import Submission
+from palestra.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +37,19 @@ class Arguments:
     """Overrides as a command line has them after its flags."""
 
     args: tuple[str, ...]
+    text: str = ""
+    """As it was given."""
 
 
 def wrap_arguments(text: str) -> Arguments:
-    """`+key=value ++other.key=value …` for `nemo_gym_rollouts(ctx=…)`, quoted as in a shell."""
-    return Arguments(tuple(shlex.split(text)))
+    """`+key=value ++other.key=value …` for `nemo_gym_rollouts(ctx=…)`, quoted as in a shell.
+
+    Raises ConfigError for a quote that is not closed.
+    """
+    try:
+        return Arguments(tuple(shlex.split(text)), text)
+    except ValueError as error:
+        raise ConfigError(f"wrap_arguments({text!r}): {error}") from None
 
 
 def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submission:
@@ -44,11 +58,14 @@ def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submissio
     What is worth knowing goes to stderr.
     """
     extra: Sequence[str] = ctx.args if ctx is not None else ()
-    return rollouts(extra=extra, tell=_tell, **options)
+    return rollouts(extra=extra, tell=to_stderr, **options)
 
 
-def _tell(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-
-
-__all__ = ["Arguments", "Submission", "nemo_gym_rollouts", "rollouts", "wrap_arguments"]
+__all__ = [
+    "Arguments",
+    "Submission",
+    "nemo_gym_rollouts",
+    "rollouts",
+    "run_cmd",
+    "wrap_arguments",
+]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra.cluster.configs import ClusterConfig
+from palestra.cluster.job_options import JobOptions
 from palestra.cluster.options import RolloutOptions
 from palestra.errors import ConfigError
 
@@ -19,13 +20,13 @@ INHERITED: Final = "inherit_env of the cluster config"
 
 
 def unset_variables(
-    options: RolloutOptions, cluster: ClusterConfig, environ: Mapping[str, str]
+    options: JobOptions, cluster: ClusterConfig, environ: Mapping[str, str]
 ) -> list[str]:
     """Variables that the jobs are to have from here, and that are not set or empty.
 
     None where a directive says what jobs have of this environment.
     """
-    key = options.policy_api_key_env
+    key = options.key_variable
     wanted = dict.fromkeys(cluster.inherit_env, INHERITED)
     wanted.update({key: KEY_OPTION} if key else {})
     directives = {**cluster.sbatch, **options.sbatch_settings}
@@ -61,7 +62,7 @@ def missing_here(options: RolloutOptions, cluster: ClusterConfig, cwd: Path) -> 
     return problems
 
 
-def unused_here(options: RolloutOptions, cluster: ClusterConfig) -> list[str]:
+def unused_here(options: JobOptions, cluster: ClusterConfig) -> list[str]:
     """Options that have no effect without a queue, and may stand in a call that is tried here."""
     for_queue = {
         "--partition": options.partition is not None,
@@ -72,7 +73,7 @@ def unused_here(options: RolloutOptions, cluster: ClusterConfig) -> list[str]:
     return []
 
 
-def unused_options(options: RolloutOptions, cluster: ClusterConfig) -> list[str]:
+def unused_options(options: JobOptions, cluster: ClusterConfig) -> list[str]:
     """Options that would change nothing on that cluster, where a user counts on them."""
     for_queue = {
         "--account": options.account is not None,

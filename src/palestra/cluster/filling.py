@@ -63,7 +63,10 @@ def _by_option(extra: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
     rest = []
     for text, override in zip(extra, parse_overrides(extra), strict=True):
         if _fills(override):
-            values.setdefault(OPTION_OF[override.key], []).append(override.value)
+            # A key of digits alone is a number in Hydra's grammar.
+            is_key = is_secret_name(override.key)
+            value = str(override.value) if is_key else override.value
+            values.setdefault(OPTION_OF[override.key], []).append(value)
         elif not (override.key == "resume_from_cache" and override.value is True):
             rest.append(text)  # but for what is always so: jobs go on from what is there
     return values, rest
@@ -91,7 +94,7 @@ def _with_key_variable(
     """A key by value, of a server that runs already, as the variable that holds it: only names
     of variables are written down.
     """
-    key = options.get("policy_api_key") or ""
+    key = str(options.get("policy_api_key") or "")
     if not options.get("server_address") or len(key) < SHORTEST or key.lower() in PLACEHOLDERS:
         return options, ()
     names = sorted(name for name, value in environ.items() if value == key)

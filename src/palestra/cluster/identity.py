@@ -8,11 +8,12 @@ import orjson
 
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.options import RolloutOptions
-from palestra.cluster.plan import read_plan
+from palestra.cluster.plan import is_command, read_plan
 from palestra.cluster.stamping import Stamped
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.supervisor.shard import is_done
 from palestra.config import ResolvedConfig, is_secret_name
+from palestra.errors import ConfigError
 from palestra.rollouts import OPERATIONAL, CollectSettings, StaleRun, differences
 
 HINT: Final = (
@@ -74,7 +75,7 @@ def _digest(value: object) -> str:
 def check_same_run(files: RunFiles, new: Mapping[str, str], stamped: Stamped | None) -> None:
     """Raise StaleRun when the folder holds a run, or shards, made from something else.
 
-    `stamped`: None while nobody could read the rows.
+    Raises ConfigError when it holds a command's run. `stamped`: None while nobody could read the rows.
     """
     _check_plan(files, new)
     if stamped is None:
@@ -90,7 +91,12 @@ def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:
     earlier = files.submissions()
     if not earlier:
         return
-    old = read_plan(files.submission(earlier[-1]).plan).identity
+    plan = read_plan(files.submission(earlier[-1]).plan)
+    if is_command(plan):
+        raise ConfigError(
+            f"{files.output_dir} holds a command's run", hint="choose another --output-dir"
+        )
+    old = plan.identity
     # Of rows that could not be read either time, nothing is known.
     both = old.keys() & new.keys()
     changed = differences({key: old[key] for key in both}, {key: new[key] for key in both})

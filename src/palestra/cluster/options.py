@@ -6,11 +6,12 @@ used or refused, never ignored.
 
 import shlex
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from palestra.cluster.configs import Line, Time
+from palestra.cluster.configs import Line
+from palestra.cluster.job_options import JobOptions, Texts, name_problems
 from palestra.cluster.secrets import (
     PLACEHOLDERS,
     address_problem,
@@ -23,13 +24,6 @@ from palestra.config import did_you_mean, raise_problems
 from palestra.errors import ConfigError
 from palestra.rollouts.arguments import args_from
 
-MOST_NAME: Final = 100
-
-
-def _listed(value: Any) -> Any:
-    """One text as a list of one; lists as they are."""
-    return (value,) if isinstance(value, str) else value
-
 
 def config_list(value: Any) -> Any:
     """Config files, as a list or as one text with commas, as in the field."""
@@ -38,17 +32,18 @@ def config_list(value: Any) -> Any:
     return value
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+def _text(value: Any) -> Any:
+    """A key of digits alone is a text, too: a message about its type would show it."""
+    return value if value is None else str(value)
+
+
+Key = Annotated[str | None, BeforeValidator(_text)]
 Numbers = str | int | tuple[int, ...] | None
 
 
-class RolloutOptions(BaseModel):
+class RolloutOptions(JobOptions):
     """The options; what each means is in its flag's help and in docs/cluster.md."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cluster: str | dict[str, Any] | None = None
-    config_dir: str | None = None
     config_paths: Annotated[tuple[str, ...], BeforeValidator(config_list)] = Field(min_length=1)
     input_file: Line
     output_dir: Line
@@ -72,33 +67,15 @@ class RolloutOptions(BaseModel):
     server_container: Line | None = None
     server_address: str | None = None
     policy_api_key_env: str | None = None
-    policy_api_key: str | None = Field(default=None, repr=False)
+    policy_api_key: Key = Field(default=None, repr=False)
     gym_path: str | None = None
     gym_container: Line | None = None
     with_sandbox: bool = False
     keep_mounts_for_sandbox: bool = False
     ray_nodes: int = Field(default=0, ge=0)
-    partition: Line | None = None
-    account: Line | None = None
-    qos: Line | None = None
-    time: Time | None = None
-    time_min: Time | None = None
-    exclusive: bool | None = None
-    sbatch: Texts = ()
-    mounts: Texts = ()
-    check_mounted_paths: bool = False
-    expname: str = "rollouts"
-    log_dir: str | None = None
-    run_after: Texts = ()
-    allow_missing_dep: bool = False
     dependent_jobs: int = Field(default=0, ge=0)
     array_cap: int | None = Field(default=None, ge=1)
     rerun_done: bool = False
-    dry_run: bool = False
-    package: Literal["git", "dir", "installed", "none"] | None = None
-    installation_command: str = ""
-    preprocess_cmd: str = ""
-    postprocess_cmd: str = ""
     serve_override: Texts = ()
     collect_override: Texts = ()
     trust_remote_code: bool = False
@@ -124,10 +101,9 @@ class RolloutOptions(BaseModel):
         return self.policy_model_name or self.model or ""
 
     @property
-    def sbatch_settings(self) -> dict[str, str]:
-        """`KEY=VALUE` and `KEY` as a mapping, without dashes."""
-        pairs = (text.lstrip("-").partition("=") for text in self.sbatch)
-        return {key: value for key, _, value in pairs}
+    def key_variable(self) -> str | None:
+        """The variable of a key that `--policy-api-key-env` names."""
+        return self.policy_api_key_env
 
 
 def _numbers(given: Numbers) -> str | tuple[int, ...] | None:
@@ -239,14 +215,7 @@ def _key_value_problems(options: RolloutOptions) -> list[str]:
 
 
 def _name_problems(options: RolloutOptions) -> list[str]:
-    problems = []
-    name = options.expname
-    if not (name.replace("-", "").replace("_", "").replace(".", "").isalnum() and name.isascii()):
-        problems.append(f"--expname {name!r}: letters, digits, '-', '_' and '.'")
-    elif len(name) > MOST_NAME or name.isdecimal():
-        problems.append(f"--expname: at most {MOST_NAME} characters, and no mere number")
-    if options.allow_missing_dep and not options.run_after:
-        problems.append("--allow-missing-dep without --run-after")
+    problems = name_problems(options)
     if options.keep_mounts_for_sandbox and not options.with_sandbox:
         problems.append("--keep-mounts-for-sandbox without --with-sandbox")
     if options.gym_path and options.package in {"git", "dir"}:

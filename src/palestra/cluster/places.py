@@ -20,17 +20,18 @@ from palestra.errors import ConfigError
 class Placed:
     """One path. `outside`: on the cluster's file system; `inside`: as components see it.
 
-    `mounts`: what it needs besides the mounts there are.
+    `mounts`: what it needs besides the mounts there are. `in_image`: only the container has it.
     """
 
     outside: Path
     inside: str
     mounts: tuple[Mount, ...] = ()
+    in_image: bool = False
 
     @property
     def here(self) -> bool:
         """Whether it can be looked at from this machine."""
-        return self.outside.exists()
+        return not self.in_image and self.outside.exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Places:
     strict: bool
     packaged: bool
     cwd: Path
+    gym_path: str | None = None
+    """A checkout in the jobs' container, where relative paths are looked for that are not here."""
 
     def check_mounts(self) -> None:
         """With `strict`: every mount's source exists here."""
@@ -83,15 +86,12 @@ class Places:
         return Placed(path, str(path), (same_place(str(folder)),))
 
     def input(self, given: str) -> Placed:
-        """The input file: in the working directory, else in the installed package."""
+        """The input file: in the working directory, the installed package, or the checkout."""
         if Path(given).is_absolute() or (self.cwd / given).exists():
             return self.path(given, "--input-file")
         if (PACKAGE_ROOT / given).exists():
             return Placed(PACKAGE_ROOT / given, given)
-        raise ConfigError(
-            f"--input-file {given} does not exist",
-            hint=f"looked for in {self.cwd} and in the installed package",
-        )
+        return self._in_checkout(given, "--input-file")
 
     def config(self, given: str) -> Placed:
         """A config file. What the package ships keeps its name: the job's package has it too."""
@@ -102,10 +102,20 @@ class Places:
             return Placed(found.outside, given) if self.packaged else found
         if (PACKAGE_ROOT / given).exists():
             return Placed(PACKAGE_ROOT / given, given)
-        raise ConfigError(
-            f"--config-paths {given} does not exist",
-            hint=f"looked for in {self.cwd} and in the installed package",
-        )
+        return self._in_checkout(given, "--config-paths")
+
+    def _in_checkout(self, given: str, option: str) -> Placed:
+        """A path that the job looks for below `--gym-path`. Raises ConfigError without one."""
+        checkout = self.gym_path
+        if not self.containers or checkout is None or not Path(checkout).is_absolute():
+            raise ConfigError(
+                f"{option} {given} does not exist",
+                hint=f"looked for in {self.cwd} and in the installed package",
+            )
+        path = os.path.normpath(Path(checkout) / given)
+        if self.strict or to_cluster(self.mounts, path):
+            return self.path(path, option)
+        return Placed(Path(path), path, in_image=True)
 
 
 def mounts_of(placed: Sequence[Placed]) -> tuple[Mount, ...]:

@@ -67,9 +67,11 @@ class Role(StrEnum):
     """Merges the shards. Alone in its job, and decides it."""
     PROFILE = "profile"
     """Profiles the merged rollouts. Alone in its job, and decides it."""
+    COMMAND = "command"
+    """A user's own command, in which braces are no tokens. Alone in its job, and decides it."""
 
 
-MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFILE})
+MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFILE, Role.COMMAND})
 """The main step of a job: each job has exactly one."""
 
 
@@ -328,6 +330,11 @@ class Run:
     def shard(self, name: str) -> Shard:
         """The shard of that name. Raises KeyError."""
         return {shard.name: shard for shard in self.shards}[name]
+
+
+def is_command(run: Run) -> bool:
+    """Whether it is a user's own command, and no rollouts."""
+    return any(job.main.role is Role.COMMAND for job in run.jobs)
 
 
 def to_json(run: Run) -> bytes:

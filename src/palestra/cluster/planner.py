@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from palestra.cluster.components import SERVER, Facts, Parts, allocations
 from palestra.cluster.configs import ClusterConfig
+from palestra.cluster.job_options import JobOptions
 from palestra.cluster.mounts import mount_problems
 from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import (
@@ -51,7 +52,7 @@ def plan_run(
         collect=_collect(options, facts),
         policy=_policy(options),
         shards=facts.shards,
-        jobs=tuple(_with_time(job, options, cluster) for job in jobs),
+        jobs=tuple(with_time(job, options, cluster) for job in jobs),
         cluster=cluster_name,
         secrets=parts.secrets,
         identity=facts.identity,
@@ -63,17 +64,19 @@ def plan_run(
         srun_options=cluster.srun_options,
         command_timeout_s=cluster.command_timeout_s,
     )
-    raise_problems(
-        list(
-            dict.fromkeys(
-                problem
-                for job in run.jobs
-                for component in job.components
-                for problem in _problems(component, job.name, run.executor)
-            )
-        )
-    )
+    check_components(run)
     return run
+
+
+def check_components(run: Run) -> None:
+    """Raise ConfigError for components that cannot be run as they are planned."""
+    problems = [
+        problem
+        for job in run.jobs
+        for component in job.components
+        for problem in _problems(component, job.name, run.executor)
+    ]
+    raise_problems(list(dict.fromkeys(problems)))
 
 
 def _problems(component: Component, job: str, executor: str) -> list[str]:
@@ -176,7 +179,8 @@ def _closing_jobs(parts: Parts, collecting: Sequence[Job]) -> tuple[Job, ...]:
     return tuple(jobs)
 
 
-def _with_time(job: Job, options: RolloutOptions, cluster: ClusterConfig) -> Job:
+def with_time(job: Job, options: JobOptions, cluster: ClusterConfig) -> Job:
+    """The job with its time limit, and when it is warned of it."""
     limit = options.time or cluster.time
     signal_s = cluster.signal_s
     if limit is not None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from palestra.cluster.configs import ClusterConfig
+from palestra.cluster.job_options import JobOptions
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import After, Allocation, Job, Run
 from palestra.errors import ConfigError
 
@@ -52,7 +52,7 @@ OWNED: Final = frozenset(
 """Directives that stand for an option or a decision of the plan."""
 
 
-def script(run: Run, job: Job, options: RolloutOptions, cluster: ClusterConfig) -> str:
+def script(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig) -> str:
     """The batch script of one job. Raises ConfigError for directives that cannot be written."""
     files = RunFiles(Path(run.output_dir)).submission(run.submission)
     lines = ["#!/bin/bash", *_directives(run, job, options, cluster), ""]
@@ -88,9 +88,7 @@ def dependency(after: Sequence[After], ids: Mapping[str, str]) -> str:
     return ",".join(f"{a.kind}:{ids[a.job] if a.job else a.job_id}" for a in after)
 
 
-def _directives(
-    run: Run, job: Job, options: RolloutOptions, cluster: ClusterConfig
-) -> Iterator[str]:
+def _directives(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig) -> Iterator[str]:
     for key, value in _whole_job(run, job, options, cluster).items():
         yield directive(key, value)
     for group, allocation in enumerate(job.allocations):
@@ -100,9 +98,7 @@ def _directives(
             yield directive(key, value)
 
 
-def _whole_job(
-    run: Run, job: Job, options: RolloutOptions, cluster: ClusterConfig
-) -> dict[str, str]:
+def _whole_job(run: Run, job: Job, options: JobOptions, cluster: ClusterConfig) -> dict[str, str]:
     if "\\" in run.log_dir and run.executor == "slurm":
         raise ConfigError(
             f"--log-dir {run.log_dir}: Slurm reads a backslash in the name of a log as a sign",
@@ -129,7 +125,7 @@ def _whole_job(
 
 
 def _allocation(
-    allocation: Allocation, options: RolloutOptions, cluster: ClusterConfig
+    allocation: Allocation, options: JobOptions, cluster: ClusterConfig
 ) -> dict[str, str]:
     exclusive = cluster.exclusive if options.exclusive is None else options.exclusive
     found = {

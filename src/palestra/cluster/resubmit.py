@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from palestra.cluster.alone import submitting, write_plan
 from palestra.cluster.beforehand import INHERITED, KEY_OPTION, raise_unset, unset
@@ -22,6 +23,7 @@ from palestra.cluster.render import submit_script
 from palestra.cluster.supervisor.shard import is_done
 from palestra.errors import RunFailed
 
+CLOSING: Final = frozenset({Role.MERGE, Role.PROFILE, Role.COMMAND})
 _EXPORT = re.compile(r"^#SBATCH --export", re.MULTILINE)
 _ARRAY = re.compile(r"^#SBATCH --array=.*$\n?", re.MULTILINE)
 
@@ -116,12 +118,13 @@ def _planned_last(plans: Sequence[Run], shards: Sequence[str]) -> Run:
 
 
 def _with_closing(run: Run, plans: Sequence[Run], job_ids: Sequence[str]) -> Run:
-    """`run` with the merge and profile that an earlier submission had, after its own jobs."""
+    """`run` with the merge and profile that an earlier submission had, after its own jobs.
+
+    Likewise the command of a run that is nothing else.
+    """
     closing: tuple[Job, ...] = ()
     for plan in reversed(plans):
-        closing = closing or tuple(
-            job for job in plan.jobs if job.main.role in {Role.MERGE, Role.PROFILE}
-        )
+        closing = closing or tuple(job for job in plan.jobs if job.main.role in CLOSING)
     names = {job.name for job in closing}
     # Of several jobs that run the same shards the last one decides: see `--dependent-jobs`.
     last = {job.shards: job.name for job in run.jobs if job.shards}

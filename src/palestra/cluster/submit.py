@@ -7,53 +7,30 @@ to the executor, and each id goes into the ledger as soon as it exists.
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import palestra
-from palestra.cluster.alone import submitting
-from palestra.cluster.beforehand import (
-    missing_here,
-    raise_unset,
-    unset_variables,
-    unused_here,
-    unused_options,
-)
+from palestra.cluster.beforehand import missing_here
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
-from palestra.cluster.configs import find_cluster
-from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.executors.slurm import SlurmExecutor
 from palestra.cluster.filling import filled
-from palestra.cluster.handing import hand_over
 from palestra.cluster.identity import check_same_run, identity_of
-from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
-from palestra.cluster.mounts import merged, parse_mounts
 from palestra.cluster.options import RolloutOptions, checked_options
 from palestra.cluster.overrides import collect_settings, served_config, split_extra
-from palestra.cluster.packaging import How, code_version, uncommitted
-from palestra.cluster.places import Placed, Places, mounts_of
+from palestra.cluster.packaging import code_version
+from palestra.cluster.places import Placed, mounts_of
 from palestra.cluster.plan import After, Run
 from palestra.cluster.planner import plan_run
 from palestra.cluster.seeds import shards_of
 from palestra.cluster.stamping import Stamped, stamp
+from palestra.cluster.submitter import Submission, Submitter
 from palestra.cluster.supervisor.shard import is_done
-from palestra.cluster.waiting import refuse_running, waits_for
 from palestra.cluster.writing import Writer
 from palestra.config import ResolvedConfig, ServerType, raise_problems
-from palestra.errors import ConfigError, RunFailed
+from palestra.errors import ConfigError
 from palestra.rollouts import CollectSettings, StaleRun
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """What came of it. `job_ids`: by the names of the plan's jobs; empty after a dry run."""
-
-    run: Run
-    folder: Path
-    job_ids: Mapping[str, str]
-    notices: tuple[str, ...] = ()
 
 
 def rollouts(
@@ -73,64 +50,26 @@ def rollouts(
     for name, more in (("serve_override", serve), ("collect_override", collect)):
         own = options.get(name) or ()
         options[name] = (*((own,) if isinstance(own, str) else own), *more)
-    return _Submitter(checked_options(**options), tell, given.notices).submit()
+    return _RolloutSubmitter(checked_options(**options), tell, given.notices).submit()
 
 
-class _Submitter:
-    """The steps of one submission, in order."""
+class _RolloutSubmitter(Submitter):
+    """The steps of one submission of rollouts, in order."""
 
     def __init__(
         self, options: RolloutOptions, tell: Callable[[str], None], notices: Sequence[str] = ()
     ) -> None:
-        self._options = options
-        self._tell = tell
-        self._notices: list[str] = []
-        for notice in notices:
-            self._say(notice)
-        self._name, self._cluster = find_cluster(options.cluster, options.config_dir)
-        if options.cluster is None:
-            self._say("no --cluster was given: everything runs on this machine (executor none)")
-        self._executor: Executor = executor_for(
-            self._cluster.executor, timeout_s=self._cluster.command_timeout_s
-        )
-        self._cwd = Path.cwd()
-        raise_problems(
-            [
-                *unused_options(options, self._cluster),
-                *missing_here(options, self._cluster, self._cwd),
-            ]
-        )
-        for warning in unused_here(options, self._cluster):
-            self._say(f"warning: {warning}")
-        self._check_variables()
-        self._how: How = options.package or (
-            "installed" if self._cluster.runtime == "none" else "none"
-        )
-        self._places = Places(
-            mounts=merged(parse_mounts(self._cluster.mounts), parse_mounts(options.mounts)),
-            containers=self._cluster.runtime != "none",
-            strict=options.check_mounted_paths,
-            packaged=self._how in {"git", "dir"},
-            cwd=self._cwd,
-        )
-        self._places.check_mounts()
-        self._output = self._places.folder(options.output_dir, "--output-dir")
-        self._files = RunFiles(self._output.outside)
+        super().__init__(options, options.output_dir, tell, notices)
+        self._options: RolloutOptions = options
+        raise_problems(missing_here(options, self._cluster, self._cwd))
+        self._places = replace(self._places, gym_path=options.gym_path)
         self._input = self._places.input(options.input_file)
         self._configs = [self._places.config(path) for path in options.config_paths]
         self._far = [placed for placed in (self._input, *self._configs) if not placed.here]
 
     def submit(self) -> Submission:
         options = self._options
-        waits = waits_for(
-            options.run_after,
-            self._executor,
-            self._cluster.executor,
-            missing_fine=options.allow_missing_dep,
-            offline=options.dry_run,
-        )
-        for notice in waits.notices:
-            self._say(notice)
+        after = self._after()
         self._check_ray()
         config = self._served()
         settings = collect_settings(
@@ -139,7 +78,7 @@ class _Submitter:
             self._input.outside,
             seeded=options.seeds is not None,
         )
-        facts = self._facts(waits.after)
+        facts = self._facts(after)
         writer = Writer(
             options,
             self._cluster,
@@ -150,55 +89,18 @@ class _Submitter:
         )
         # Whatever cannot be planned or written is said before the input is read.
         writer.check(plan_run(options, self._cluster, self._name, facts))
-        with submitting(self._files):
-            if facts.submission != self._next_submission():
-                raise ConfigError(
-                    f"another command has just submitted into {self._files.output_dir}",
-                    hint="look at it with `palestra cluster status`",
-                )
+        with self._alone(facts.submission):
             facts = self._stamped_whole(facts, settings, config)
-            return self._submitted(facts, writer)
+            run = plan_run(options, self._cluster, self._name, facts)
+            return self._submitted(run, writer)
 
     def _stamped_whole(
         self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None
     ) -> Facts:
-        if not self._options.dry_run:
-            refuse_running(self._files, timeout_s=self._cluster.command_timeout_s)
         try:
             return self._stamped(facts, settings, config)
         except OSError as error:
             raise self._not_written(error) from error
-
-    def _submitted(self, facts: Facts, writer: Writer) -> Submission:
-        options = self._options
-        if self._how == "git" and (changed := uncommitted(self._cwd)):
-            self._say(f"--package git leaves out what is not committed: {', '.join(changed[:5])}")
-        run = plan_run(options, self._cluster, self._name, facts)
-        try:
-            folder = writer.write(run)
-        except OSError as error:
-            raise self._not_written(error) from error
-        self._say_what_waits(run)
-        if options.dry_run:
-            self._say(f"dry run: nothing was submitted; {folder.submit_script} submits it")
-            return Submission(run, folder.folder, {}, tuple(self._notices))
-        ids = hand_over(run, self._executor, timeout_s=self._cluster.command_timeout_s)
-        return Submission(run, folder.folder, ids, tuple(self._notices))
-
-    def _not_written(self, error: OSError) -> RunFailed:
-        return RunFailed(f"the submission cannot be written into {self._files.output_dir}: {error}")
-
-    def _say(self, text: str) -> None:
-        self._notices.append(text)
-        self._tell(text)
-
-    def _check_variables(self) -> None:
-        """After a dry run the jobs are started later, perhaps with other variables."""
-        problems = unset_variables(self._options, self._cluster, os.environ)
-        if not self._options.dry_run:
-            raise_unset(problems)
-        for problem in problems:
-            self._say(f"warning: {problem}: export it before you submit")
 
     def _check_ray(self) -> None:
         """Where jobs have what is installed here."""
@@ -259,20 +161,11 @@ class _Submitter:
             code_version=code_version(self._cwd, self._how, palestra.__version__),
         )
 
-    def _log_dir(self) -> Placed:
-        given = self._options.log_dir or str(logs(self._output.outside))
-        return self._places.folder(given, "--log-dir")
-
     def _model(self) -> Iterator[Placed]:
         """A model that is a path is somewhere; a name of a hub is nowhere."""
         model = self._options.model or ""
         if self._options.self_hosted and model.startswith("/"):
             yield self._places.path(model, "--model")
-
-    def _workdir(self, folder: SubmissionFiles) -> str | None:
-        if self._places.packaged:
-            return str(folder.code)
-        return None if self._places.containers else str(self._cwd)
 
     def _largest_array(self) -> int:
         known = self._cluster.max_array_size
@@ -283,10 +176,6 @@ class _Submitter:
         ):
             known = self._executor.max_array_size()
         return known or SLURM_ARRAY_SIZE
-
-    def _next_submission(self) -> str:
-        numbers = [int(p.name) for p in self._files.cluster.glob("[0-9]*") if p.name.isdecimal()]
-        return f"{max(numbers, default=0) + 1:04d}"
 
     def _stamped(
         self, facts: Facts, settings: CollectSettings, config: ResolvedConfig | None
@@ -334,6 +223,7 @@ class _Submitter:
             self._say(f"--rerun-done: {error.message}")
 
     def _say_what_waits(self, run: Run) -> None:
+        """That a part of the run follows later, if so."""
         if not any(not job.shards for job in run.jobs):
             self._say(
                 "not all shards are part of this submission or done: merge and profile follow "

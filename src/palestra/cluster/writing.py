@@ -9,8 +9,8 @@ from pathlib import Path
 from palestra.cluster.alone import write_plan
 from palestra.cluster.bundle import supervisor_zip
 from palestra.cluster.configs import ClusterConfig
+from palestra.cluster.job_options import JobOptions
 from palestra.cluster.layout import RunFiles, SubmissionFiles
-from palestra.cluster.options import RolloutOptions
 from palestra.cluster.packaging import How, snapshot
 from palestra.cluster.plan import Run, to_json
 from palestra.cluster.render import script, submit_script
@@ -22,7 +22,7 @@ from palestra.errors import ConfigError
 class Writer:
     """What the texts of a submission are made of. `secrets`: values that stand in none of them."""
 
-    options: RolloutOptions
+    options: JobOptions
     cluster: ClusterConfig
     files: RunFiles
     how: How

@@ -1,6 +1,7 @@
 """The names under which environments in the field import their framework, and each other.
 
     nemo_gym.x                    is palestra.compat.nemo_gym.x
+    nemo_skills.x                 is palestra.cluster.nemo_skills.x, unless it is installed
     resources_servers.x.app       is the project's own, else palestra.resources_servers.x.app
     responses_api_agents.y.app    likewise, and responses_api_models.z.app
 
@@ -10,20 +11,24 @@ stands first for what is below a module of ours, whose files would else be impor
 
 import importlib
 import importlib.util
+import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Final, final
+from typing import Any, Final, final
 
-from palestra.config import SERVER_TREES, project_root
+from palestra.config import SERVER_TREES, nearest, project_root
 
 _TARGETS: Final = {
     "nemo_gym": "palestra.compat.nemo_gym",
+    "nemo_skills": "palestra.cluster.nemo_skills",
     **{tree: f"palestra.{tree}" for tree in SERVER_TREES},
 }
+_PRODUCTS: Final = {"nemo_skills": "NeMo Skills"}
+"""Packages of which we provide a part, and only where nothing of them is installed."""
 
 
 @final
@@ -55,13 +60,15 @@ class AliasFinder(MetaPathFinder):
         """The spec of the module that `fullname` stands for; None when it stands for none."""
         del path, target
         top, dot, rest = fullname.partition(".")
-        if top not in _TARGETS:
+        if top not in _TARGETS or (top in _PRODUCTS and rest and not _is_alias_below(fullname)):
             return None
         ours = _TARGETS[top] + dot + rest
         try:
             found = importlib.util.find_spec(ours)
         except ModuleNotFoundError:
             return None
+        if found is None and top in _PRODUCTS:
+            raise ModuleNotFoundError(_not_provided(fullname, ours), name=fullname)
         if found is None:
             return None
         return ModuleSpec(
@@ -94,6 +101,52 @@ class BelowAliasFinder(MetaPathFinder):
         places = [str(place) for entry in sys.path if (place := Path(entry, inside)).is_dir()]
         own = PathFinder.find_spec(fullname, places) if places else None
         return own or self._finder.find_spec(fullname, path, target)
+
+
+def _is_alias_below(fullname: str) -> bool:
+    """Whether the package that `fullname` is in is one of ours under another name."""
+    parent = fullname.rpartition(".")[0]
+    module = sys.modules.get(parent)
+    return module is not None and module.__name__ != parent
+
+
+def _not_provided(fullname: str, ours: str) -> str:
+    """The sentence about a module or name that we do not have, with the nearest one that we do."""
+    top, _, rest = fullname.partition(".")
+    package, _, name = ours.rpartition(".")
+    parent = sys.modules[package]
+    names = getattr(parent, "__all__", None) or [
+        found.name for found in pkgutil.iter_modules(getattr(parent, "__path__", ()))
+    ]
+    near = nearest(name, names, cutoff=0.0)
+    there = f": the nearest is `{'.'.join([*rest.split('.')[:-1], near])}`" if near else ""
+    return f"{_PRODUCTS[top]}' `{rest}` is not provided by Palestra{there}"
+
+
+def names_not_provided(package: str, ours: str) -> Callable[[str], Any]:
+    """`__getattr__` of a module that stands for a part of another product's.
+
+    It raises ImportError: an AttributeError would be turned into one without our sentence.
+    """
+
+    def get(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            return importlib.import_module(f"{package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{package}.{name}":
+                raise
+        raise ImportError(_not_provided(f"{package}.{name}", f"{ours}.{name}"), name=package)
+
+    return get
+
+
+def find_spec(
+    fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+) -> ModuleSpec | None:
+    """The spec of a module under our name for it; None when we have none."""
+    return AliasFinder().find_spec(fullname, path, target)
 
 
 def install() -> None:

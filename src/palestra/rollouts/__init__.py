@@ -12,7 +12,7 @@ from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
 from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.ending import Ending
-from palestra.rollouts.events import EventFile, RolloutEvents, open_for_events
+from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_for_events
 from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
@@ -26,7 +26,18 @@ from palestra.rollouts.merging import (
     merge,
     plan_merge,
 )
-from palestra.rollouts.prepare import PreparedRun, StaleRun, begin, discard, plan, prepare
+from palestra.rollouts.prepare import (
+    PreparedRun,
+    StaleRun,
+    begin,
+    changes,
+    discard,
+    intended,
+    plan,
+    prepare,
+    unfinished_rollouts,
+    why_not_writable,
+)
 from palestra.rollouts.progress import InFlight, Observer, Progress
 from palestra.rollouts.recorded import scored_keys
 from palestra.rollouts.results import (
@@ -50,7 +61,6 @@ from palestra.rollouts.settings import (
     Shard,
 )
 from palestra.rollouts.tasks import BoundedTasks
-from palestra.rollouts.unscored import unscored_in
 
 __all__ = [
     "AUTO",
@@ -93,12 +103,15 @@ __all__ = [
     "StaleRun",
     "attempt",
     "begin",
+    "changes",
     "check_rows",
     "checked",
     "differences",
     "discard",
     "doors_behind",
+    "end_events",
     "first_cause",
+    "intended",
     "load_prompt",
     "materialize",
     "merge",
@@ -115,8 +128,9 @@ __all__ = [
     "run",
     "scored_keys",
     "semantics_of",
-    "unscored_in",
+    "unfinished_rollouts",
     "went_on",
+    "why_not_writable",
     "with_grace",
     "with_seed",
 ]

@@ -16,6 +16,7 @@ from typing import Any
 from palestra.errors import (
     Bystander,
     CallError,
+    EndpointRefuses,
     Hopeless,
     RowIdentity,
     mask_error,
@@ -28,7 +29,15 @@ from palestra.rollouts.attempt import with_grace
 from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.journal import Journal
 from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.results import MOST_SPARED, Failed, Scored, failed, scored, went_on
+from palestra.rollouts.results import (
+    MOST_SPARED,
+    WORTH_ANOTHER_ATTEMPT,
+    Failed,
+    Scored,
+    failed,
+    scored,
+    went_on,
+)
 from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import (
     AGENT_REF,
@@ -87,6 +96,8 @@ class Collector:
         self._deadlines = Deadlines(within_s)
         self._stuck_after_s = within_s + limits.stuck_after_s
         self._admission = admission
+        self._got_something_at: float | None = None
+        """When a rollout ended last for which endpoints had answered, a `time.monotonic()` value."""
         self._spent_before = False
         """Whether earlier sessions left failed attempts."""
         # What is not there costs nothing: the tuple is empty then.
@@ -279,14 +290,24 @@ class Collector:
     def _count(self, result: Scored | Failed) -> bool:
         """Account for one attempt; whether it was the rollout's last."""
         if isinstance(result, Scored):
+            self._got_something_at = time.monotonic()
             self._accounting.score(result.ending)
             return True
         self.progress.last_failure = f"{result.key} {result.outcome.value}: {result.message}"
         if result.terminal:
+            if result.outcome not in WORTH_ANOTHER_ATTEMPT:
+                self._got_something_at = time.monotonic()
             self._accounting.fail(result.outcome)
             return True
         self._accounting.retried_attempts += 1
         return False
+
+    def _gets_something(self) -> bool:
+        """Whether a rollout has ended, with what endpoints answered, within the run's patience."""
+        patience_s, latest = self._limits.patience_s, self._got_something_at
+        return (
+            patience_s is not None and latest is not None and time.monotonic() - latest < patience_s
+        )
 
     def _tell(self, error: CallError, row: Mapping[str, Any], key: RolloutKey) -> None:
         """Take the secrets out of a failure, and put it on the debug log."""
@@ -325,6 +346,10 @@ class Collector:
             return scored(row, result)
         except CallError as error:
             self._tell(add_verify_request(error, flight), row, key)
+            ends_run = isinstance(error, Hopeless)
+            if isinstance(error, EndpointRefuses) and self._gets_something():
+                # A process knows the refusals of its own endpoint, and others of the run answer.
+                ends_run, error.retriable = False, True
             ended = failed(
                 row,
                 error,
@@ -333,10 +358,10 @@ class Collector:
                 started_at=started_at,
                 elapsed_s=time.monotonic() - started,
                 again=self._verified_again,
-                ended_run=isinstance(error, Hopeless),
+                ended_run=ends_run,
                 spared=isinstance(error, Bystander) and flight.spared < MOST_SPARED,
             )
-            if not isinstance(error, Hopeless):
+            if not ends_run:
                 return ended
             # Every other rollout would fail the same way: say it once and stop.
             if self._leaves_files or error.verify_request:

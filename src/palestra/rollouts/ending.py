@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from palestra.schema import EMPTY_ANSWER, TOOL_FAILURES, Outcome, says_nothing
+from palestra.schema import EMPTY_ANSWER, TOOL_FAILURES, Outcome, field_of, says_nothing
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ def ending_in(fields: Mapping[str, Any], reward: float) -> Ending:
     """The ending of a verify response or of a result row; its parts may be objects or JSON."""
     response = fields.get("response")
     truncated = _truncated(response)
-    output = _get(response, "output")
+    output = field_of(response, "output")
     silent = not truncated and isinstance(output, list) and says_nothing(output)
     return Ending(
         Outcome.TRUNCATED if truncated else Outcome.SCORED,
@@ -37,12 +37,12 @@ def ending_in(fields: Mapping[str, Any], reward: float) -> Ending:
 
 
 def _truncated(response: Any) -> bool:
-    details = _get(response, "incomplete_details")
-    return details is not None and _get(details, "reason") == "max_output_tokens"
+    details = field_of(response, "incomplete_details")
+    return details is not None and field_of(details, "reason") == "max_output_tokens"
 
 
 def _output_tokens(response: Any) -> int:
-    tokens = _get(_get(response, "usage"), "output_tokens")
+    tokens = field_of(field_of(response, "usage"), "output_tokens")
     return tokens if isinstance(tokens, int) else 0
 
 
@@ -55,8 +55,3 @@ def _broken_tools(faults: Any) -> tuple[str, ...]:
         for fault in faults
         if isinstance(fault, dict) and {"tool", "type"} <= fault.keys()
     )
-
-
-def _get(value: Any, name: str) -> Any:
-    # A dict is found at once, where the abstract class is asked at length for what it is not.
-    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

@@ -30,6 +30,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, Self, final
 
 import orjson
@@ -44,6 +45,8 @@ FLUSH_BYTES: Final = 1 << 18
 MOST_WAITING_BYTES: Final = 1 << 26
 """Events that wait for a reader who does not come; further ones are dropped and counted."""
 LAST_FLUSH_S: Final = 3.0
+LONGEST_END_BYTES = 65_536
+"""Of a file of events that are looked at for its last one."""
 
 _DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
@@ -163,6 +166,33 @@ class EventFile:
                 view = view[os.write(self._fd, view) :]
             except BlockingIOError:  # a descriptor that somebody made non-blocking
                 time.sleep(0.05)
+
+
+def end_events(target: str, *, code: int, message: str) -> None:
+    """Append `run_ended` for a process that was killed, unless it has told its end itself.
+
+    Raises ConfigError when `target` cannot be written.
+    """
+    tail = _tail(target)
+    if b'"event":"run_ended"' in tail.rpartition(b"\n{")[2]:
+        return
+    fd = open_for_events(target)
+    told = {"event": "run_ended", "at": time.time(), "exit": code, "message": message}
+    torn = b"\n" if tail and not tail.endswith(b"\n") else b""
+    try:
+        os.write(fd, torn + orjson.dumps(told) + b"\n")
+    finally:
+        os.close(fd)
+
+
+def _tail(target: str) -> bytes:
+    """The end of a file of events; empty for what cannot be read again, such as a pipe."""
+    path = Path(target)
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LONGEST_END_BYTES))
+        return file.read()
 
 
 @final

@@ -5,6 +5,7 @@ streamed: memory grows with the number of distinct tasks, by a digest and two nu
 """
 
 import hashlib
+import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from palestra.schema import (
     TASK_INDEX,
     Line,
     ResponseCreateParams,
+    jsonl_lines,
     read_jsonl,
     rejected_fields,
 )
@@ -245,8 +247,10 @@ def lines_of_all(inputs: Iterable[InputFile]) -> Iterator[tuple[InputFile, Line]
 
 def _lines_of(source: InputFile) -> Iterator[Line]:
     """The rows of one file from `start` to `end`. Raises InputDataError when it cannot be read."""
+    content = source.content
+    lines = read_jsonl(source.path) if content is None else jsonl_lines(io.BytesIO(content))
     try:
-        for number, line in enumerate(read_jsonl(source.path)):
+        for number, line in enumerate(lines):
             if source.end is not None and number >= source.end:
                 return
             if number >= source.start:

@@ -7,9 +7,11 @@ place, or mends those of the run to be continued.
 
 import contextlib
 import itertools
+import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +23,17 @@ from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
-from palestra.rollouts.materialize import Materialized, materialize, remove_empty
+from palestra.rollouts.materialize import Materialized, materialize, remove_empty, whole_or_absent
 from palestra.rollouts.planner import Planner
 from palestra.rollouts.recorded import (
     AS_IT_WAS,
     REWARD,
-    LastAttempt,
+    last_attempts,
     recorded_rows,
+    scored_keys,
 )
-from palestra.rollouts.settings import CollectSettings, RunPaths
-from palestra.schema import FAILURE_CLASS, RolloutKey, key_of, read_jsonl
+from palestra.rollouts.settings import CollectSettings, InputFile, RunPaths
+from palestra.schema import RolloutKey, key_of, read_jsonl
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -74,6 +77,8 @@ class PreparedRun:
     resumes: bool = False
     new_inputs: Path | None = None
     """The materialized rows while they are not in place; None once the run has begun."""
+    made_inputs: tuple[InputFile, ...] = ()
+    """Input files that the command makes; they are written when the run begins."""
     found: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
     """Files of an earlier run that were there at planning: inode and size."""
 
@@ -149,13 +154,14 @@ def plan(
         made_folders=made.made_folders,
         places=made.places,
         new_inputs=made.path,
+        made_inputs=tuple(source for source in settings.inputs if source.content is not None),
         found=found,
         notices=made.notices,
     )
     if old is None:
         return fresh
     try:
-        changed = _changes(old, new)
+        changed = changes(old, new)
         if changed and settings.on_stale == "error":
             raise StaleRun(
                 f"the run at {paths.output} was made from something else:\n  "
@@ -198,11 +204,21 @@ def begin(planned: PreparedRun) -> PreparedRun:
             notices = _mend(paths) if planned.resumes else _replace_earlier(planned)
             # Those of a run that is continued are the same, byte for byte: the digest says so.
             new_inputs.replace(paths.materialized_inputs)
+            _write_made(planned)
             _forget_others(paths)
     except BaseException:
         discard(planned)
         raise
     return replace(planned, notices=(*notices, *planned.notices), new_inputs=None)
+
+
+def _write_made(planned: PreparedRun) -> None:
+    """Write the input files that the command made; a run that goes on keeps those it has."""
+    for source in planned.made_inputs:
+        if source.content is None or (planned.resumes and source.path.exists()):
+            continue
+        with whole_or_absent(source.path) as (file, _):
+            file.write(source.content)
 
 
 def _mend(paths: RunPaths) -> tuple[str, ...]:
@@ -250,6 +266,8 @@ def discard(prepared: PreparedRun) -> bool:
         return False
     for path in prepared.paths.all():
         path.unlink(missing_ok=True)
+    for source in prepared.made_inputs:
+        source.path.unlink(missing_ok=True)
     remove_empty(prepared.made_folders)
     return True
 
@@ -359,7 +377,40 @@ def _free_suffix(paths: Collection[Path]) -> str:
     raise AssertionError
 
 
-def _changes(old: Manifest, new: Manifest) -> list[str]:
+def intended(
+    settings: CollectSettings,
+    *,
+    agents: Collection[str],
+    semantics: Mapping[str, Any],
+    version: str,
+) -> Manifest:
+    """The manifest of the run that `settings` would begin; nothing of it stays on disk.
+
+    Raises InputDataError for bad rows.
+    """
+    with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
+        made = materialize(settings, Path(folder) / "inputs.jsonl", agents=agents)
+    return _manifest(settings, made, semantics, version)
+
+
+def unfinished_rollouts(paths: RunPaths, *, requested: int, max_attempts: int) -> int:
+    """How many rollouts resuming would run. Raises InputDataError for a broken file."""
+    scored = scored_keys(paths.output)
+    ended = {key for key, last in last_attempts(paths.failures).items() if last.ended(max_attempts)}
+    return requested - len(scored | ended)
+
+
+def why_not_writable(paths: RunPaths) -> str:
+    """Why no collection can write there now: another process does. Empty when one can."""
+    try:
+        with alone_in(paths.output.parent):
+            check_free(paths.output)
+    except InputDataError as error:
+        return error.message
+    return ""
+
+
+def changes(old: Manifest, new: Manifest) -> list[str]:
     """What a run to be continued was made from and is not any more, one line each."""
     changed = differences(old.semantics, new.semantics)
     if old.input_digest != new.input_digest:
@@ -391,7 +442,9 @@ def _ended(paths: RunPaths, made: Materialized, max_attempts: int) -> Ended:
     accounting = Accounting(made.rollouts)
     done = _scored(paths.output, accounting, made.repeats)
     attempts: dict[RolloutKey, int] = {}
-    for key, last in _failures(paths.failures, made.repeats).items():
+    failures = paths.failures
+    own_key = partial(_own_key, path=failures, repeats=made.repeats)
+    for key, last in last_attempts(failures, own_key).items():
         if key in done:
             continue
         if last.ended(max_attempts):
@@ -402,7 +455,7 @@ def _ended(paths: RunPaths, made: Materialized, max_attempts: int) -> Ended:
     return Ended(accounting, frozenset(done), attempts)
 
 
-def _own_key(row: dict[str, Any], path: Path, repeats: Mapping[int, int]) -> RolloutKey:
+def _own_key(row: dict[str, Any], *, path: Path, repeats: Mapping[int, int]) -> RolloutKey:
     """Which rollout of this run a recorded row is of. Raises InputDataError when it is of none."""
     key = key_of(row)
     if not 0 <= key.rollout < repeats.get(key.task, 0):
@@ -417,17 +470,8 @@ def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> s
     """Rollouts with a reward; the accounting gets them."""
     done: set[RolloutKey] = set()
     for row in recorded_rows(path, REWARD):
-        key = _own_key(row, path, repeats)
+        key = _own_key(row, path=path, repeats=repeats)
         if key not in done:
             done.add(key)
             accounting.score(ending_in(row, float(row["reward"])))
     return done
-
-
-def _failures(path: Path, repeats: Mapping[int, int]) -> dict[RolloutKey, LastAttempt]:
-    """Per rollout: its last attempt that failed."""
-    found: dict[RolloutKey, LastAttempt] = {}
-    for row in recorded_rows(path, FAILURE_CLASS):
-        key = _own_key(row, path, repeats)
-        found[key] = LastAttempt.after(found.get(key), row)
-    return found

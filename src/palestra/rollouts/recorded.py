@@ -1,7 +1,7 @@
 """Reading back what a run has recorded: rows of its output and of its failures file."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from palestra.schema import (
     Outcome,
     RolloutKey,
     finite_reward,
+    key_of,
     no_reward,
     read_jsonl,
 )
@@ -81,6 +82,17 @@ def recorded_rows(path: Path, field_name: str) -> Iterator[dict[str, Any]]:
                 f"{path} line {line.number} is not a row of a run: {problem}", hint=AS_IT_WAS
             )
         yield line.row
+
+
+def last_attempts(
+    path: Path, key_in: Callable[[dict[str, Any]], RolloutKey] = key_of
+) -> dict[RolloutKey, LastAttempt]:
+    """Per rollout of a failures file: its last attempt that failed. Raises as `recorded_rows`."""
+    attempts: dict[RolloutKey, LastAttempt] = {}
+    for row in recorded_rows(path, FAILURE_CLASS):
+        key = key_in(row)
+        attempts[key] = LastAttempt.after(attempts.get(key), row)
+    return attempts
 
 
 def _problem(row: Any, needed: set[str]) -> str:

@@ -54,6 +54,8 @@ class InputFile:
     end: int | None = None
     prompt_config: Path | None = None
     """What its rows are filled into, unless the command names a template of its own."""
+    content: bytes | None = field(default=None, repr=False)
+    """The rows, where the command makes them: the file is written once the run begins."""
 
 
 @dataclass(frozen=True, slots=True)

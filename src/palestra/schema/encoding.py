@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from palestra.schema import chat, items, protocol, responses
 
-_WIRE_TYPES = frozenset(
+WIRE_TYPES = frozenset(
     kind
     for module in (items, responses, protocol, chat)
     for kind in vars(module).values()
@@ -78,7 +78,7 @@ def set_fields(model: BaseModel) -> Mapping[str, Any]:
 
 def _shallow(value: Any) -> Any:
     """The set fields of a wire object, for orjson to walk on: half the cost of `model_dump`."""
-    return set_fields(value) if type(value) in _WIRE_TYPES else _dumped(value)
+    return set_fields(value) if type(value) in WIRE_TYPES else _dumped(value)
 
 
 def _dumped(value: Any) -> Any:

@@ -64,23 +64,28 @@ def read_jsonl(path: Path, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]
     A line of more than `most_bytes` is bad, and is never held in memory. Raises OSError when the file
     cannot be read.
     """
-    number = 0
     with path.open("rb") as file:
-        while raw := file.readline(most_bytes + 1):
-            number += 1
-            ended = raw.endswith(b"\n")
-            if len(raw) > most_bytes:
-                yield _too_long(number, file, raw, most_bytes)
-                continue
-            if not raw.strip():
-                continue
-            try:
-                yield Line(number, orjson.loads(raw), ended=ended)
-            except orjson.JSONDecodeError as error:
-                if number == 1 and (kind := other_than_text(raw)):
-                    yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
-                    return
-                yield Line(number, None, f"not JSON ({error})", torn=not ended, ended=ended)
+        yield from jsonl_lines(file, most_bytes=most_bytes)
+
+
+def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]:
+    """The lines of an open file, as `read_jsonl` gives them."""
+    number = 0
+    while raw := file.readline(most_bytes + 1):
+        number += 1
+        ended = raw.endswith(b"\n")
+        if len(raw) > most_bytes:
+            yield _too_long(number, file, raw, most_bytes)
+            continue
+        if not raw.strip():
+            continue
+        try:
+            yield Line(number, orjson.loads(raw), ended=ended)
+        except orjson.JSONDecodeError as error:
+            if number == 1 and (kind := other_than_text(raw)):
+                yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
+                return
+            yield Line(number, None, f"not JSON ({error})", torn=not ended, ended=ended)
 
 
 def _too_long(number: int, file: IO[bytes], read: bytes, most_bytes: int) -> Line:

@@ -103,10 +103,12 @@ def says_nothing(output: Iterable[Any]) -> bool:
     """Whether a model answered neither text nor a call of a tool; items are objects or JSON."""
     for item in output:
         kind = field_of(item, "type")
-        if kind == "reasoning" or field_of(item, "role") in _READ:
+        if kind == "reasoning":
             continue
         # What has another form than a message says something.
-        if kind not in {None, "message"} or _has_text(field_of(item, "content")):
+        if kind not in {None, "message"}:
+            return False
+        if field_of(item, "role") not in _READ and _has_text(field_of(item, "content")):
             return False
     return True
 

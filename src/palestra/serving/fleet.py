@@ -33,6 +33,7 @@ from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder
 from palestra.serving.own_errors import own_frames
 from palestra.serving.process_watch import ProcessWatch
+from palestra.serving.ray_clusters import RayPlace
 from palestra.serving.server import Server
 from palestra.serving.sockets import (
     LOOPBACK,
@@ -110,8 +111,10 @@ class Fleet:
         """How the first process ended that ended by itself."""
         self.instances: dict[str, RunningInstance] = {}
         self._embedded: dict[str, Server] = {}
+        self._ray = RayPlace.of_fleet(config.tree)
         self._profiler = profiler_for(config.tree, shared=True)
-        self.client = server_client(self._targets, config.tree, token=self._token)
+        self._tree = dict(config.tree)
+        self.client = server_client(self._targets, self._tree, token=self._token)
         self._watches: list[ProcessWatch] = []
         self.client.overrun_of = self._overrun_of
         self.client.standing_still = self._standing_still
@@ -146,9 +149,14 @@ class Fleet:
         """The server object of an embedded instance."""
         return self._embedded.get(name)
 
+    def added_settings(self) -> dict[str, str]:
+        """Settings that the fleet made by itself: the address of its own Ray cluster, if it has one."""
+        return self._ray.settings()
+
     # Starting
 
     async def _start(self) -> None:
+        await self._ray.check()
         placed = [
             (instance, placement_of(instance, self._default or EMBEDDED))
             for instance in self.config.instances.values()
@@ -156,6 +164,8 @@ class Fleet:
         exposed = any(placement == PROCESS for _, placement in placed)
         if self._profiler is not None and any(placement == EMBEDDED for _, placement in placed):
             self._profiler.start()
+        if any(placement == EMBEDDED for _, placement in placed):
+            self._ray.notice_import(self._tree)
         sockets = {
             instance.name: self._sockets(instance, placement, exposed=exposed)
             for instance, placement in placed
@@ -258,6 +268,7 @@ class Fleet:
     async def _embed(self, instance: InstanceConfig, sockets: Sequence[socket.socket]) -> None:
         try:
             server = await asyncio.to_thread(build_server, instance, self.client)
+            await self._ray.connect(instance.folder)
             server.secure(secret=self._secret, token=self._token)
             self._servers.append(server)
             local = self._profiled(server)
@@ -316,6 +327,7 @@ class Fleet:
                 token=self._token,
                 worker=index if instance.num_workers > 1 else None,
                 pulse=descriptors,
+                ray=self._ray.encode(),
             )
             child = await Child.spawn(
                 name,
@@ -418,6 +430,8 @@ class Fleet:
         await self.client.http.aclose()
         if self._profiler is not None:
             await asyncio.to_thread(self._profiler.finish)
+        await self._ray.leave()
+        await self._ray.end()
 
 
 async def _stop_server(server: Server) -> None:

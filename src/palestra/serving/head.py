@@ -48,10 +48,10 @@ def head_app(
     instances: Callable[[], Sequence[RunningInstance]],
     *,
     token: str = "",
+    added_settings: Callable[[], Mapping[str, str]] = dict,
 ) -> ASGIApp:
-    """The app of one fleet's head server."""
+    """The app of one fleet's head server. `added_settings`: what the fleet has set by itself."""
     app = FastAPI(title="Palestra head server")
-    masked = dump_yaml(config)
     mask = Redactor(config.secrets)
 
     @app.get("/")
@@ -60,7 +60,7 @@ def head_app(
 
     @app.get("/global_config_dict_yaml", response_model=str)
     async def global_config_dict_yaml() -> JSONResponse:
-        return JSONResponse(masked)
+        return JSONResponse(dump_yaml(replace(config, tree={**config.tree, **added_settings()})))
 
     @app.get("/server_instances", response_model=list[dict[str, Any]])
     async def server_instances() -> JSONResponse:
@@ -104,7 +104,13 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
         pid=os.getpid(),
         started=time.time(),
     )
-    app = head_app(fleet.config, run, lambda: list(fleet.instances.values()), token=address.token)
+    app = head_app(
+        fleet.config,
+        run,
+        lambda: list(fleet.instances.values()),
+        token=address.token,
+        added_settings=fleet.added_settings,
+    )
     # Before the first answer: whoever finds the head must also find the file that names it.
     write_run_file(run)
     try:

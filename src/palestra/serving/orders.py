@@ -22,6 +22,8 @@ class WorkOrder:
     """This process's number among the workers of its instance; None when it is the only one."""
     pulse: tuple[int, int] | None = None
     """File descriptors of the pulse that the fleet reads; None when nobody watches."""
+    ray: str = ""
+    """Where the fleet's Ray is, as `RayPlace.encode` says it."""
 
     @property
     def process_name(self) -> str:
@@ -40,6 +42,7 @@ class WorkOrder:
                 self.token,
                 self.worker,
                 self.pulse,
+                self.ray,
             ],
             option=orjson.OPT_NON_STR_KEYS,
         )

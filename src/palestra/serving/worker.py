@@ -22,6 +22,7 @@ from palestra.serving.build import GLOBAL_DEBUG, build_server, profiler_for, ser
 from palestra.serving.garbage import rare_collections
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder, refusal_line
+from palestra.serving.ray_clusters import RayPlace
 from palestra.serving.server import Server
 from palestra.serving.sockets import raise_descriptor_limit
 from palestra.serving.task_dump import dumping_tasks
@@ -47,7 +48,10 @@ async def serve(order: WorkOrder) -> None:
         for name, (server_type, urls) in order.targets.items()
     }
     client = server_client(targets, order.tree, token=order.token)
+    ray = RayPlace.decode(order.ray)
+    ray.notice_import(order.tree)
     server = build_server(instance, client)
+    await ray.connect(instance.folder)
     server.secure(secret=order.secret, token=order.token, worker=order.worker)
     profiler = profiler_for(order.tree, shared=False)
     served: Server | ProfiledServer = server
@@ -70,6 +74,7 @@ async def serve(order: WorkOrder) -> None:
             profiler.finish()
         await server.shut_down()
         await client.http.aclose()
+        await ray.leave()
 
 
 def _watched(order: WorkOrder) -> contextlib.AbstractAsyncContextManager[object]:

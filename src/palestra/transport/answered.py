@@ -13,6 +13,12 @@ MOST_ROLLOUTS: Final = 100_000
 """That are remembered in one process, the latest answered; some 20 MB."""
 
 
+ONE_DEADLINE_S: Final = 10.0
+"""Each process on the way takes half a second off a deadline; two attempts differ by more."""
+
+_Attempt = tuple[str, int | str | None, int | None, int]
+
+
 @final
 class AnsweredRollouts:
     """The rollouts whose policy has answered in this process, each attempt for itself."""
@@ -23,7 +29,8 @@ class AnsweredRollouts:
         """`sees_all`: whether no other process asks models for these rollouts."""
         self._sees_all = sees_all
         self._most = most
-        self._answered: dict[tuple[str, int | str | None, int | None, int], None] = {}
+        self._answered: dict[_Attempt, float | None] = {}
+        """With the attempt's deadline: a run that is made again has the same names."""
         self._forgot = False
 
     def note(self, context: CallContext) -> None:
@@ -33,7 +40,7 @@ class AnsweredRollouts:
             return
         key = (row.run, row.task, row.rollout, row.attempt)
         self._answered.pop(key, None)
-        self._answered[key] = None
+        self._answered[key] = context.deadline
         if len(self._answered) > self._most:
             del self._answered[next(iter(self._answered))]
             self._forgot = True
@@ -47,6 +54,11 @@ class AnsweredRollouts:
         row = context.row
         if row is None or not row.run:
             return None
-        if (row.run, row.task, row.rollout, row.attempt) in self._answered:
-            return True
+        key = (row.run, row.task, row.rollout, row.attempt)
+        if key in self._answered:
+            return True if _is_near(self._answered[key], context.deadline) else None
         return None if self._forgot or not self._sees_all() else False
+
+
+def _is_near(one: float | None, other: float | None) -> bool:
+    return one is None or other is None or abs(one - other) < ONE_DEADLINE_S

@@ -12,6 +12,7 @@ from palestra.transport.answered import AnsweredRollouts
 from palestra.transport.calls import Caller, Target
 from palestra.transport.http import HttpReply, HttpTransport
 from palestra.transport.local import IN_PROCESS
+from palestra.transport.patience import Refusals
 from palestra.transport.peer import Peer
 from palestra.transport.retry import WITHIN_FLEET, RetryPolicy
 from palestra.transport.unverified import note_verify_request
@@ -86,6 +87,8 @@ class ServerClient:
         self.retries = self._caller.retries
         self.answered = AnsweredRollouts(sees_all=self._has_all_models)
         """Which rollouts the model servers of this process have answered."""
+        self.refusals = Refusals()
+        """What each run has met at the endpoints of those model servers."""
         self.overrun_of: Callable[[RowIdentity], CallError | None] = _nobody_knows
         """The failure of a rollout whose own call holds a server process, as its fleet knows."""
         self.standing_still: Callable[[], Sequence[str]] = tuple

@@ -1,8 +1,8 @@
-"""How long a run goes on asking an endpoint that refuses everything.
+"""How long a run goes on asking endpoints that refuse everything.
 
 A refusal is a busy answer (429), an error of the server (5xx), or a connection that was refused or
-cut. One answer of any request of the run ends the streak. A refusal of one row (400) counts
-neither way. The run waits for a request that may still be answered: one that was sent before the
+cut. One answer of any endpoint to any request of the run ends the streak: a judge that refuses
+while the policy answers does not stop the run here. A refusal of one row (400) counts neither way. The run waits for a request that may still be answered: one that was sent before the
 streak began, or that has taken much longer than a refusal takes. A busy endpoint refuses most
 requests at once and answers the others minutes later.
 """
@@ -25,11 +25,12 @@ LEAST_S: Final = 5.0
 
 @final
 class _Streak:
-    """What one run has met at one endpoint since its last answer. Times are of `clock`."""
+    """What one run has met since its last answer. `now` and other times are of one clock."""
 
-    __slots__ = ("calls", "idle_since", "refused", "sent", "since", "slowest_s")
+    __slots__ = ("calls", "idle_since", "limit_s", "refused", "sent", "since", "slowest_s")
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float, now: float) -> None:
+        self.limit_s = limit_s
         self.since: float | None = None
         """When the first refusal came; None while there is none."""
         self.refused = 0
@@ -39,7 +40,7 @@ class _Streak:
         """Calls that are made now, those that pause before another try included."""
         self.sent: dict[object, float] = {}
         """When each request was sent that is under way now, the oldest first."""
-        self.idle_since = 0.0
+        self.idle_since = now
 
     def end(self) -> None:
         """Something was answered, or the run has been told."""
@@ -57,20 +58,41 @@ class _Streak:
 
 @final
 class Refusals:
-    """The streaks of all runs at one endpoint."""
+    """The streaks of all runs at the endpoints that this process asks."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._streaks: dict[str, _Streak] = {}
 
     def patience_of(self, context: CallContext) -> "Patience | None":
-        """For one call of a run; None where nobody set a limit to its patience."""
-        if context.patience_s is None or context.row is None:
+        """For one call of a run; None where nobody set a limit to its patience.
+
+        A call that names no run is of the only one that is known; with two it could be either's.
+        """
+        row = context.row
+        run, limit_s = "" if row is None else row.run, context.patience_s
+        if not run:
+            if len(self._streaks) != 1:
+                return None
+            [(run, streak)] = self._streaks.items()
+            limit_s = streak.limit_s
+        if limit_s is None:
             return None
-        streak = self._streaks.setdefault(context.row.run, _Streak())
-        return Patience(
-            streak, context.patience_s, self._clock, partial(self.forget, context.row.run)
-        )
+        if run not in self._streaks:
+            self._forget_idle()
+            self._streaks[run] = _Streak(limit_s, self._clock())
+        return Patience(self._streaks[run], limit_s, self._clock, partial(self.forget, run))
+
+    def _forget_idle(self) -> None:
+        """Drop the runs that ended while they were refused."""
+        latest = self._clock() - IDLE_S
+        for run, streak in tuple(self._streaks.items()):
+            if not streak.calls and streak.idle_since < latest:
+                del self._streaks[run]
+
+    def __len__(self) -> int:
+        """How many runs are remembered."""
+        return len(self._streaks)
 
     def forget(self, run: str) -> None:
         """The run asks nothing now, and nothing was refused last."""

@@ -19,6 +19,7 @@ from palestra.schema import (
 )
 from palestra.serving import Session
 
+TOKEN_FIELDS = {"prompt_token_ids", "generation_token_ids", "generation_log_probs"}
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}}
 
 
@@ -117,17 +118,45 @@ def test_an_edited_history_is_not_continued_and_says_so() -> None:
     assert "not the one that the model read" in states([second])[0][1]
 
 
-@pytest.mark.parametrize("lost", ["token_continuity", "generation_token_ids"])
-def test_a_history_that_lost_what_it_carried_is_told(lost: str) -> None:
-    http = FakeVLLM([CALL_AS_WRITTEN, "Cold."])
-    model = token_model(http)
+def second_turn(model: VLLMModel, *, lost: str) -> Response:
+    """The turn after the first, from a client that drops the field `lost` of its items."""
     (first,) = converse(model, params(), 1)
     items: list[Any] = [{"role": "user", "content": "Weather?"}]
     items += [{k: v for k, v in item.model_dump().items() if k != lost} for item in first.output]
+    items.append({"role": "user", "content": "And tomorrow?"})
+    return asyncio.run(model.responses(params(input=items), Session("s")))
 
-    second = asyncio.run(model.responses(params(input=items), Session("s")))
+
+@pytest.mark.parametrize("lost", ["token_continuity", "generation_token_ids"])
+def test_a_history_that_lost_what_it_carried_is_told(lost: str) -> None:
+    second = second_turn(token_model(FakeVLLM([CALL_AS_WRITTEN, "Cold."])), lost=lost)
 
     assert states([second])[0][1]
+
+
+def test_the_three_lists_alone_are_conforming_where_the_rendered_history_has_the_same_ids() -> None:
+    plain, rewritten = FakeVLLM(["plain", "more"]), FakeVLLM([CALL_AS_WRITTEN, "Cold."])
+
+    same, other = (
+        second_turn(token_model(http), lost="token_continuity") for http in (plain, rewritten)
+    )
+
+    assert states([same]) == [("unsealed", "")]
+    assert states([other])[0][0] == "broken"
+    assert "other ids when it is rendered" in states([other])[0][1]
+
+
+def test_an_endpoint_that_wants_the_three_lists_gets_them_on_its_messages() -> None:
+    http = FakeVLLM(["plain", "more", "and more"])
+    model = token_model(http, pass_on_token_ids=True)
+    second_turn(model, lost="token_continuity")
+    said = http.asked("/v1/chat/completions")[-1]["messages"]
+    chat = ChatCreateParams(messages=[ChatMessage.model_validate(message) for message in said])
+    asyncio.run(model.chat_completions(chat, Session("s")))
+
+    assert http.asked("/v1/chat/completions")[-1]["messages"] == said
+    assert [message.keys() >= TOKEN_FIELDS for message in said] == [False, True, False]
+    assert detokenize(said[1]["generation_token_ids"]).startswith("plain")
 
 
 def test_media_are_never_moved_to_another_position() -> None:

@@ -94,6 +94,9 @@ def _show(found: RunStatus) -> None:
     print_table(("unit", "standing", "rollouts", "job", "reason"), rows, right="rollouts")
     counts = ", ".join(f"{name} {number}" for name, number in sorted(found.counts().items()))
     total = found.rollouts()
+    if not found.run.shards:
+        say(f"{found.run.name}: {counts}")
+        return
     say(
         f"{found.run.name}: {counts}; rollouts expected {total['expected']} = scored "
         f"{total['scored']} + failed {total['failed']}"

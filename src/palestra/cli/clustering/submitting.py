@@ -1,10 +1,11 @@
 """`cluster rollouts`, and the field's `nemo_gym_rollouts`: from flags to a submission."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from palestra.cli.console import notice, say, shown
-from palestra.cluster import Submission, rollouts
+from palestra.cluster import Submission, rollouts, run_cmd
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.options import RolloutOptions
 
@@ -23,6 +24,24 @@ def submit(given: Mapping[str, Any]) -> int:
     return 0
 
 
+def submit_command(given: Mapping[str, Any]) -> int:
+    """Submit the command that the flags ask for, and say what became of it."""
+    options = {name: value for name, value in given.items() if name != "words"}
+    submission = run_cmd(extra=given.get("words") or (), tell=notice, **options)
+    run = submission.run
+    (job,) = run.jobs
+    say(f"{run.name}: {submission.job_ids.get(job.name, 'not submitted')}")
+    say(f"plan, script and logs: {shown(run_folder(submission))}")
+    if submission.job_ids and run.executor != "none":
+        say(f"follow it with: palestra cluster status {run.output_dir}")
+    return 0
+
+
+def run_folder(submission: Submission) -> Path:
+    """The output folder of a run, outside containers."""
+    return submission.folder.parent.parent
+
+
 def report(submission: Submission) -> None:
     """What a user does next."""
     run = submission.run
@@ -35,7 +54,7 @@ def report(submission: Submission) -> None:
     say(f"plan and scripts: {shown(submission.folder)}")
     if submission.job_ids and run.executor != "none":
         say(f"follow it with: palestra cluster status {run.output_dir}")
-    merged = RunFiles(submission.folder.parent.parent)
+    merged = RunFiles(run_folder(submission))
     for path in (merged.merged.output, merged.reward_profiling, merged.aggregate_metrics):
         if run.executor == "none" and submission.job_ids and path.exists():
             say(f"  {shown(path)}")

@@ -1,4 +1,4 @@
-"""`palestra cluster rollouts`: its flags, one for each option of `palestra.cluster.rollouts`."""
+"""`palestra cluster rollouts` and `run-cmd`: a flag for each option of `palestra.cluster`'s."""
 
 # ruff: noqa: ARG001 - the command reads all of its flags from the context
 
@@ -105,7 +105,13 @@ def rollouts(
         ),
     ] = False,
     gym_container: Annotated[Text, typer.Option(help="Palestra's image.")] = None,
-    gym_path: Annotated[Text, typer.Option(help="Install this checkout, once per node.")] = None,
+    gym_path: Annotated[
+        Text,
+        typer.Option(
+            help="Install this checkout, once per node. In containers, paths that are not here "
+            "are looked for below it."
+        ),
+    ] = None,
     package: Annotated[
         Text, typer.Option(help="The code here, for the jobs: git, dir, installed or none.")
     ] = None,
@@ -160,4 +166,74 @@ def rollouts(
     guarded(command)
 
 
-__all__ = ["register", "rollouts"]
+@cluster.command(
+    "run-cmd",
+    context_settings={
+        "allow_interspersed_args": False,  # what follows the options is the command, as it is
+        "token_normalize_func": lambda name: name.replace("_", "-"),
+    },
+)
+def run_cmd(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Instead of --command.")
+    ] = None,
+    command: Annotated[Text, typer.Option(help="A line of bash.")] = None,
+    container: Annotated[
+        Text, typer.Option(help="A name in the cluster's containers, or an image; default gym.")
+    ] = None,
+    num_gpus: Annotated[int, typer.Option(help="GPUs of each node.")] = 0,
+    num_nodes: Annotated[int, typer.Option(help="Nodes; the command runs on each.")] = 1,
+    output_dir: Annotated[
+        Text, typer.Option(help="A folder for plan, logs and ledger; default ./EXPNAME.")
+    ] = None,
+    cluster: Annotated[
+        Text, typer.Option(help="Name or file of a cluster config; default: this machine.")
+    ] = None,
+    config_dir: Annotated[Text, typer.Option(help="Where cluster configs are looked for.")] = None,
+    partition: Annotated[Text, typer.Option(help="Slurm's.")] = None,
+    account: Annotated[Text, typer.Option(help="Slurm's.")] = None,
+    qos: Annotated[Text, typer.Option(help="Slurm's.")] = None,
+    time: Annotated[Text, typer.Option(help="Time limit, as Slurm writes it.")] = None,
+    time_min: Annotated[Text, typer.Option(help="A shorter one that would do.")] = None,
+    exclusive: Annotated[
+        bool | None, typer.Option("--exclusive/--no-exclusive", help="Whole nodes.")
+    ] = None,
+    sbatch: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE, or KEY alone, for sbatch; repeatable.")
+    ] = None,
+    mounts: Annotated[
+        list[str] | None, typer.Option(help="src:dst[:ro],… besides the cluster's.")
+    ] = None,
+    check_mounted_paths: Annotated[
+        bool, typer.Option("--check-mounted-paths", help="Every mount's source exists here.")
+    ] = False,
+    package: Annotated[
+        Text, typer.Option(help="The code here, for the job: git, dir, installed or none.")
+    ] = None,
+    installation_command: Annotated[str, typer.Option(help="Bash, once per node, first.")] = "",
+    preprocess_cmd: Annotated[str, typer.Option(help="Bash before the command.")] = "",
+    postprocess_cmd: Annotated[str, typer.Option(help="Bash after it went well.")] = "",
+    expname: Annotated[str, typer.Option(help="The run's name.")] = "command",
+    log_dir: Annotated[Text, typer.Option(help="Default OUTPUT_DIR/logs.")] = None,
+    run_after: Annotated[
+        list[str] | None, typer.Option(help="A run or a job's id that must end well first.")
+    ] = None,
+    allow_missing_dep: Annotated[
+        bool, typer.Option("--allow-missing-dep", help="Start if it is not known.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write everything, submit nothing.")
+    ] = False,
+) -> None:
+    """Run one command as a job, with bash; status, logs and cancel know it as they know rollouts."""
+
+    def submit() -> int:
+        from palestra.cli.clustering.submitting import submit_command
+
+        return submit_command(context.params)
+
+    guarded(submit)
+
+
+__all__ = ["register", "rollouts", "run_cmd"]

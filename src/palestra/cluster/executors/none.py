@@ -12,7 +12,8 @@ from palestra.cluster.plan import Job, Run
 from palestra.errors import RunFailed
 
 
-def _tell(text: str) -> None:
+def to_stderr(text: str) -> None:
+    """Tell a user something while jobs run."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -20,7 +21,7 @@ def _tell(text: str) -> None:
 class NoneExecutor:
     """Runs jobs in their order. `tell`: is told when something starts or ends."""
 
-    def __init__(self, tell: Callable[[str], None] = _tell) -> None:
+    def __init__(self, tell: Callable[[str], None] = to_stderr) -> None:
         self._tell = tell
 
     def submit(self, run: Run, submitted: Callable[[Job, str], None], /) -> None:

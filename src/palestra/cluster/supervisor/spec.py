@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = 1
-MAIN_ROLES = frozenset({"prepare", "driver", "merge", "profile"})
+MAIN_ROLES = frozenset({"prepare", "driver", "merge", "profile", "command"})
 
 
 class BadPlan(Exception):

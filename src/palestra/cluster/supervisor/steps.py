@@ -16,6 +16,7 @@ from palestra.cluster.supervisor.spec import ComponentSpec, JobSpec, MountSpec
 
 SLURM = "slurm"
 SANDBOX = "sandbox"
+COMMAND = "command"
 SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credentials", "key", "password", "passwd", "secret", "token"}
 )
@@ -47,7 +48,8 @@ def argv_of(
     `minder`: what stands before the command of a step that runs in no container.
     """
     told = component.worker_argv if place.rank and component.worker_argv else component.argv
-    argv = [replaced(text, place.tokens) for text in told]
+    tokens = {} if component.role == COMMAND else place.tokens
+    argv = [replaced(text, tokens) for text in told]
     if component.is_main:
         argv = with_setup(component, argv)
     argv = _in_container(job, component, argv, names)

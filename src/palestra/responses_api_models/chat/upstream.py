@@ -141,7 +141,7 @@ class Upstream:
         self._request_timeout_s = request_timeout_s
         self._policy = policy or RetryPolicy()
         self._count = count or RetryCount()
-        self._refusals = Refusals()
+        self._refusals = Refusals() if client is None else client.refusals
 
     async def post(self, url: str, body: Mapping[str, Any]) -> bytes | ContextOverflow:
         """POST `body` until an answer comes, within the rollout's deadline.

@@ -36,6 +36,8 @@ from palestra.responses_api_models.vllm_model.history import (
     items_of,
     previous_of_items,
     previous_of_messages,
+    with_ids_of_items,
+    with_ids_of_messages,
     without_tokens,
 )
 from palestra.responses_api_models.vllm_model.known import Known
@@ -73,6 +75,9 @@ class VLLMModelConfig(ChatModelConfig):
     return_token_id_information: bool = False
     """Put `prompt_token_ids`, `generation_token_ids` and `generation_log_probs` on the last item
     of every turn, and have each turn's prompt start with the ids before it."""
+    pass_on_token_ids: bool = False
+    """Hand those three fields on to the endpoint, on its messages: for a trainer's own server, which
+    continues a turn by its ids. Others may refuse them."""
     has_token_ids: ClassVar[bool] = True
 
     @model_validator(mode="after")
@@ -115,6 +120,8 @@ class VLLMModel(ChatCompletionsServer):
         model, settings = self.config.model, self._conversion
         request = to_chat_request(body, model=model, settings=settings)
         previous, why_not = previous_of_items(body, request["messages"], settings)
+        if self.config.pass_on_token_ids:
+            request["messages"] = with_ids_of_items(request["messages"], body)
         turns = await self._turns(session, later=previous is not None)
         turn = await turns.ask(request, previous, why_not)
         if isinstance(turn, ContextOverflow):
@@ -132,6 +139,8 @@ class VLLMModel(ChatCompletionsServer):
             return await super().chat_completions(body, session)
         request = self._chat_request(body)
         request["messages"] = [without_tokens(message) for message in request["messages"]]
+        if self.config.pass_on_token_ids:
+            request["messages"] = with_ids_of_messages(request["messages"], body.messages)
         tools = body.tools or []
         previous, why_not = previous_of_messages(body.messages, tools)
         turns = await self._turns(session, later=previous is not None)

@@ -1,6 +1,7 @@
 """The last turn that a conversation carries token ids of, and whether it can be continued."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from palestra.responses_api_models.chat.messages import to_messages
@@ -51,10 +52,10 @@ def previous_of_items(
     history = items[: last + 1]
     tokens = _tokens(items[last])
     continuity = continuity_on(items[last])
-    if continuity is None or not continuity.seal:
-        return None, Reason.UNSEALED
-    seal = _sealed_items(params, history, tokens)
     said = to_messages(changed(params, {"input": history}), settings)
+    if continuity is None or not continuity.seal:
+        return Previous(tokens, len(said), sealed=False), None
+    seal = _sealed_items(params, history, tokens)
     if seal != continuity.seal or list(messages[: len(said)]) != said:
         return None, Reason.EDITED
     return Previous(tokens, len(said)), None
@@ -69,7 +70,7 @@ def previous_of_messages(messages: Sequence[ChatMessage], tools: Sequence[Any]) 
     tokens = _tokens(messages[last])
     continuity = continuity_on(messages[last])
     if continuity is None or not continuity.seal:
-        return None, Reason.UNSEALED
+        return Previous(tokens, last + 1, sealed=False), None
     try:
         seal = seal_messages(messages[: last + 1], tokens, tools=tools)
     except (TypeError, ValueError, OverflowError):  # lists that hold no numbers
@@ -77,6 +78,33 @@ def previous_of_messages(messages: Sequence[ChatMessage], tools: Sequence[Any]) 
     if seal != continuity.seal:
         return None, Reason.EDITED
     return Previous(tokens, last + 1), None
+
+
+def with_ids_of_items(
+    messages: Sequence[Mapping[str, Any]], params: ResponseCreateParams
+) -> list[dict[str, Any]]:
+    """The messages that `params` were converted to, each turn of the model with its token ids."""
+    turns = (list(turn) for own, turn in groupby(items_of(params), is_models_own) if own)
+    carried = (next(filter(None, map(tokens_on, reversed(turn))), None) for turn in turns)
+    return [
+        {**message, **(_fields(next(carried, None)) if message["role"] == "assistant" else {})}
+        for message in messages
+    ]
+
+
+def with_ids_of_messages(
+    messages: Sequence[Mapping[str, Any]], carriers: Sequence[ChatMessage]
+) -> list[dict[str, Any]]:
+    """The messages with the token ids that `carriers`, the same ones as they came, hold."""
+    pairs = zip(messages, carriers, strict=True)
+    return [{**message, **_fields(tokens_on(carrier))} for message, carrier in pairs]
+
+
+def _fields(tokens: TurnTokens | None) -> dict[str, Any]:
+    if tokens is None:
+        return {}
+    values = (tokens.prompt, tokens.generation, tokens.log_probs)
+    return dict(zip(TOKEN_FIELDS, values, strict=True))
 
 
 def without_tokens(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,6 +57,9 @@ class State(StrEnum):
     """There was no turn with token ids before."""
     CONTINUED = "continued"
     """It starts with exactly the ids of the turn before, its prompt and its generation."""
+    UNSEALED = "unsealed"
+    """It starts with exactly those ids; the turn before came back without its seal, so they were
+    compared with the history as the endpoint renders it."""
     BROKEN = "broken"
     """It does not; `Continuity.reason` says why."""
 
@@ -65,7 +68,7 @@ class Reason(StrEnum):
     """Why a prompt does not start with the ids before it. The values are sentences."""
 
     EDITED = "the history is not the one that the model read and wrote"
-    UNSEALED = "the history carries token ids without the seal that they were returned with"
+    UNSEALED = "the history carries token ids without a seal, and is other ids when it is rendered"
     RENDERED = "the endpoint renders and tokenizes the history anew and takes no token ids"
     TEMPLATE = "the chat template does not tell where the earlier turns end"
     MEDIA = "images or sounds are placed by their position in the rendered prompt"

@@ -53,10 +53,14 @@ _NO_SUCH_PATH = frozenset({404, 405, 501})
 
 @dataclass(frozen=True, slots=True)
 class Previous:
-    """The last turn with ids. `messages`: how many messages of the chat lie up to and with it."""
+    """The last turn with ids. `messages`: how many messages of the chat lie up to and with it.
+
+    `sealed`: its seal shows that neither it nor the history before it was changed.
+    """
 
     tokens: TurnTokens
     messages: int
+    sealed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,9 @@ class Turns:
             return await self._chat(
                 request, None, State.FIRST if written else State.BROKEN, why_not
             )
+        if not previous.sealed:
+            # Nothing but the endpoint's own rendering says that these ids are this history's.
+            return await self._chat(request, previous, State.BROKEN, Reason.UNSEALED)
         if not self._can.splices:
             return await self._chat(request, previous, State.BROKEN, Reason.RENDERED)
         try:
@@ -141,7 +148,8 @@ class Turns:
         if previous is not None:
             before = previous.tokens.all
             if tokens.prompt[: len(before)] == before:
-                return Turn(completion, tokens, State.CONTINUED)
+                continued = State.CONTINUED if previous.sealed else State.UNSEALED
+                return Turn(completion, tokens, continued)
         return Turn(completion, tokens, state, reason.value if reason is not None else "")
 
     async def _tokenized(

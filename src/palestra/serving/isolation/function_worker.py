@@ -28,11 +28,13 @@ from palestra.serving.isolation.wire import (
 )
 from palestra.serving.loading import load_environment
 from palestra.serving.own_errors import own_frames
+from palestra.serving.ray_clusters import notice_ray_here
 from palestra.transport import calling
 
 
 def function_of(argument: dict[str, str]) -> Serve:
     """The program of these workers: imports the file once, for all of them."""
+    notice_ray_here({})
     return partial(serve, load_environment(Path(argument["file"])).verify)
 
 

@@ -105,15 +105,23 @@ class Link:
             self._loop.add_writer(self._held.calls, self._write)
         self._outgoing.append(view)
 
+    def ask(self, number: int, frame: bytes) -> asyncio.Future[list[Any]]:
+        """Send the call `number`: what its answer will be in, or WorkerGone.
+
+        Not to be cancelled: the worker goes on with the call.
+        """
+        answered: asyncio.Future[list[Any]] = self._loop.create_future()
+        if self.ending is not None:
+            answered.set_exception(WorkerGone(self.ending))
+        else:
+            self._waiting[number] = answered
+            self.send(frame)
+        return answered
+
     async def answer(self, number: int, frame: bytes) -> list[Any]:
         """Send the call `number` and wait for its answer. Raises WorkerGone."""
-        if self.ending is not None:
-            raise WorkerGone(self.ending)
-        answered = self._waiting[number] = self._loop.create_future()
-        self.send(frame)
         try:
-            message: list[Any] = await answered
-            return message
+            return await self.ask(number, frame)
         finally:
             self._waiting.pop(number, None)
 
@@ -198,7 +206,7 @@ class Link:
                 if message[0] not in ANSWERS:
                     self._on_message(self, message)
                     continue
-                waiting = self._waiting.get(message[1])
+                waiting = self._waiting.pop(message[1], None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(message)
         except Rubbish as rubbish:

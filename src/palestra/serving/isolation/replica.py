@@ -9,7 +9,7 @@ import base64
 import pickle
 import socket
 from functools import partial
-from typing import Any, Protocol, final
+from typing import Protocol, final
 
 import uvloop
 
@@ -18,6 +18,7 @@ from palestra.sandbox.workers.worker import Endurance, Serve
 from palestra.schema import encode_json
 from palestra.serving.authors_errors import error_text
 from palestra.serving.build import build_server, server_client
+from palestra.serving.isolation.bodies import read_body
 from palestra.serving.isolation.client import Questions, ServerElsewhere
 from palestra.serving.isolation.results import packed
 from palestra.serving.isolation.surroundings import Surroundings
@@ -28,12 +29,14 @@ from palestra.serving.isolation.wire import (
     END,
     FAILED,
     REPLY,
+    UNREADABLE,
     VALUE,
     Frames,
     message_frame,
     read_order,
 )
 from palestra.serving.own_errors import own_frames
+from palestra.serving.ray_clusters import notice_ray_here
 from palestra.serving.server import Server
 from palestra.transport import CallContext, Target, calling
 
@@ -47,6 +50,7 @@ def replica_of(argument: str) -> Serve:
     """
     # From the process that made us.
     instance, places, tree = pickle.loads(base64.b64decode(argument))  # noqa: S301
+    notice_ray_here(tree)
     questions = Questions()
     targets = {
         name: Target(name, server_type, urls, ServerElsewhere(name, questions))
@@ -123,17 +127,22 @@ class Inside:
                 self._questions.answered(fields[0], fields[1])
 
     def _begin(
-        self, number: int, path: str, session_id: str, body: Any, context: CallContext
+        self, number: int, path: str, session_id: str, content: bytes, context: CallContext
     ) -> None:
-        work = self._serve(number, path, session_id, body, context)
+        work = self._serve(number, path, session_id, content, context)
         task = self._tasks[number] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
     async def _serve(
-        self, number: int, path: str, session_id: str, body: Any, context: CallContext
+        self, number: int, path: str, session_id: str, content: bytes, context: CallContext
     ) -> None:
         """Answer a call, whatever comes of it."""
         self._questions.serving.set(number)
+        try:
+            body = read_body(content)
+        except Exception as error:
+            self._sock.sendall(message_frame(UNREADABLE, number, error_text(error)))
+            return
         try:
             endpoint = self._server.typed_endpoint(path)
             if endpoint is None:

@@ -29,6 +29,7 @@ from palestra.sandbox.workers.keeper import Keeper
 from palestra.schema import encode_json, set_fields, to_plain
 from palestra.serving.authors_errors import error_text
 from palestra.serving.endpoints import Endpoint
+from palestra.serving.isolation.bodies import body_bytes, exact_body_bytes
 from palestra.serving.isolation.failures import MEMORY_MIB, failure_of
 from palestra.serving.isolation.limits import limit_of
 from palestra.serving.isolation.link import Ended, Ending, Killed, Link, WorkerGone
@@ -41,6 +42,7 @@ from palestra.serving.isolation.wire import (
     END,
     FAILED,
     REPLY,
+    UNREADABLE,
     VALUE,
     order_frame,
     sent_context,
@@ -92,6 +94,12 @@ class _Worker:
     began: float = 0.0
     """When that method began."""
 
+    def forget(self, session_id: str) -> None:
+        """Close a session that is not closed yet."""
+        if session_id in self.sessions:
+            self.sessions.discard(session_id)
+            self.link.send(order_frame(END, session_id))
+
     def is_alive(self) -> bool:
         """Whether it can be called."""
         return self.link.alive
@@ -104,10 +112,28 @@ class _Worker:
         """Less is better for another session."""
         return self.is_stuck(latest), len(self.sessions)
 
-    def end_turn(self) -> None:
-        """The plain method has returned."""
-        self.running = 0
-        self.turn.release()
+    def take_answer(self, number: int, call: "_Call", server: str, answered: "_Answer") -> None:
+        """The call `number` has its answer, or has lost its worker."""
+        gone = answered.exception()
+        if isinstance(gone, WorkerGone):
+            self._note_loss(number, call, server, gone.ending)
+        elif call.endpoint.ends_session and answered.result()[0] == VALUE:
+            self.sessions.discard(call.session_id)  # the worker has closed it as well
+        del self.contexts[number]
+        if self.running == number:
+            self.running = 0
+            self.turn.release()
+
+    def _note_loss(self, number: int, call: "_Call", server: str, ending: Ending) -> None:
+        """Find the call that the worker ended for. Every call is told of it before any fails."""
+        if not self.culprit and isinstance(ending, Ended):
+            # The plain method that runs is the first suspect; or the only call there is.
+            alone = number if len(self.contexts) == 1 else EVERYBODY
+            self.culprit = self.running or alone
+        if self.culprit in {number, EVERYBODY}:
+            path = call.endpoint.path
+            self.faults[call.session_id] = path, ending
+            self.reason = self.reason or failure_of(server, path, ending).message
 
     async def takes_turn(self, within_s: float | None) -> bool:
         """Wait for the turn; False when it did not come within that time."""
@@ -117,6 +143,13 @@ class _Worker:
         except TimeoutError:
             return False
         return True
+
+
+_Answer = asyncio.Future[list[Any]]
+
+
+class _Unreadable(Exception):
+    """The worker could not read the call's body."""
 
 
 @dataclass(eq=False, slots=True)
@@ -130,6 +163,8 @@ class _Call:
     limit_s: float | None
     due: float | None
     """When the limit is reached, a `time.monotonic()` value."""
+    is_exact: bool = False
+    """Whether all objects of the body are pickled."""
 
     def left_s(self) -> float | None:
         """Seconds until the limit; None without one."""
@@ -192,12 +227,13 @@ class SessionWorkers:
         if not worker.is_alive():
             if endpoint.path == CLOSE_SESSION:
                 return {}
-            if (fault := worker.faults.get(session_id)) is not None:
-                raise failure_of(self._server, *fault)
-            raise self._bystander(worker)
-        if endpoint.is_sync:
-            return await self._plain(worker, call, has_turn=has_turn)
-        return await self._async(worker, call)
+            raise self._loss(worker, session_id)
+        perform = self._plain if endpoint.is_sync else self._async
+        try:
+            return await perform(worker, call, has_turn=has_turn)
+        except _Unreadable:
+            call.is_exact = True
+            return await perform(worker, call, has_turn=False)
 
     async def _place(self, session: Session, call: _Call) -> tuple[_Worker, bool]:
         """The session's worker, and whether the call has its turn there already.
@@ -223,15 +259,18 @@ class SessionWorkers:
             self._leave_worker(session)
 
     async def _worker_of(self, session: Session, call: _Call) -> _Worker:
-        assigned: asyncio.Task[_Worker] | None = session.state.get(_WORKER)
+        assigned: _Worker | asyncio.Task[_Worker] | None = session.state.get(_WORKER)
         if assigned is None:
-            assigned = session.state[_WORKER] = self._keep(self._assign(session.id))
+            assigned = self._worker_for(session.id) or self._fork_for(session.id)
+            session.state[_WORKER] = assigned
             if _LEFT not in session.state:
                 session.state[_LEFT] = True
-                session.at_end(lambda: self._leave_worker(session))
+                session.at_end(partial(self._leave_worker, session))
+        if isinstance(assigned, _Worker):
+            return assigned
         try:
             async with asyncio.timeout(call.left_s()):
-                return await asyncio.shield(assigned)
+                worker = await asyncio.shield(assigned)
         except TimeoutError:
             raise InfraError(
                 f"{self._server}: no worker process within {call.limit_s:.1f} s"
@@ -239,6 +278,9 @@ class SessionWorkers:
         except CallError:
             session.state.pop(_WORKER, None)
             raise
+        if session.state.get(_WORKER) is assigned:
+            session.state[_WORKER] = worker
+        return worker
 
     async def _plain(self, worker: _Worker, call: _Call, *, has_turn: bool) -> Any:
         if not has_turn and not await worker.takes_turn(call.left_s()):
@@ -248,30 +290,45 @@ class SessionWorkers:
                 hint=f"{worker.path} is slow or hangs; rows that ended of it name the line",
             )
         number = worker.link.number()
-        exchange = self._keep(self._exchange(worker, number, call))
-        exchange.add_done_callback(lambda _: worker.end_turn())
         worker.began = time.monotonic()
         worker.running, worker.path = number, f"{self._server}{call.endpoint.path}"
+        try:
+            answered = self._asked_of(worker, number, call)
+        except BaseException:
+            worker.running = 0
+            worker.turn.release()
+            raise
         hang = None
         if (left_s := call.left_s()) is not None:
             loop = asyncio.get_running_loop()
             hang = loop.call_later(left_s, self._stop_hung, worker, number, call)
         try:
-            return await asyncio.shield(exchange)
+            return self._result(call, await asyncio.shield(answered))
+        except WorkerGone:
+            raise self._loss(worker, call.session_id) from None
         except asyncio.CancelledError:
-            if not exchange.done():
-                self._keep(self._abandon(worker, number, call, exchange))
+            if not answered.done():
+                self._keep(self._abandon(worker, number, call, answered))
             raise
         finally:
             if hang is not None:
                 hang.cancel()
 
-    async def _async(self, worker: _Worker, call: _Call) -> Any:
+    async def _async(self, worker: _Worker, call: _Call, *, has_turn: bool) -> Any:
+        del has_turn  # async methods run beside each other
         number = worker.link.number()
-        exchange = self._keep(self._exchange(worker, number, call))
+        answered = self._asked_of(worker, number, call)
+        try:
+            return await self._in_time(worker, number, call, answered)
+        except WorkerGone:
+            raise self._loss(worker, call.session_id) from None
+
+    async def _in_time(self, worker: _Worker, number: int, call: _Call, answered: _Answer) -> Any:
+        """The result of an async method, which is cancelled at its limit."""
         try:
             async with asyncio.timeout(call.left_s()) as limit:
-                return await asyncio.shield(exchange)
+                message = await asyncio.shield(answered)
+            return self._result(call, message)
         except asyncio.CancelledError:
             worker.link.send(order_frame(CANCEL, number))
             raise
@@ -279,50 +336,46 @@ class SessionWorkers:
             if not limit.expired():
                 raise
         worker.link.send(order_frame(CANCEL, number))
-        await asyncio.wait({exchange}, timeout=CANCEL_GRACE_S)
+        await asyncio.wait({answered}, timeout=CANCEL_GRACE_S)
         limit_s = call.limit_s or 0.0
-        if not exchange.done():
+        if not answered.done():
             await self._end_hung(worker, number, call.endpoint, limit_s)
-            return await exchange
         with contextlib.suppress(DeadlineExceeded):
-            return await exchange
+            return self._result(call, await answered)
         raise DeadlineExceeded(
             f"{self._server}{call.endpoint.path} was not done after {limit_s:.1f} s",
             hint="raise rollout_timeout, or find out what it waits for",
         )
 
-    async def _exchange(self, worker: _Worker, number: int, call: _Call) -> Any:
-        path = call.endpoint.path
+    def _asked_of(self, worker: _Worker, number: int, call: _Call) -> _Answer:
+        """Send a call to a worker."""
+        frame = _call_frame(number, call)
         worker.contexts[number] = call.context
-        try:
-            answer = await worker.link.answer(number, _call_frame(number, call))
-        except WorkerGone as gone:
-            raise self._failure(worker, number, path, call.session_id, gone) from None
-        finally:
-            del worker.contexts[number]
-        match answer:
+        answered = worker.link.ask(number, frame)
+        answered.add_done_callback(partial(worker.take_answer, number, call, self._server))
+        return answered
+
+    def _result(self, call: _Call, message: list[Any]) -> Any:
+        """What a worker's answer says. Raises `CallError`."""
+        path = call.endpoint.path
+        match message:
             case [kind, _, list(packet)] if kind == VALUE:
                 return unpacked(packet, call.body)
             case [kind, _, bytes(raw)] if kind == FAILED:
                 raise from_body(orjson.loads(raw)) or VerifierError(f"{path} failed")
+            case [kind, _, str()] if kind == UNREADABLE and not call.is_exact:
+                raise _Unreadable
+            case [kind, _, str(reason)] if kind == UNREADABLE:
+                raise InfraError(
+                    f"{self._server}{path}: its worker process cannot read the call: {reason}",
+                    hint="set isolated=False, to run it inside the server's process",
+                )
         raise VerifierError(f"{self._server}{path}: its worker answered what is no answer")
 
-    def _failure(
-        self, worker: _Worker, number: int, path: str, session_id: str, gone: WorkerGone
-    ) -> CallError:
-        """Of a call whose worker has ended."""
-        if not worker.culprit and isinstance(gone.ending, Ended):
-            # The plain method that runs is the first suspect; or the only call there is.
-            alone = number if len(worker.contexts) == 1 else EVERYBODY
-            worker.culprit = worker.running or alone
-        if worker.culprit in {number, EVERYBODY}:
-            worker.faults[session_id] = path, gone.ending
-            failure = failure_of(self._server, path, gone.ending)
-            worker.reason = worker.reason or failure.message
-            return failure
-        return self._bystander(worker)
-
-    def _bystander(self, worker: _Worker) -> Bystander:
+    def _loss(self, worker: _Worker, session_id: str) -> CallError:
+        """Of a call in a session whose worker has ended."""
+        if (fault := worker.faults.get(session_id)) is not None:
+            return failure_of(self._server, *fault)
         reason = worker.reason or "it was stopped"
         return Bystander(
             f"the process that held this rollout's session has ended; in another rollout, {reason}",
@@ -342,19 +395,18 @@ class SessionWorkers:
             worker.reason = f"{self._server}{endpoint.path} did not return within {limit_s:.1f} s"
         await worker.link.stop_hung(number, limit_s)
 
-    async def _abandon(
-        self, worker: _Worker, number: int, call: _Call, exchange: asyncio.Task[Any]
-    ) -> None:
+    async def _abandon(self, worker: _Worker, number: int, call: _Call, answered: _Answer) -> None:
         """Nobody waits for a plain method any more: it must not hold its worker for long."""
-        await asyncio.wait({exchange}, timeout=ABANDONED_S)
-        if not exchange.done():
+        await asyncio.wait({answered}, timeout=ABANDONED_S)
+        if not answered.done():
             await self._end_hung(worker, number, call.endpoint, ABANDONED_S)
-        with contextlib.suppress(CallError):
-            await exchange
+        with contextlib.suppress(WorkerGone):
+            await answered
 
     # Workers
 
-    async def _assign(self, session_id: str) -> _Worker:
+    def _worker_for(self, session_id: str) -> _Worker | None:
+        """The best worker for a new session; None where another one is to be made."""
         self._forget_ended()
         workers = self._workers.values()
         latest = time.monotonic() - STUCK_S
@@ -362,16 +414,24 @@ class SessionWorkers:
         busy = sum(worker.is_stuck(latest) for worker in workers)
         room = min(self._most + busy, MOST_OF_ALL) - len(workers) - self._starting
         if worker is None or (room > 0 and (worker.sessions or worker.is_stuck(latest))):
+            return None
+        worker.sessions.add(session_id)
+        return worker
+
+    def _fork_for(self, session_id: str) -> asyncio.Task[_Worker]:
+        self._starting += 1  # at once: others decide before the task begins
+        return self._keep(self._forked_for(session_id))
+
+    async def _forked_for(self, session_id: str) -> _Worker:
+        try:
             worker = await self._fork()
+        finally:
+            self._starting -= 1
         worker.sessions.add(session_id)
         return worker
 
     async def _fork(self) -> _Worker:
-        self._starting += 1
-        try:
-            link = Link(await self._keeper.fork(), self._on_message)
-        finally:
-            self._starting -= 1
+        link = Link(await self._keeper.fork(), self._on_message)
         worker = self._workers[link] = _Worker(link)
         return worker
 
@@ -381,20 +441,11 @@ class SessionWorkers:
 
     def _leave_worker(self, session: Session) -> None:
         """A session is over, or begins elsewhere."""
-        assigned: asyncio.Task[_Worker] | None = session.state.pop(_WORKER, None)
-        if assigned is None:
-            return
-        if assigned.done():
-            self._detach(session.id, assigned)
-        else:
-            assigned.add_done_callback(partial(self._detach, session.id))
-
-    def _detach(self, session_id: str, assigned: asyncio.Task[_Worker]) -> None:
-        if assigned.cancelled() or assigned.exception() is not None:
-            return
-        worker = assigned.result()
-        worker.sessions.discard(session_id)
-        worker.link.send(order_frame(END, session_id))
+        assigned: _Worker | asyncio.Task[_Worker] | None = session.state.pop(_WORKER, None)
+        if isinstance(assigned, _Worker):
+            assigned.forget(session.id)
+        elif assigned is not None:
+            assigned.add_done_callback(partial(_forget_forked, session.id))
 
     # What workers ask
 
@@ -470,6 +521,11 @@ class SessionWorkers:
         await asyncio.to_thread(self._keeper.end)
 
 
+def _forget_forked(session_id: str, forked: asyncio.Task[_Worker]) -> None:
+    if not forked.cancelled() and forked.exception() is None:
+        forked.result().forget(session_id)
+
+
 def workers_of(
     server: ResourcesServer, instance: InstanceConfig, client: ServerClient
 ) -> SessionWorkers:
@@ -487,15 +543,13 @@ def workers_of(
 
 
 def _call_frame(number: int, call: _Call) -> bytes:
-    path, session_id, body, sent = (
-        call.endpoint.path,
-        call.session_id,
-        call.body,
-        sent_context(call.context),
-    )
+    body = call.body
+    encode = exact_body_bytes if call.is_exact else body_bytes
     try:
-        return order_frame(CALL, number, path, session_id, body, sent)
+        content = encode(body)
     except (pickle.PicklingError, TypeError, AttributeError):
         # An object of a class that only this process has: its fields are checked again there.
         fields = to_plain(set_fields(body)) if isinstance(body, BaseModel) else to_plain(body)
-        return order_frame(CALL, number, path, session_id, fields, sent)
+        content = exact_body_bytes(fields)
+    context = sent_context(call.context)
+    return order_frame(CALL, number, call.endpoint.path, call.session_id, content, context)

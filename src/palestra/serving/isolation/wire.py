@@ -9,6 +9,7 @@ this process run anything, whatever happened to the worker.
 | `RAISED` | call, class name, text, the author's frames |
 | `FAILED` | call, error envelope |
 | `NO_MEMORY` | call |
+| `UNREADABLE` | call, why its body cannot be read |
 | `BUG` | path, class name, text, the author's frames: for the log |
 | `ASK` | call, question, server, request: a call through `server_client` |
 """
@@ -24,8 +25,9 @@ from msgspec.structs import replace
 from palestra.transport import CallContext
 
 VALUE, RAISED, FAILED, NO_MEMORY = "value", "raised", "failed", "no memory"
+UNREADABLE = "unreadable"
 BUG, ASK = "bug", "ask"
-ANSWERS: Final = frozenset({VALUE, RAISED, FAILED, NO_MEMORY})
+ANSWERS: Final = frozenset({VALUE, RAISED, FAILED, NO_MEMORY, UNREADABLE})
 CALL, CANCEL, END, REPLY = "call", "cancel", "end", "reply"
 
 LONGEST_MESSAGE: Final = 256 * 2**20

@@ -1,0 +1,55 @@
+"""`ns`: NeMo Skills' command, as far as it concerns rollouts and commands.
+
+The script is written where Palestra is installed. An installation of NeMo Skills that comes later
+replaces it by its own; one that came earlier is called by ours, with the same arguments. So in an
+environment with NeMo Skills, `ns` is always NeMo Skills'.
+"""
+
+import sys
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, NoReturn
+
+from palestra.cli.console import guarded, say
+from palestra.cli.ng import HELP, with_dashes
+from palestra.config import nearest
+from palestra.errors import ConfigError
+
+COMMANDS: Final = {"nemo_gym_rollouts": "rollouts", "run_cmd": "run-cmd"}
+
+
+def main() -> NoReturn:
+    """`ns COMMAND …`."""
+    if theirs := their_command():
+        raise SystemExit(theirs())
+    command, *arguments = sys.argv[1:] or ["--help"]
+    if command in HELP:
+        say(f"ns COMMAND …: {', '.join(COMMANDS)}; each has --help")
+        raise SystemExit(0)
+    name = command.replace("-", "_")
+    if name not in COMMANDS:
+        guarded(lambda: _refuse(name))
+    from palestra.cli.main import app
+
+    # The words of a command stay as they are: its options are read up to there.
+    options = arguments if name == "run_cmd" else with_dashes(arguments)
+    app(["cluster", COMMANDS[name], *options], prog_name=f"ns {name}")
+    raise SystemExit(0)
+
+
+def their_command() -> Callable[[], Any] | None:
+    """What NeMo Skills has for `ns`; None where it is not installed."""
+    if PathFinder.find_spec("nemo_skills") is None:
+        return None
+    scripts = entry_points(group="console_scripts", name="ns")
+    theirs: EntryPoint | None = next((s for s in scripts if s.module != __name__), None)
+    return theirs.load() if theirs else None
+
+
+def _refuse(name: str) -> int:
+    near = nearest(name, COMMANDS, cutoff=0.0)
+    raise ConfigError(
+        f"NeMo Skills' `{name}` is not provided by Palestra: the nearest is `{near}`",
+        hint="install NeMo Skills for the rest of its commands",
+    )

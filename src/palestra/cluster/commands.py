@@ -1,0 +1,174 @@
+"""One command of a user's as one job: planned, submitted and followed as rollouts are."""
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+import palestra
+from palestra.cluster.components import DRIVER, allocations
+from palestra.cluster.configs import ClusterConfig, Line
+from palestra.cluster.job_options import JobOptions, name_problems
+from palestra.cluster.mounts import merged, parse_mounts, same_place
+from palestra.cluster.packaging import code_version
+from palestra.cluster.plan import (
+    Collect,
+    Component,
+    Job,
+    Policy,
+    Role,
+    Run,
+    Setup,
+    is_command,
+)
+from palestra.cluster.planner import check_components, with_time
+from palestra.cluster.submitter import Submission, Submitter
+from palestra.cluster.units import read_run
+from palestra.cluster.writing import Writer
+from palestra.config import did_you_mean, raise_problems
+from palestra.errors import ConfigError
+from palestra.rollouts.arguments import args_from
+
+JOB = Role.COMMAND.value
+
+
+class CommandOptions(JobOptions):
+    """The options of `run_cmd`. `container`: a name in the cluster's `containers`, or an image."""
+
+    command: str = Field(min_length=1)
+    output_dir: Line | None = None
+    """For plan, logs and ledger; default: a folder named after the run, in the working directory."""
+    container: Line | None = None
+    expname: str = "command"
+    num_gpus: int = Field(default=0, ge=0)
+    num_nodes: int = Field(default=1, ge=1)
+
+
+def run_cmd(
+    *, extra: Sequence[str] = (), tell: Callable[[str], None] = lambda _: None, **options: Any
+) -> Submission:
+    """Run one command as a job of a cluster, with bash.
+
+    `extra`: the words of the command, instead of the option `command`. Raises ConfigError for
+    what cannot be, before anything is written; ClusterUnreachable when nothing could be asked.
+    """
+    return _CommandSubmitter(checked_command(extra, **options), tell).submit()
+
+
+def checked_command(extra: Sequence[str], **given: Any) -> CommandOptions:
+    """The options, each right in itself and all of them together. Raises ConfigError."""
+    unknown = [name for name in given if name not in CommandOptions.model_fields]
+    if unknown:
+        near = did_you_mean(unknown[0], CommandOptions.model_fields)
+        raise ConfigError(f"{', '.join(unknown)}: no such option of run_cmd{near}")
+    options = {name: value for name, value in given.items() if value is not None}
+    if extra and options.get("command"):
+        raise ConfigError(
+            f"a command is given twice: --command, and {shlex.join(extra)!r} after the options",
+            hint="give it once",
+        )
+    if extra:
+        # One text is a line of bash; words are a program with its arguments.
+        options["command"] = extra[0] if len(extra) == 1 else shlex.join(extra)
+    if not str(options.get("command") or "").strip():
+        raise ConfigError("run_cmd needs --command, or the command after the options")
+    checked = args_from(CommandOptions, options, hint="`ns run_cmd --help` lists all options")
+    raise_problems(name_problems(checked))
+    return checked
+
+
+class _CommandSubmitter(Submitter):
+    """The steps of one submission of a command."""
+
+    def __init__(self, options: CommandOptions, tell: Callable[[str], None]) -> None:
+        super().__init__(options, options.output_dir or options.expname, tell)
+        self._command = options
+
+    def submit(self) -> Submission:
+        self._check_folder()
+        run = self._planned()
+        writer = Writer(self._options, self._cluster, self._files, self._how, self._cwd, ())
+        writer.check(run)
+        with self._alone(run.submission):
+            return self._submitted(run, writer)
+
+    def _check_folder(self) -> None:
+        """Raise ConfigError when the folder holds another kind of run."""
+        if self._files.submissions() and not is_command(read_run(self._files)):
+            raise ConfigError(
+                f"{self._files.output_dir} holds a run of rollouts",
+                hint="choose another --output-dir, or another --expname",
+            )
+
+    def _planned(self) -> Run:
+        options, cluster = self._command, self._cluster
+        number, log_dir = self._next_submission(), self._log_dir()
+        component = self._component(number)
+        job = Job(
+            JOB,
+            (component,),
+            allocations((component,), (options.partition or cluster.partition,)),
+            after=self._after(),
+        )
+        run = Run(
+            name=options.expname,
+            output_dir=self._output.inside,
+            log_dir=log_dir.inside,
+            submission=number,
+            executor=cluster.executor,
+            runtime=cluster.runtime,
+            python=cluster.python or sys.executable,
+            collect=Collect((), ""),
+            policy=Policy(""),
+            shards=(),
+            # Run twice, a command may do harm: Slurm does not start it again by itself.
+            jobs=(with_time(job, options, cluster.model_copy(update={"requeue": False})),),
+            cluster=self._name,
+            secrets=cluster.inherit_env,
+            tasks=0,
+            rollouts=0,
+            code_version=code_version(self._cwd, self._how, palestra.__version__),
+            srun_options=cluster.srun_options,
+            command_timeout_s=cluster.command_timeout_s,
+        )
+        check_components(run)
+        return run
+
+    def _component(self, number: str) -> Component:
+        options, cluster = self._command, self._cluster
+        folder = self._files.submission(number)
+        code = {"PYTHONPATH": str(folder.code)} if self._places.packaged else {}
+        own = (same_place(self._output.inside), same_place(self._log_dir().inside))
+        return Component(
+            JOB,
+            Role.COMMAND,
+            ("bash", "-c", options.command),
+            container=_image(options.container, cluster),
+            nodes=options.num_nodes,
+            tasks=options.num_nodes,
+            cpus=cluster.cpus.get(DRIVER, 1),
+            gpus=options.num_gpus,
+            mem_mib=cluster.mem_mib.get(DRIVER),
+            env={**cluster.env, **code},
+            inherit=cluster.inherit_env,
+            mounts=merged(merged(parse_mounts(cluster.mounts), own), parse_mounts(options.mounts)),
+            workdir=self._workdir(folder),
+            setup=Setup(
+                options.installation_command, options.preprocess_cmd, options.postprocess_cmd
+            ),
+        )
+
+
+def _image(container: str | None, cluster: ClusterConfig) -> str | None:
+    """The image to run in. Raises ConfigError for a container that cannot be had."""
+    if cluster.runtime == "none" and container is not None:
+        raise ConfigError(
+            f"--container {container}: this cluster runs none",
+            hint="set `runtime` in its config: pyxis, apptainer or podman",
+        )
+    if container is not None and (Path(container).suffix or set("/:") & set(container)):
+        return container
+    return cluster.container(container or "gym", "--container")

@@ -1,0 +1,21 @@
+"""`nemo_skills.pipeline.cli`: submitting rollouts and commands from Python.
+
+Overrides, or the words of a command, come wrapped in `ctx`. What is worth knowing goes to stderr.
+"""
+
+from typing import Any
+
+from palestra.cluster import Arguments, Submission, nemo_gym_rollouts, wrap_arguments
+from palestra.cluster import run_cmd as run_command
+from palestra.cluster.executors.none import to_stderr
+from palestra.compat.aliases import names_not_provided
+
+__all__ = ["nemo_gym_rollouts", "run_cmd", "wrap_arguments"]
+
+__getattr__ = names_not_provided("nemo_skills.pipeline.cli", __name__)
+
+
+def run_cmd(ctx: Arguments | None = None, **options: Any) -> Submission:
+    """`palestra.cluster.run_cmd`, as its users of today call it: `ctx` may hold a line of bash."""
+    line = ctx.text.strip() if ctx is not None else ""
+    return run_command(extra=(line,) if line else (), tell=to_stderr, **options)

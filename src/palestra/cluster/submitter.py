@@ -1,0 +1,152 @@
+"""What every submission has in common: where it goes, how it is written and handed over."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from palestra.cluster.alone import submitting
+from palestra.cluster.beforehand import raise_unset, unset_variables, unused_here, unused_options
+from palestra.cluster.configs import find_cluster
+from palestra.cluster.executors import Executor, executor_for
+from palestra.cluster.handing import hand_over
+from palestra.cluster.job_options import JobOptions
+from palestra.cluster.layout import RunFiles, SubmissionFiles, logs
+from palestra.cluster.mounts import merged, parse_mounts
+from palestra.cluster.packaging import How, uncommitted
+from palestra.cluster.places import Placed, Places
+from palestra.cluster.plan import After, Run
+from palestra.cluster.waiting import refuse_running, waits_for
+from palestra.cluster.writing import Writer
+from palestra.config import raise_problems
+from palestra.errors import ConfigError, RunFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What came of it. `job_ids`: by the names of the plan's jobs; empty after a dry run."""
+
+    run: Run
+    folder: Path
+    job_ids: Mapping[str, str]
+    notices: tuple[str, ...] = ()
+
+
+class Submitter:
+    """The steps that do not depend on what is submitted.
+
+    `tell` hears what is worth knowing, as it happens; `notices`: what is known already.
+    Raises ConfigError for options that cannot be used there.
+    """
+
+    def __init__(
+        self,
+        options: JobOptions,
+        output_dir: str,
+        tell: Callable[[str], None],
+        notices: Sequence[str] = (),
+    ) -> None:
+        self._options = options
+        self._tell = tell
+        self._notices: list[str] = []
+        for notice in notices:
+            self._say(notice)
+        self._name, self._cluster = find_cluster(options.cluster, options.config_dir)
+        if options.cluster is None:
+            self._say("no --cluster was given: everything runs on this machine (executor none)")
+        self._executor: Executor = executor_for(
+            self._cluster.executor, timeout_s=self._cluster.command_timeout_s
+        )
+        self._cwd = Path.cwd()
+        raise_problems(unused_options(options, self._cluster))
+        for warning in unused_here(options, self._cluster):
+            self._say(f"warning: {warning}")
+        self._check_variables()
+        self._how: How = options.package or (
+            "installed" if self._cluster.runtime == "none" else "none"
+        )
+        self._places = Places(
+            mounts=merged(parse_mounts(self._cluster.mounts), parse_mounts(options.mounts)),
+            containers=self._cluster.runtime != "none",
+            strict=options.check_mounted_paths,
+            packaged=self._how in {"git", "dir"},
+            cwd=self._cwd,
+        )
+        self._places.check_mounts()
+        self._output = self._places.folder(output_dir, "--output-dir")
+        self._files = RunFiles(self._output.outside)
+
+    def _after(self) -> tuple[After, ...]:
+        """What has to end before the first job."""
+        options = self._options
+        waits = waits_for(
+            options.run_after,
+            self._executor,
+            self._cluster.executor,
+            missing_fine=options.allow_missing_dep,
+            offline=options.dry_run,
+        )
+        for notice in waits.notices:
+            self._say(notice)
+        return waits.after
+
+    @contextlib.contextmanager
+    def _alone(self, number: str) -> Iterator[None]:
+        """Nobody else submits into the folder, and nothing of it runs. `number`: as planned."""
+        with submitting(self._files):
+            if number != self._next_submission():
+                raise ConfigError(
+                    f"another command has just submitted into {self._files.output_dir}",
+                    hint="look at it with `palestra cluster status`",
+                )
+            if not self._options.dry_run:
+                refuse_running(self._files, timeout_s=self._cluster.command_timeout_s)
+            yield
+
+    def _say_what_waits(self, run: Run) -> None:
+        """What of the run is not in this submission."""
+
+    def _submitted(self, run: Run, writer: Writer) -> Submission:
+        """Write the folder of a plan, and hand its jobs over unless this is a dry run."""
+        options = self._options
+        if self._how == "git" and (changed := uncommitted(self._cwd)):
+            self._say(f"--package git leaves out what is not committed: {', '.join(changed[:5])}")
+        try:
+            folder = writer.write(run)
+        except OSError as error:
+            raise self._not_written(error) from error
+        self._say_what_waits(run)
+        if options.dry_run:
+            self._say(f"dry run: nothing was submitted; {folder.submit_script} submits it")
+            return Submission(run, folder.folder, {}, tuple(self._notices))
+        ids = hand_over(run, self._executor, timeout_s=self._cluster.command_timeout_s)
+        return Submission(run, folder.folder, ids, tuple(self._notices))
+
+    def _not_written(self, error: OSError) -> RunFailed:
+        return RunFailed(f"the submission cannot be written into {self._files.output_dir}: {error}")
+
+    def _say(self, text: str) -> None:
+        self._notices.append(text)
+        self._tell(text)
+
+    def _check_variables(self) -> None:
+        """After a dry run the jobs are started later, perhaps with other variables."""
+        problems = unset_variables(self._options, self._cluster, os.environ)
+        if not self._options.dry_run:
+            raise_unset(problems)
+        for problem in problems:
+            self._say(f"warning: {problem}: export it before you submit")
+
+    def _log_dir(self) -> Placed:
+        given = self._options.log_dir or str(logs(self._output.outside))
+        return self._places.folder(given, "--log-dir")
+
+    def _workdir(self, folder: SubmissionFiles) -> str | None:
+        if self._places.packaged:
+            return str(folder.code)
+        return None if self._places.containers else str(self._cwd)
+
+    def _next_submission(self) -> str:
+        numbers = [int(p.name) for p in self._files.cluster.glob("[0-9]*") if p.name.isdecimal()]
+        return f"{max(numbers, default=0) + 1:04d}"

@@ -1,0 +1,241 @@
+"""Where a fleet's Ray is: at the address that the configuration names, or in a cluster of its own.
+
+A cluster of the fleet's own is made when the first of its processes imports Ray, by a keeper that
+ends with the fleet. Processes that use Ray reach it through `RAY_ADDRESS`, which `ray.init()` reads.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Self, final
+
+from palestra.errors import ConfigError
+from palestra.serving.ray_clusters.importing import ImportWatch
+from palestra.serving.ray_clusters.keeper import ADDRESS, AUTH_MODE, LOG, PID
+from palestra.transport import new_id
+
+SETTING: Final = "ray_head_node_address"
+VARIABLE: Final = "RAY_ADDRESS"
+"""What Ray itself reads where it is given no address."""
+HANDED_DOWN: Final = "PALESTRA_FLEET_RAY"
+"""Tells the worker processes of a server where the fleet's Ray is."""
+REACH_LIMIT_S: Final = 5.0
+CONNECT_LIMIT_S: Final = 60.0
+START_LIMIT_S: Final = 100.0
+END_LIMIT_S: Final = 10.0
+LOOK_EVERY_S: Final = 0.05
+_LOG_LINES: Final = 5
+_IMPORT: Final = re.compile(r"^\s*(import|from) ray\b", re.MULTILINE)
+
+
+@final
+class RayPlace:
+    """The Ray of one fleet, in one of its processes.
+
+    `address`: of the cluster that the configuration or the environment names, else empty.
+    """
+
+    def __init__(self, address: str, folder: Path, fleet_pid: int) -> None:
+        self._address = address
+        self._folder = folder
+        self._fleet_pid = fleet_pid
+        self._imported = ""
+        """The cluster's address, once Ray was imported here."""
+        self._connected = False
+        self._watch: ImportWatch | None = None
+        self._tree: dict[str, Any] = {}
+
+    @classmethod
+    def of_fleet(cls, tree: Mapping[str, Any]) -> Self:
+        """The place for a fleet that this process starts."""
+        address = str(tree.get(SETTING) or os.environ.get(VARIABLE) or _address_here())
+        # Short, and not the temporary folder of this process: Ray makes sockets below it.
+        top = Path(os.environ.get("RAY_TMPDIR") or "/tmp")  # noqa: S108  # named after a random id
+        return cls(address, top / f"palestra-ray-{new_id()[:12]}", os.getpid())
+
+    def encode(self) -> str:
+        """For another process of the fleet."""
+        return json.dumps([self._address, str(self._folder), self._fleet_pid])
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """The inverse of `encode`."""
+        address, folder, fleet_pid = json.loads(text)
+        return cls(address, Path(folder), fleet_pid)
+
+    def settings(self) -> dict[str, str]:
+        """Of the fleet's own cluster; none while there is none."""
+        address = self._own_address()
+        return {SETTING: address} if address else {}
+
+    def _own_address(self) -> str:
+        return (self._kept() or [""])[0]
+
+    def _kept(self) -> list[str]:
+        """What the keeper says: the address, and how Ray knows who may join. Empty without one."""
+        try:
+            return (self._folder / ADDRESS).read_text().split()
+        except OSError:
+            return []
+
+    async def check(self) -> None:
+        """Raise ConfigError when nothing listens at the address that is named."""
+        if ":" not in self._address:
+            return  # `auto` and `local` are for Ray to resolve
+        host, _, port = self._address.rpartition("://")[2].rpartition(":")
+        try:
+            async with asyncio.timeout(REACH_LIMIT_S):
+                _, writer = await asyncio.open_connection(host, int(port))
+        except (OSError, TimeoutError, ValueError) as error:
+            reason = str(error) or f"no answer within {REACH_LIMIT_S:g} s"
+            raise self._unusable(reason) from error
+        writer.close()
+
+    def notice_import(self, tree: dict[str, Any]) -> None:
+        """From now on, whoever imports Ray in this process finds the cluster.
+
+        Its address is then in `tree`, the configuration of this process.
+        """
+        self._tree = tree
+        os.environ[HANDED_DOWN] = self.encode()
+        self._watch = ImportWatch(self._before_import)
+        self._watch.begin()
+
+    def _before_import(self) -> None:
+        self._imported = self._address or self._made()
+        if self._kept()[1:]:
+            os.environ[AUTH_MODE] = self._kept()[1]
+        os.environ[VARIABLE] = self._imported
+        self._tree[SETTING] = self._imported
+
+    async def connect(self, folder: Path | None) -> None:
+        """Connect this process if the server of `folder`, which was loaded, imports Ray.
+
+        Raises ConfigError when that fails.
+        """
+        ray: Any = sys.modules.get("ray")
+        if ray is None or ray.is_initialized():
+            return  # its author found the address in the environment
+        if not self._imported:
+            # Another fleet's server imported it before, or a trainer.
+            if folder is None or not await asyncio.to_thread(_imports_ray, folder):
+                return
+            await asyncio.to_thread(self._before_import)
+        try:
+            async with asyncio.timeout(CONNECT_LIMIT_S):
+                # In a thread: on the main one, Ray takes the signals of the process.
+                await asyncio.to_thread(ray.init, ignore_reinit_error=True, logging_level="error")
+        except TimeoutError as error:
+            raise self._unusable(f"no connection within {CONNECT_LIMIT_S:g} s") from error
+        except Exception as error:  # Ray has dozens of classes
+            raise self._unusable(f"{type(error).__name__}: {error}") from error
+        self._connected = True
+
+    async def leave(self) -> None:
+        """Undo what `notice_import` and `connect` did to this process."""
+        if self._watch is not None:
+            self._watch.end()
+        os.environ.pop(HANDED_DOWN, None)
+        if self._imported and os.environ.get(VARIABLE) == self._imported != self._address:
+            del os.environ[VARIABLE]
+        if self._connected:
+            self._connected = False
+            await asyncio.to_thread(sys.modules["ray"].shutdown)
+
+    async def end(self) -> None:
+        """End the fleet's own cluster, if there is one."""
+        if self._folder.exists():
+            await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        try:
+            keeper = int((self._folder / PID).read_text())
+        except (OSError, ValueError):
+            keeper = 0
+        until = time.monotonic() + END_LIMIT_S
+        with suppress(ProcessLookupError):
+            while keeper and time.monotonic() < until:
+                os.kill(keeper, signal.SIGTERM)
+                if _has_ended(keeper):
+                    break
+                time.sleep(LOOK_EVERY_S)
+            else:
+                if keeper:
+                    os.killpg(keeper, signal.SIGKILL)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _made(self) -> str:
+        """The address of the fleet's own cluster, which is started when there is none."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return self._own_address() or self._started()
+
+    def _started(self) -> str:
+        command = [sys.executable, "-P", "-m", "palestra.serving.ray_clusters.keeper"]
+        with (self._folder / LOG).open("w") as log:
+            # In a session of its own: it outlives this server, and ends with the fleet.
+            keeper = subprocess.Popen(  # noqa: S603  # this interpreter, this package
+                [*command, str(self._folder), str(self._fleet_pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        (self._folder / PID).write_text(str(keeper.pid))
+        until = time.monotonic() + START_LIMIT_S
+        while keeper.poll() is None and time.monotonic() < until:
+            if address := self._own_address():
+                return address
+            time.sleep(LOOK_EVERY_S)
+        keeper.terminate()
+        lines = (self._folder / LOG).read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        raise ConfigError(
+            "a server imports Ray, and a Ray cluster for this fleet did not start:\n"
+            + "\n".join(f"  | {line}" for line in lines),
+            hint=f"start one with `ray start --head` and name it: ++{SETTING}=<host>:<port>",
+        )
+
+    def _unusable(self, reason: str) -> ConfigError:
+        address = self._address or self._imported
+        return ConfigError(
+            f"the Ray cluster at {address} cannot be used: {reason}",
+            hint=f"start it (`ray start --head`), correct ++{SETTING}, or leave it out: servers "
+            "that import Ray get a cluster on this machine. A cluster that asks for a token needs "
+            "RAY_AUTH_MODE=token",
+        )
+
+
+def notice_ray_here(tree: dict[str, Any]) -> None:
+    """In a worker process of a server: whoever imports Ray finds the fleet's cluster."""
+    if text := os.environ.get(HANDED_DOWN):
+        RayPlace.decode(text).notice_import(tree)
+
+
+def _address_here() -> str:
+    """The cluster that this process is connected to: a trainer's is its fleet's, too."""
+    ray: Any = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return ""
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _imports_ray(folder: Path) -> bool:
+    return any(_IMPORT.search(path.read_text(errors="replace")) for path in folder.glob("*.py"))
+
+
+def _has_ended(pid: int) -> bool:
+    """Also of a child of this process, which nobody has waited for."""
+    with suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    return False
