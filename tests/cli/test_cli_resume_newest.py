@@ -123,7 +123,7 @@ def test_a_run_that_ended_before_it_was_counted_is_unfinished(
     done = world.run("palestra", *evaluated(fake, "--resume"))
 
     assert done.code == 0, done.err
-    assert "(0 of 4 left)" in done.err
+    assert "(all have ended, uncounted)" in done.err
     assert "requested 4 = scored 4" in done.out
 
 

@@ -37,7 +37,8 @@ class _Candidate:
         why = f"; {self.obstacles[0]}" if self.obstacles else ""
         more = len(self.obstacles) - 1
         others = f" and {more} more differences" if more > 0 else ""
-        return f"{shown(self.output)} ({self.left} of {self.requested} left{why}{others})"
+        left = f"{self.left} of {self.requested} left" if self.left else "all have ended, uncounted"
+        return f"{shown(self.output)} ({left}{why}{others})"
 
 
 def tasks_beside(output: Path) -> Path:
