@@ -9,7 +9,7 @@ from cli_world import World
 
 from hub_fakes import WRITER, FakeHub, fake_hub
 from palestra.config import PACKAGE_ROOT
-from registry_fakes import TOKEN, FakeGitlab, fake_gitlab
+from registry_fakes import TOKEN, mlflow_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 PATIENT_S = 150
@@ -65,11 +65,13 @@ def hub(world: World) -> Iterator[FakeHub]:
 
 
 @pytest.fixture
-def gitlab(world: World) -> Iterator[FakeGitlab]:
-    with fake_gitlab() as gitlab:
-        settings = {"mlflow_tracking_uri": gitlab.uri, "mlflow_tracking_token": TOKEN}
+def registry(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A real MLflow server, whose protocol GitLab's registry speaks, in the world's env.yaml."""
+    pytest.importorskip("sqlalchemy", reason="the server is in mlflow, not in mlflow-skinny")
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as uri:
+        settings = {"mlflow_tracking_uri": uri, "mlflow_tracking_token": TOKEN}
         world.write("env.yaml", "".join(f"{key}: {value}\n" for key, value in settings.items()))
-        yield gitlab
+        yield
 
 
 def rows_in(path: Path) -> int:
@@ -92,8 +94,14 @@ def test_training_data_come_from_the_hub(world: World, hub: FakeHub) -> None:
     assert rows_in(world.folder / "data/example_multi_step/validation.jsonl") == 10
 
 
-def test_training_data_come_from_gitlab(world: World, gitlab: FakeGitlab) -> None:
-    gitlab.put("example_multi_step", "0.0.1", {"train.jsonl": ROWS, "validation.jsonl": ROWS})
+@pytest.mark.timeout(400)
+@pytest.mark.usefixtures("registry")
+def test_training_data_come_from_gitlab(world: World) -> None:
+    dataset = ("+dataset_name=example_multi_step", "+version=0.0.1")
+    for name in ("train.jsonl", "validation.jsonl"):
+        world.write(name, ROWS.decode())
+        up = ("ng_upload_dataset_to_gitlab", *dataset, f"+input_jsonl_fpath={name}")
+        assert world.run(*up, timeout_s=PATIENT_S).code == 0
 
     done = world.run(
         "ng_prepare_data",
@@ -107,6 +115,9 @@ def test_training_data_come_from_gitlab(world: World, gitlab: FakeGitlab) -> Non
 
     assert done.code == 0, done.err
     assert rows_in(world.folder / "data/example_multi_step/train.jsonl") == 5
+    one = ("ng_download_dataset_from_gitlab", *dataset, "+artifact_fpath=validation.jsonl")
+    assert world.run(*one, "+output_fpath=data/one.jsonl", timeout_s=PATIENT_S).code == 0
+    assert (world.folder / "data/one.jsonl").read_bytes() == ROWS
 
 
 def test_the_faqs_dataset_block_is_read_with_a_warning(world: World, hub: FakeHub) -> None:

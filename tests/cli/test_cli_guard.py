@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -275,10 +276,17 @@ def test_a_lock_that_is_held_is_told_while_it_lasts(world: World, fake: FakeEndp
     assert f"{world.folder}/hang.py:" in running.text()
 
 
+SAID = {
+    "type": "message",
+    "id": "m",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "done", "annotations": []}],
+}
 STORED_ROWS = [
     {
         "responses_create_params": {"input": str(number)},
-        "response": {"id": "r", "created_at": 0, "model": "tiny", "output": []},
+        "response": {"id": "r", "created_at": 0, "model": "tiny", "output": [SAID]},
         "reward": 0.0,
         "q": str(number),
         "_ng_task_index": number,
@@ -366,3 +374,17 @@ def test_verify_env_shows_its_report_when_the_verifier_holds_it(world: World) ->
     assert finding["row"] == 0
     assert f"{world.folder}/hang.py:" in finding["problem"]
     assert nobody_is_in(world.folder)
+
+
+def test_a_server_that_is_not_made_in_time_ends_its_test(world: World) -> None:
+    world.run("palestra", "init", "holding")
+    folder = world.folder / "resources_servers/holding"
+    shutil.rmtree(folder / "tests")
+    app = folder / "app.py"
+    app.write_text(f"{app.read_text()}\n\n{REGEX}\n")
+
+    done = world.run("palestra", "test", "holding", "--timeout", str(TIMEOUT_S))
+
+    assert done.code == 1
+    assert f"{app}:{len(app.read_text().splitlines())} in <module>" in done.err
+    assert f"for {TIMEOUT_S} s, which is as long as a folder may take" in done.err

@@ -33,11 +33,12 @@ def test_nothing_but_refusals_stops_the_run_and_resuming_goes_on(
     world.write("my_env.py", ENV)
     busy_after(fake, 2)
 
-    refused = world.run("palestra", *evaluated(fake, "--patience", "1.5", *placement)).refused()
+    stopped = world.run("palestra", *evaluated(fake, "--patience", "1.5", *placement))
 
-    assert "answered 429" in refused
-    assert "were refused" in refused
-    assert "--resume" in refused
+    assert stopped.code == 1
+    assert "answered 429" in stopped.err
+    assert "were refused" in stopped.err
+    assert "--resume" in stopped.err
     assert len(world.rows("out/r.jsonl")) == 2
     assert all(row["ended_run"] for row in world.rows("out/r_failures.jsonl"))
 
@@ -64,3 +65,17 @@ def test_a_patience_that_is_none_is_refused(world: World, fake: FakeEndpoint, va
     world.write("my_env.py", ENV)
 
     assert "patience" in world.run("palestra", *evaluated(fake, f"--patience={value}")).refused()
+
+
+@pytest.mark.slow
+def test_a_run_of_which_nothing_has_ended_is_not_to_be_resumed(
+    world: World, fake: FakeEndpoint
+) -> None:
+    world.write("my_env.py", ENV)
+    busy_after(fake, 0)
+
+    refused = world.run("palestra", *evaluated(fake, "--patience", "0.5"))
+
+    assert refused.code == 1
+    assert "hint: --patience SECONDS" in refused.err
+    assert "--resume" not in refused.err

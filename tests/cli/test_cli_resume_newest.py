@@ -1,5 +1,6 @@
 """`eval … --resume` without `--output`, and one-file environments with requirements."""
 
+import json
 import threading
 from pathlib import Path
 
@@ -107,3 +108,33 @@ def test_resume_without_an_unfinished_run_starts_none(world: World, fake: FakeEn
     assert "there is no unfinished run of my_env in runs/" in refused
     assert fake.asked == 0
     assert not (world.folder / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_ended_before_it_was_counted_is_unfinished(
+    world: World, fake: FakeEndpoint
+) -> None:
+    world.write("my_env.py", ENV)
+    assert world.run("palestra", *evaluated(fake)).code == 0
+    [manifest] = (world.folder / "runs").glob("*/rollouts_manifest.json")
+    # As a guard leaves it that ends a run for its last rollout.
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "ended": {}}))
+
+    done = world.run("palestra", *evaluated(fake, "--resume"))
+
+    assert done.code == 0, done.err
+    assert "(all have ended, uncounted)" in done.err
+    assert "requested 4 = scored 4" in done.out
+
+
+@pytest.mark.slow
+def test_runs_of_one_moment_have_folders_of_their_own(world: World, fake: FakeEndpoint) -> None:
+    world.write("my_env.py", ENV)
+    hold = threading.Event()
+    fake.before_answer = lambda _asked: hold.wait(60)
+    runs = [world.start("palestra", *evaluated(fake)) for _ in range(3)]
+    until(lambda: fake.asked >= len(runs))
+    hold.set()
+
+    assert [run.process.wait(60) for run in runs] == [0, 0, 0]
+    assert len(list((world.folder / "runs").iterdir())) == len(runs)

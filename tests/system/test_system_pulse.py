@@ -1,9 +1,11 @@
 """What another process reads in a pulse."""
 
 import contextlib
+import mmap
 import os
 import resource
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -76,3 +78,29 @@ def test_less_is_told_of_a_call_where_files_may_not_grow() -> None:
 
         assert [len(call.text) for call in pulse.executing()] == [pulse.longest_text]
         assert 10_000 < pulse.longest_text < 12_500
+
+
+class CountingMemory(mmap.mmap):
+    """Counts the texts that are written to it."""
+
+    texts = 0
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.texts += 1
+        super().__setitem__(key, value)
+
+
+def test_coroutines_that_go_on_in_turns_write_their_texts_once() -> None:
+    memory = CountingMemory(-1, 1 << 20)
+    pulse = Pulse(memory, os.open(os.devnull, os.O_RDWR))
+    texts = [b"first call", b"the second"]
+    shown = []
+
+    for text in texts * 3:
+        pulse.enter(text, None)
+        shown += [call.text for call in pulse.executing()]
+        pulse.leave()
+
+    assert shown == texts * 3
+    assert memory.texts == len(texts)
+    pulse.close()

@@ -1,5 +1,9 @@
 """The helpers that authors' tests are made of."""
 
+import itertools
+import re
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from palestra.testing import (
     response_of,
     task_row,
     task_rows,
+    verify,
 )
 
 __all__ = ["fleet"]
@@ -169,3 +174,28 @@ def test_a_folder_without_a_config_is_verified_and_cannot_be_a_fleet(
 
 def test_rows_are_numbered() -> None:
     assert [row["id"] for row in task_rows(2, id="row-{n}")] == ["row-0", "row-1"]
+
+
+HOLDING = {
+    "regex": lambda: re.match(r"(a+)+$", "a" * 40 + "b"),
+    "sleep": lambda: time.sleep(1e6),
+    "spin": lambda: all(True for _ in itertools.count()),
+}
+
+
+@environment(data=[{"kind": kind} for kind in HOLDING], prompt="{kind}")
+async def holding(answer: str, kind: str) -> float:
+    HOLDING[kind]()
+    return 1.0
+
+
+@pytest.mark.parametrize("kind", HOLDING)
+def test_a_verifier_that_holds_the_loop_is_interrupted_and_named(kind: str) -> None:
+    row = {"kind": kind, "responses_create_params": {"input": "?"}}
+
+    verdict = verify(holding, row, "!", timeout_s=0.5)
+
+    assert verdict.timed_out
+    assert verdict.failure is not None
+    assert f", {__file__}:" in verdict.failure.message
+    assert signal.getsignal(signal.SIGPROF) == signal.SIG_DFL

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import re
+import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,9 +23,11 @@ from palestra.datasets import differences, metrics_of
 from palestra.errors import InputDataError
 from palestra.schema import CREATE_PARAMS, ResponseCreateParams, finite_reward, read_jsonl
 from palestra.serving import cache_root, interpreter_for
+from palestra.serving.overrun import place_on
 
 EXAMPLES: Final = 5
 COMPAT: Final = "palestra.compat.nemo_gym"
+STACKS_WITHIN_S: Final = 2.0
 NO_TESTS: Final = 5
 """pytest's exit code when it found none."""
 
@@ -62,8 +66,9 @@ async def check_folder(
     `fresh`: whether these must still fit its request models and each other.
     """
     began = time.monotonic()
-    tests, output = await _tests(folder, timeout_s)
-    checks = [tests, _readme(folder)]
+    tests = await _tests(folder, timeout_s)
+    checks = [tests.check, _readme(folder)]
+    fresh = fresh and not tests.is_late  # making its server may not end either
     if data:
         looks: Sequence[tuple[str, Callable[[Path], str]]] = (
             ("example.jsonl", partial(_examples, fresh=fresh)),
@@ -72,15 +77,27 @@ async def check_folder(
             ("no conflicts", _conflicts),
         )
         checks += [_looked(name, look, folder / "data") for name, look in looks]
-    return FolderReport(folder, tuple(checks), time.monotonic() - began, output)
+    return FolderReport(folder, tuple(checks), time.monotonic() - began, tests.output)
 
 
-async def _tests(folder: Path, timeout_s: float) -> tuple[Check, str]:
+@dataclass(frozen=True, slots=True)
+class _TestRun:
+    """How a folder's tests went. `is_late`: they did not end, as the folder's code may not."""
+
+    check: Check
+    output: str = ""
+    is_late: bool = False
+
+
+async def _tests(folder: Path, timeout_s: float) -> _TestRun:
     if not await asyncio.to_thread(_has_tests, folder):
-        return Check("tests", passed=False, note="there are none: write tests/test_app.py"), ""
+        return _TestRun(
+            Check("tests", passed=False, note="there are none: write tests/test_app.py")
+        )
     python = await interpreter_for(folder, cache=cache_root())
     plugins = ["-p", COMPAT] if _has(COMPAT) else []
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, "."]
+    pytest = ["-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [str(python), *pytest, *plugins, "."]
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=folder,
@@ -90,22 +107,40 @@ async def _tests(folder: Path, timeout_s: float) -> tuple[Check, str]:
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
     )
+    reading = asyncio.ensure_future(process.communicate())
     try:
-        async with asyncio.timeout(timeout_s):
-            printed, _ = await process.communicate()
-    except TimeoutError:
-        return Check("tests", passed=False, note=f"not done within {timeout_s:g} s"), ""
+        await asyncio.wait({reading}, timeout=timeout_s)
+        if is_late := not reading.done():
+            await _show_stacks(process.pid, reading)
     finally:
         # Whatever the tests have started goes with them.
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+    printed, _ = await reading
     text = printed.decode("utf-8", "replace")
     code = process.returncode
+    if is_late:
+        return _TestRun(Check("tests", passed=False, note=_lateness(text, timeout_s)), is_late=True)
     if code == 0:
-        return Check("tests", passed=True, note=_summary(text)), ""
+        return _TestRun(Check("tests", passed=True, note=_summary(text)))
     note = _summary(text) or ("there are none" if code == NO_TESTS else f"pytest ended with {code}")
-    return Check("tests", passed=False, note=note), text
+    return _TestRun(Check("tests", passed=False, note=note), text)
+
+
+async def _show_stacks(pid: int, reading: "asyncio.Future[Any]") -> None:
+    """Have the tests' process write what its threads do, and end, whatever holds it."""
+    with suppress(ProcessLookupError):
+        if sys.platform == "linux":
+            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        os.kill(pid, signal.SIGABRT)
+    await asyncio.wait({reading}, timeout=STACKS_WITHIN_S)
+
+
+def _lateness(printed: str, timeout_s: float) -> str:
+    place = place_on(printed)
+    where = f": it was in {place.function}, {place.file}:{place.line}" if place.file else ""
+    return f"not done within {timeout_s:g} s (--timeout){where}"
 
 
 def _has_tests(folder: Path) -> bool:

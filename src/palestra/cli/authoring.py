@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict
 
 from palestra.authoring import FolderReport, check_folder, scaffold, write_config
 from palestra.cli.console import notice, say, shown
+from palestra.cli.guard import tell_guard
 from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, SERVER_TREES, nearest, project_root, renamed
 from palestra.errors import ConfigError, RunFailed
+from palestra.system import beating
 
 RESOURCES = "resources_servers"
 
@@ -156,19 +158,26 @@ def _tested(folders: Sequence[Path], args: TestArgs) -> int:
 
 
 async def _reports(folders: Sequence[Path], args: TestArgs) -> list[FolderReport]:
-    reports = []
-    for folder in folders:
-        is_environment = folder.parent.name == RESOURCES
-        report = await check_folder(
-            folder,
-            timeout_s=args.timeout_s,
-            data=args.data and is_environment,
-            fresh=args.fresh,
-        )
-        reports.append(report)
-        if len(folders) > 1:
-            notice(f"{folder.name}: {'passed' if report.passed else 'failed'}")
-    return reports
+    # Making a server, to hold rows to its models, is its author's code too.
+    tell_guard(
+        limit_s=args.timeout_s,
+        limit_of="a folder",
+        hint="make that line return, or raise --timeout",
+    )
+    async with beating():
+        return [await _report(folder, args, name=len(folders) > 1) for folder in folders]
+
+
+async def _report(folder: Path, args: TestArgs, *, name: bool) -> FolderReport:
+    report = await check_folder(
+        folder,
+        timeout_s=args.timeout_s,
+        data=args.data and folder.parent.name == RESOURCES,
+        fresh=args.fresh,
+    )
+    if name:
+        notice(f"{folder.name}: {'passed' if report.passed else 'failed'}")
+    return report
 
 
 def _show(reports: Sequence[FolderReport]) -> None:

@@ -17,7 +17,7 @@ from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ResolvedConfig, ServerType
-from palestra.errors import RunFailed, ServerDied
+from palestra.errors import Hopeless, PalestraError, RunFailed, ServerDied
 from palestra.rollouts import (
     Collected,
     CollectSettings,
@@ -158,6 +158,10 @@ async def collect_with(
             except ServerDied as died:
                 _record(died, settings)
                 raise
+            except Hopeless as hopeless:
+                if settings.output_jsonl_fpath.exists():
+                    _add_hint(hopeless, _how_to_go_on(settings))
+                raise
     finally:
         if not begun:
             discard(planned)
@@ -167,7 +171,7 @@ async def collect_with(
 def _record(died: ServerDied, settings: CollectSettings) -> None:
     """Write down the attempt whose call a server process was ended for."""
     if died.failure is not None:
-        died.hint = "; ".join(filter(None, [died.hint, _how_to_go_on(settings)]))
+        _add_hint(died, _how_to_go_on(settings))
         record_afterwards(
             settings.output_jsonl_fpath,
             died.failure,
@@ -175,6 +179,10 @@ def _record(died: ServerDied, settings: CollectSettings) -> None:
             elapsed_s=settings.rollout_timeout,
             verified_by=settings.verified_by,
         )
+
+
+def _add_hint(error: PalestraError, hint: str) -> None:
+    error.hint = "; ".join(filter(None, [error.hint, hint]))
 
 
 def _introduce(prepared: PreparedRun) -> None:

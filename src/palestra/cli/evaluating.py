@@ -23,7 +23,7 @@ from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType, did_you_mean, nearest
 from palestra.errors import ConfigError, InputDataError
-from palestra.rollouts import CollectSettings, intended
+from palestra.rollouts import CollectSettings, intended, remove_empty
 from palestra.serving import cache_root, file_rows, requirements_of, unsatisfied
 
 
@@ -65,9 +65,18 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     config = _config(target, args, overrides)
     warn_all(config.warnings)
     _refuse_settings_of_its_own(config)
-    output = args.output
-    if output is None:
-        target, output = _run_of(args, target, config)
+    if args.output is not None:
+        return _evaluate_into(args.output, args, overrides, target, config)
+    target, output = _run_of(args, target, config)
+    try:
+        return _evaluate_into(output, args, overrides, target, config)
+    finally:
+        remove_empty((output.parent, RUNS))
+
+
+def _evaluate_into(
+    output: Path, args: EvalArgs, overrides: list[str], target: Target, config: ResolvedConfig
+) -> int:
     collecting = _collect_args(args, target, config, output)
     named = verified_by(overrides, config.secrets, args.target)
     settings = replace(collecting.settings(config), verified_by=named)
@@ -244,10 +253,9 @@ def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> tuple[Tar
 
     Returns the target too, since its rows can be read only once.
     """
-    new = _new_run(target.name)
-    collecting = _collect_args(args, target, config, new)
+    collecting = _collect_args(args, target, config, RUNS / OUTPUT)
     if not collecting.resume_from_cache:
-        return target, new
+        return target, _new_run(target.name)
     rows = None if target.rows is None else list(target.rows)
     settings = _with_rows(collecting.settings(config), rows)
     run = intended(
@@ -261,9 +269,19 @@ def _run_of(args: EvalArgs, target: Target, config: ResolvedConfig) -> tuple[Tar
 
 
 def _new_run(name: str) -> Path:
-    """A folder for a new run, named after the moment."""
+    """In a folder that no other run has, made now and named after the moment."""
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    return RUNS / f"{name}-{stamp}" / OUTPUT
+    folder, number = RUNS / f"{name}-{stamp}", 1
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            folder = RUNS / f"{name}-{stamp}-{number}"
+        except OSError:
+            return folder / OUTPUT  # planning the run says what is wrong there
+        else:
+            return folder / OUTPUT
 
 
 def _collect_args(

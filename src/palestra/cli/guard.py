@@ -94,7 +94,8 @@ class Guard:
     That process tells it (`tell_guard`): `output`, the file of scored rows; `max_attempts` and
     `verified_by` of the collection; `reverified`, the file that stored rows are verified into;
     `report`, what an examination has found; `again`, how to go on; `limit_s`, how long its event
-    loop may stand still at most, whatever it does; `events`, where the events of a collection go.
+    loop may stand still at most, whatever it does; `limit_of`, what may take so long, and `hint`,
+    what helps then; `events`, where the events of a collection go.
     """
 
     SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
@@ -266,7 +267,9 @@ class Guard:
 
         holder = blocking(running_one(self._pid, self._lookout.executing), self._stacks())
         self._kill()
-        self._give_up(f"{holder} for {quiet_s:.0f} s, which is as long as a row may take")
+        what = self._work().get("limit_of", "a row")
+        hint = self._work().get("hint", "")
+        self._give_up(f"{holder} for {quiet_s:.0f} s, which is as long as {what} may take", hint)
 
     def _record(self, error: "CallError", lasted_s: float) -> str:
         """Write the struck attempt down; what to say of that."""

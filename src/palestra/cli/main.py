@@ -75,7 +75,7 @@ for _name in (
 doctor_tools.register(app)
 
 
-GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "verify-env"})
+GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "test", "verify-env"})
 """Commands that run authors' code inside themselves."""
 
 

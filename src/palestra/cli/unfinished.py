@@ -19,7 +19,7 @@ from palestra.rollouts import (
 
 RUNS: Final = Path("runs")
 OUTPUT: Final = "rollouts.jsonl"
-_STAMP: Final = r"-\d{8}-\d{6}"
+_STAMP: Final = r"-\d{8}-\d{6}(-\d+)?"
 MOST_NAMED: Final = 5
 
 
@@ -37,7 +37,8 @@ class _Candidate:
         why = f"; {self.obstacles[0]}" if self.obstacles else ""
         more = len(self.obstacles) - 1
         others = f" and {more} more differences" if more > 0 else ""
-        return f"{shown(self.output)} ({self.left} of {self.requested} left{why}{others})"
+        left = f"{self.left} of {self.requested} left" if self.left else "all have ended, uncounted"
+        return f"{shown(self.output)} ({left}{why}{others})"
 
 
 def tasks_beside(output: Path) -> Path:
@@ -85,6 +86,7 @@ def _candidates(name: str, intended: Manifest, max_attempts: int) -> Iterator[_C
             busy = why_not_writable(paths)
         except (InputDataError, OSError):
             continue  # not a run, or one that cannot be continued
-        if left:
+        # A guard may have ended the run for its last rollout: its end is still to come.
+        if left or manifest.accounted < requested:
             obstacles = (*filter(None, [busy]), *changes(manifest, intended))
             yield _Candidate(paths.output, requested, left, obstacles)

@@ -73,6 +73,10 @@ class LoopGuard:
         self._note()
         self._longest = 0.0
 
+    def still_s(self) -> float:
+        """For how long the loop has been running what it runs now."""
+        return time.monotonic() - self._last
+
     def longest_s(self) -> float:
         """The longest time since `begin` for which the loop ran nothing else."""
         self._note()
@@ -90,7 +94,7 @@ class LoopGuard:
 
     def _look(self) -> None:
         while not self._stopping.wait(LOOK_S):
-            still_s = time.monotonic() - self._last
+            still_s = self.still_s()
             if still_s >= self._frozen_s:
                 self._on_frozen(still_s)
                 return

@@ -302,6 +302,7 @@ class EndpointRefuses(Hopeless):
     """The endpoint has refused all that was asked, for longer than the run's patience."""
 
     reason = "endpoint_refuses"
+    exit_code = 1  # nothing that was given is wrong
 
 
 class WrongSetting(Hopeless):

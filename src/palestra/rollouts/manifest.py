@@ -49,6 +49,8 @@ class Manifest:
     shard: ShardOf | None = None
     inputs: tuple[str, ...] = field(default=(), compare=False)
     """The files of tasks that the rows are from, for whoever looks for them later."""
+    accounted: int = field(default=0, compare=False)
+    """Rollouts in the counts that the run left, all of them once it has come to its end."""
 
     @property
     def digest(self) -> str:
@@ -102,6 +104,7 @@ def read_manifest(path: Path) -> Manifest:
                 os.path.normpath(path.parent.absolute() / str(name))
                 for name in held.get("inputs") or ()
             ),
+            accounted=sum((held.get("ended") or {}).values()),
         )
     except OSError as error:
         raise InputDataError(

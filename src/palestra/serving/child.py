@@ -163,16 +163,23 @@ class Child:
             await asyncio.wait({self._reader}, timeout=1)
         return Ending(self.name, code, tuple(self._lines), self._refusal, self.pid)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone: its number may be another's by now."""
+        return self._process.returncode is not None
+
     def kill(self) -> None:
         """End the whole group at once; whoever waits for its end is told how it ended."""
-        self._signal(signal.SIGKILL)
+        if not self.has_ended:
+            self._signal(signal.SIGKILL)
 
     async def stop(self, *, grace_s: float = 3.0) -> None:
         """Ask the whole group to end, then make it."""
         self.stopping = True
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._signal(signal.SIGTERM)
+        if not self.has_ended:
+            self._signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_s):
                 await self._process.wait()

@@ -11,6 +11,8 @@ _SERVERS = tuple(
 _LIBRARIES = tuple(
     {sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+"""Folders of libraries, those of other interpreters and of the user's too."""
 
 
 def is_servers_file(path: str) -> bool:
@@ -20,4 +22,5 @@ def is_servers_file(path: str) -> bool:
 
 def is_authors_file(path: str) -> bool:
     """Whether a file is an author's own: neither a library's nor one that comes with us."""
-    return not path.startswith(("<", f"{_PACKAGE}/", *_LIBRARIES))
+    is_library = path.startswith(_LIBRARIES) or any(folder in path for folder in _INSTALLED)
+    return not is_library and not path.startswith(("<", f"{_PACKAGE}/"))

@@ -32,7 +32,7 @@ def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
 def blocking(call: Executing | None, stacks: str) -> str:
     """Who holds a process, as the beginning of a sentence. `call`: what it is known to execute."""
     author = None if call is None else author_call(call)
-    place = _place_on(stacks, None) if call is None else place_of(call, stacks)
+    place = place_on(stacks) if call is None else place_of(call, stacks)
     where = f" ({place})" if place.file else ""
     if author is None:
         return f"something has been blocking the event loop{where}"
@@ -55,7 +55,7 @@ def author_call(call: Executing) -> AuthorCall | None:
 
 def place_of(call: Executing, stacks: str) -> AuthorsPlace:
     """Where a call is executing; where its function begins when its stack did not come."""
-    place = _place_on(stacks, call.ident)
+    place = place_on(stacks, call.ident)
     author = author_call(call)
     if place.file or author is None:
         return place
@@ -78,5 +78,6 @@ def stack_of(stacks: str, ident: int | None) -> list[str]:
     return lines if ident is None else threads.get(ident, [])
 
 
-def _place_on(stacks: str, ident: int | None) -> AuthorsPlace:
+def place_on(stacks: str, ident: int | None = None) -> AuthorsPlace:
+    """Where one thread stands; without `ident`, the main thread."""
     return authors_place("\n".join(stack_of(stacks, ident)))

@@ -5,7 +5,6 @@ line that matters, and whatever else the command has to say.
 """
 
 import logging
-import sysconfig
 import time
 import traceback
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final, final
 
 from palestra.serving.authors_errors import error_text
+from palestra.serving.code_files import is_servers_file
 
 logger = logging.getLogger("palestra.serving")
 
@@ -21,9 +21,7 @@ PAUSE_S: Final = 5.0
 """How long an error that comes again is only counted, after it was told."""
 MOST_KINDS: Final = 200
 """Different errors that are told in full; a server that has more has one kind, which goes on."""
-_OURS = str(Path(__file__).parent)
-_STDLIB = sysconfig.get_paths()["stdlib"]
-_INSTALLED = ("/site-packages/", "/dist-packages/", "<frozen ")
+_SERVING = str(Path(__file__).parent)
 _PLUMBING = "/anyio/"
 
 
@@ -34,14 +32,12 @@ def own_frames(error: BaseException, limit: int = 4) -> str:
     """
     # One that was raised anew on its way here says where it came from.
     frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
-    theirs = [f for f in frames if not f.filename.startswith(_OURS) and _PLUMBING not in f.filename]
-    own = [frame for frame in theirs if not _is_library(frame.filename)]
+    theirs = [
+        f for f in frames if not f.filename.startswith(_SERVING) and _PLUMBING not in f.filename
+    ]
+    own = [frame for frame in theirs if is_servers_file(frame.filename)]
     shown = (own or theirs or list(frames))[-limit:]
     return "\n".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in shown)
-
-
-def _is_library(path: str) -> bool:
-    return path.startswith(_STDLIB) or any(sign in path for sign in _INSTALLED)
 
 
 Report = Callable[[str, str, str, str], object]

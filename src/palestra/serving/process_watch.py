@@ -37,6 +37,8 @@ class ProcessWatch:
 
     def look(self) -> Executing | None:
         """Take one reading; the call for which the process is to be ended, when there is one."""
+        if self.child.has_ended:
+            return None
         stopped = is_stopped(self.child.pid)
         # What a stopped process executes is not slow: its time counts from when it goes on.
         executing = [] if stopped else self._pulse.executing()
@@ -50,7 +52,7 @@ class ProcessWatch:
 
     async def tell_state(self) -> None:
         """Call the instance stuck once its process has been quiet for long enough."""
-        if self._lookout.quiet_s < QUIET_S:
+        if self.child.has_ended or self._lookout.quiet_s < QUIET_S:
             return
         if not self._stacks:
             await self.take_stacks()  # before rollouts time out: they name the line that blocks
@@ -64,7 +66,7 @@ class ProcessWatch:
 
     async def take_stacks(self) -> None:
         """Have the process say what its threads do, if it can."""
-        if is_stopped(self.child.pid):
+        if self.child.has_ended or is_stopped(self.child.pid):
             return
         asked_at = time.monotonic()
         ask_for_stacks(self._pulse)
@@ -74,7 +76,7 @@ class ProcessWatch:
     def standing_still(self) -> str:
         """A sentence about a process whose loop does not run; empty when it does."""
         quiet_s = self._lookout.quiet_s
-        if quiet_s < QUIET_S:
+        if self.child.has_ended or quiet_s < QUIET_S:
             return ""
         return f"{self.child.name} (process {self.child.pid}) has stood still for {quiet_s:.1f} s: {self._doing()}"
 

@@ -89,7 +89,10 @@ class Pulse:
         self._slot_bytes = (len(memory) - _HEAD_BYTES - note_bytes) // SLOTS
         self.longest_text = self._slot_bytes - _SLOT.size
         """Bytes that can be told of a call; the rest is cut off."""
-        self._free = list(range(SLOTS - 1, -1, -1))
+        self._free = list(range(SLOTS))
+        """Those that were left longest ago come first."""
+        self._texts: list[bytes | None] = [None] * SLOTS
+        """What stands in each slot: a coroutine enters with the same text whenever it goes on."""
         self._entered: dict[int, _Entered] = {}
 
     @classmethod
@@ -150,6 +153,7 @@ class Pulse:
     def _leave_to_parent(self) -> None:
         """What an author forks goes on in the same code, and is not what is watched."""
         self._memory = mmap.mmap(-1, len(self._memory))
+        self._texts = [None] * SLOTS
 
     def beat(self) -> None:
         """The event loop runs."""
@@ -178,16 +182,24 @@ class Pulse:
         if before is not None:
             slot = before.slot
         else:
-            try:
-                slot = self._free.pop()
-            except IndexError:
-                slot = -1
+            slot = self._slot_for(text)
             if self._tie_to_parent:
                 die_with_parent()
         limit = math.inf if deadline is None else deadline
         entered = _Entered(slot, text, limit, time.monotonic(), before)
         self._entered[ident] = entered
         self._write(entered, ident)
+
+    def _slot_for(self, text: bytes) -> int:
+        """A free slot, if possible the one in which the text stands; -1 where none is free."""
+        for slot in self._free:
+            if self._texts[slot] is text:
+                self._free.remove(slot)
+                return slot
+        try:
+            return self._free.pop(0)
+        except IndexError:
+            return -1
 
     def leave(self) -> None:
         """Tell that this thread goes on with what it did before `enter`."""
@@ -211,7 +223,9 @@ class Pulse:
         [sequence] = struct.unpack_from("<q", self._memory, at)
         sequence += 1 + sequence % 2
         struct.pack_into("<q", self._memory, at, sequence)  # odd: being written
-        self._memory[at + _SLOT.size : at + _SLOT.size + len(text)] = text
+        if self._texts[entered.slot] is not entered.text:
+            self._memory[at + _SLOT.size : at + _SLOT.size + len(text)] = text
+            self._texts[entered.slot] = entered.text
         native_id = threading.get_native_id()
         fields = (entered.since, entered.deadline, native_id, ident, len(text))
         _SLOT.pack_into(self._memory, at, sequence, *fields)

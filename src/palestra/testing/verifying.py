@@ -24,6 +24,9 @@ from palestra.serving import (
     server_class_of,
     server_client,
 )
+from palestra.serving.author_calls import VERIFY
+from palestra.serving.authors_errors import overran
+from palestra.testing.interrupting import HoldsLoop, interrupting, waker
 from palestra.testing.places import config_of, data_file_of, entrypoint_of
 
 Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
@@ -78,11 +81,16 @@ def verify(
 ) -> Verdict:
     """What comes of an answer: seeded, its calls run, verified, in a session of its own.
 
-    `stored`: verified alone, as a rollout whose session is gone.
+    `stored`: verified alone, as a rollout whose session is gone. An author's code that does not
+    return is interrupted after `timeout_s`; the failure names its function, file and line.
     """
     response = answer if isinstance(answer, Response) else response_of(answer)
     server = server_of(environment)
-    return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
+    try:
+        return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
+    except HoldsLoop as held:
+        failure = overran(server.name, VERIFY, held.place(), timeout_s)
+        return Verdict(None, timeout_s, timeout_s, failure=failure, timed_out=True)
 
 
 async def _verified(
@@ -96,11 +104,12 @@ async def _verified(
     name = server.name
     async with (
         assembled(config_from_tree({}), (), {name: server}) as assembly,
-        LoopGuard(lambda _: None, frozen_s=timeout_s) as guard,
+        LoopGuard(waker(), frozen_s=timeout_s) as guard,
     ):
         door: Door = await door_of(assembly.client, name)
         player = Player(assembly.client, door, guard, timeout_s=timeout_s)
-        return await player.verify(row, response, stored=stored)
+        with interrupting(guard, limit_s=timeout_s):
+            return await player.verify(row, response, stored=stored)
 
 
 def assert_verifies(

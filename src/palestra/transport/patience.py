@@ -165,6 +165,16 @@ class Patience:
             return None
         return max(0.0, since + self.limit_s - now)
 
+    @property
+    def shortest_s(self) -> float | None:
+        """Seconds until the run stops if nothing is answered, not even what is under way.
+
+        None while nothing is refused, and once it waits for nothing but what is under way.
+        """
+        since = self._streak.since
+        left_s = None if since is None else since + self.limit_s - self._clock()
+        return None if left_s is None or left_s < 0 else left_s
+
     def check(self, reason: str) -> None:
         """Raise EndpointRefuses when the patience has run out. `reason`: the last refusal."""
         streak = self._streak
@@ -176,6 +186,5 @@ class Patience:
         streak.end()
         raise EndpointRefuses(
             f"{reason}; all {refused} requests of the last {waited_s:.0f} s were refused",
-            hint="what has ended is recorded: once the endpoint answers, the same command with "
-            "--resume goes on; --patience SECONDS (+patience) waits longer, 0 without end",
+            hint="--patience SECONDS (+patience) waits longer, 0 without end",
         )

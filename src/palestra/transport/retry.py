@@ -142,7 +142,7 @@ def _ends_in_s(
     policy: RetryPolicy, started: float, left_s: float | None, patience: Patience | None
 ) -> float:
     """Seconds until nothing is tried any more, whichever limit comes first."""
-    patience_s = None if patience is None else patience.left_s
+    patience_s = None if patience is None else patience.shortest_s
     own_s = policy.give_up_after_s - (time.monotonic() - started)
     return min(each for each in (own_s, left_s, patience_s) if each is not None)
 

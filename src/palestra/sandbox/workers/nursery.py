@@ -167,6 +167,8 @@ class Nursery:
                 sock.close()
             self._serve(calls, self._endurance)
             code = 0
+        except BrokenPipeError:
+            pass  # who asked for this worker has ended meanwhile
         except BaseException:
             traceback.print_exc()
         finally:
