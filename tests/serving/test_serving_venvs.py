@@ -128,8 +128,16 @@ def test_a_lacking_package_gets_an_environment_made_once_with_ours_behind_it(
 def test_an_environment_that_cannot_be_made_says_why_and_is_not_used(tmp_path: Path) -> None:
     server = folder(tmp_path, "--no-index\nno-such-package-at-all\n")
     for _ in range(2):
-        with pytest.raises(ServerDied, match="no-such-package-at-all"):
+        with pytest.raises(ConfigError, match="no-such-package-at-all") as caught:
             asyncio.run(interpreter_for(server, cache=tmp_path / "cache"))
+        assert str(server / "requirements.txt") in caught.value.message
+
+
+@pytest.mark.slow
+def test_a_line_that_is_no_requirement_is_bad_input_that_names_its_file(tmp_path: Path) -> None:
+    server = folder(tmp_path, "numpy ==== 1\n") / "env.py"
+    with pytest.raises(ConfigError, match=str(tmp_path / "requirements.txt")):
+        asyncio.run(interpreter_for(server, cache=tmp_path / "cache"))
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import sysconfig
 import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -27,6 +28,16 @@ BUILD_TIMEOUT_S = 1200.0
 ENVIRONMENT_FILE = "environment_file"
 """The resources server of an environment written as one file."""
 REQUIREMENTS = "requirements.txt"
+PROJECT = "pyproject.toml"
+_UNSATISFIABLE: Final = (
+    "No solution found",
+    "Couldn't parse requirement",
+    "Error parsing included file",
+    "Distribution not found",
+    "The wheel filename",
+    "error: Unexpected",
+)
+"""What the installer says of requirements that are at fault themselves."""
 
 
 def place_of(instance: InstanceConfig) -> Path | None:
@@ -49,7 +60,7 @@ def requirements_of(place: Path) -> tuple[str, ...]:
 
 def _requirements_of_folder(folder: Path) -> tuple[str, ...]:
     listed = folder / REQUIREMENTS
-    project = folder / "pyproject.toml"
+    project = folder / PROJECT
     if listed.exists() and project.exists():
         raise ConfigError(
             f"{folder} has both requirements.txt and pyproject.toml", hint="keep one of them"
@@ -105,7 +116,8 @@ async def interpreter_for(place: Path, *, cache: Path) -> Path:
 
     `place`: its folder, or the file of a one-file environment.
 
-    Raises ServerDied with the installer's last lines when the environment cannot be made.
+    With the installer's last lines it raises ConfigError when nothing can satisfy what is asked for,
+    and ServerDied when the environment cannot be made for another reason.
     """
     missing = unsatisfied(requirements_of(place))
     if not missing:
@@ -115,9 +127,15 @@ async def interpreter_for(place: Path, *, cache: Path) -> Path:
     venv = _venv(cache, asked)
     async with _alone(venv):
         if not (venv / "complete").exists():
-            await _make(venv, missing, folder)
+            await _make(venv, missing, _lists(place))
             (venv / "complete").write_text(asked)
     return venv / "bin" / "python"
+
+
+def _lists(place: Path) -> Path:
+    """The file that lists the requirements of `place`."""
+    project = place / PROJECT
+    return project if project.exists() else _folder(place) / REQUIREMENTS
 
 
 def _folder(place: Path) -> Path:
@@ -163,12 +181,23 @@ async def _alone(venv: Path) -> AsyncIterator[None]:
         yield
 
 
-async def _make(venv: Path, missing: tuple[str, ...], folder: Path) -> None:
+async def _make(venv: Path, missing: tuple[str, ...], lists: Path) -> None:
     uv = [sys.executable, "-m", "uv"]
     await _run([*uv, "venv", "--quiet", "--python", sys.executable, "--clear", str(venv)])
     # As a requirements file: lines may be options, and paths relative to the folder.
     install = [*uv, "pip", "install", "--quiet", "--python", str(venv), "--requirements", "-"]
-    await _run(install, text="\n".join(missing), cwd=folder)
+    try:
+        await _run(install, text="\n".join(missing), cwd=lists.parent)
+    except ServerDied as error:
+        kind = (
+            ConfigError if any(words in error.message for words in _UNSATISFIABLE) else ServerDied
+        )
+        raise kind(
+            f"what {lists} asks for cannot be installed: {error.message}",
+            hint=f"mend {lists}"
+            if kind is ConfigError
+            else f"check {lists}, that uv is installed, and that the package index can be reached",
+        ) from error
     site = next((venv / "lib").glob("python*")) / "site-packages"
     own = sysconfig.get_paths()["purelib"]
     (site / "palestra_parent.pth").write_text(f"import site; site.addsitedir({own!r})\n")
@@ -196,5 +225,5 @@ async def _run(command: list[str], *, text: str = "", cwd: Path | None = None) -
     if process.returncode != 0:
         raise ServerDied(
             f"{' '.join(command)} failed:\n{output.decode(errors='replace')[-2000:]}",
-            hint="check the server folder's requirements, and that uv is installed",
+            hint="check that uv is installed",
         )
