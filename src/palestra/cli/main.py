@@ -21,7 +21,7 @@ from palestra.cli.commands import (
     sandbox,
     skills,
 )
-from palestra.cli.console import guarded
+from palestra.cli.console import INTERRUPTED, guarded, notice
 from palestra.cli.guard import fork_under_guard
 from palestra.cli.options import Overrides
 
@@ -82,6 +82,10 @@ GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "test", "verify-en
 def main() -> None:
     """The console script."""
     runs_authors_code = GUARDED & set(sys.argv[1:2]) or sys.argv[1:3] == ["cluster", "drive"]
-    if runs_authors_code and "--help" not in sys.argv:
-        fork_under_guard()
-    app()
+    try:
+        if runs_authors_code and "--help" not in sys.argv:
+            fork_under_guard()
+        app()
+    except KeyboardInterrupt:
+        notice("stopped by SIGINT before anything had begun")
+        sys.exit(INTERRUPTED)
