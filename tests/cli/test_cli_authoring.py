@@ -14,6 +14,8 @@ def test_what_init_writes_passes_test_and_verify_env_as_it_is(world: World) -> N
     verified = world.run("palestra", "verify-env", "resources_servers/my_env", "--json")
 
     assert made.code == 0, made.err
+    written = world.folder / "resources_servers" / "my_env" / "app.py"
+    assert "    def verify(" in written.read_text()  # in a worker, which can be killed
     assert tested.code == 0, tested.out
     assert json.loads(tested.out)[0]["passed"] is True
     assert verified.code == 0, verified.out

@@ -92,6 +92,21 @@ def test_a_session_stays_in_one_process_which_is_not_the_servers() -> None:
     assert (result["reward"], result["topic"]) == (1.0, "sums")
 
 
+@pytest.mark.parametrize(
+    ("answer", "times"),
+    [("x", 2_000_000), ("half \ud83d", 1)],
+    ids=["long", "half a surrogate pair"],
+)
+def test_whatever_a_verification_says_arrives(answer: str, times: int) -> None:
+    async def rollout() -> dict[str, Any]:
+        async with running() as server:
+            peer = await seeded(server)
+            with calling(CallContext(deadline=time.monotonic() + 10)):
+                return await verified(peer, response=response_of(answer), times=times)
+
+    assert asyncio.run(rollout())["text"] == answer * times
+
+
 def test_what_a_tool_raises_is_text_for_the_model_and_told_in_the_row() -> None:
     async def rollout() -> tuple[str, str, str, dict[str, Any]]:
         async with running() as server:

@@ -71,6 +71,7 @@ async def _serve(
     surroundings = Surroundings(sock, endurance)
     inside = Inside(server, questions, sock, surroundings)
     asyncio.get_running_loop().add_reader(sock, inside.read)
+    sock.setblocking(True)  # or a long answer is lost: the loop's reader made it non-blocking
     try:
         await server.start()
     except Exception as error:

@@ -4,6 +4,7 @@ A verify response repeats its request, with the whole trajectory: what is still 
 object is named, and not sent.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response as HttpResponse
 
-from palestra.schema import VerifyResponse, encode_json, fields_of, maker
+from palestra.schema import VerifyResponse, encode_json, fields_of, maker, to_plain
 from palestra.serving.endpoints import ToolFailure
 
 TEXT, TOOL_FAILURE, HTTP, FIELDS, VERIFIED, PLAIN = (
@@ -38,14 +39,14 @@ def packed(result: Any, body: Any) -> list[Any]:
     if isinstance(result, BaseModel):
         result = fields_of(result)
     if not isinstance(result, dict) or not all(isinstance(name, str) for name in result):
-        return [PLAIN, encode_json(result)]
+        return [PLAIN, _encoded(result)]
     asked = fields_by_name(body)
     changed = {
         name: value
         for name, value in result.items()
         if name not in asked or asked[name] is not value
     }
-    return [kind, list(result), encode_json(changed)]
+    return [kind, list(result), _encoded(changed)]
 
 
 def unpacked(packet: list[Any], body: Any) -> Any:
@@ -58,12 +59,27 @@ def unpacked(packet: list[Any], body: Any) -> Any:
             answer.raw_headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in headers]
             return answer
         case [str(kind), bytes(content)] if kind == PLAIN:
-            return orjson.loads(content)
+            return _decoded(content)
         case [str(kind), list(names), bytes(content)] if kind in {FIELDS, VERIFIED}:
-            changed, asked = orjson.loads(content), fields_by_name(body)
+            changed, asked = _decoded(content), fields_by_name(body)
             fields = {name: changed[name] if name in changed else asked[name] for name in names}
             return _as_verified(fields) if kind == VERIFIED else fields
     raise ValueError(f"a result of the kind {packet[:1]!r}")
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return encode_json(value)
+    except TypeError:
+        # Half a surrogate pair is no UTF-8. Python's own JSON escapes it, and knows fewer types.
+        return json.dumps(to_plain(value)).encode()
+
+
+def _decoded(content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return json.loads(content)
 
 
 def _as_verified(fields: dict[str, Any]) -> VerifyResponse:

@@ -67,6 +67,7 @@ _WORKER: Final = "worker"
 _BEGUN: Final = "begun"
 _LEFT: Final = "leaves its worker at the end"
 """What this process keeps of a session; its state is in the worker."""
+_UNENCODABLE: Final = (pickle.PicklingError, TypeError, AttributeError)
 _OURS: Final = ("x-palestra-", "authorization", "cookie", "content-type", "content-length")
 
 
@@ -543,13 +544,18 @@ def workers_of(
 
 
 def _call_frame(number: int, call: _Call) -> bytes:
-    body = call.body
-    encode = exact_body_bytes if call.is_exact else body_bytes
-    try:
-        content = encode(body)
-    except (pickle.PicklingError, TypeError, AttributeError):
-        # An object of a class that only this process has: its fields are checked again there.
-        fields = to_plain(set_fields(body)) if isinstance(body, BaseModel) else to_plain(body)
-        content = exact_body_bytes(fields)
     context = sent_context(call.context)
-    return order_frame(CALL, number, call.endpoint.path, call.session_id, content, context)
+    return order_frame(CALL, number, call.endpoint.path, call.session_id, _content(call), context)
+
+
+def _content(call: _Call) -> bytes:
+    body = call.body
+    if not call.is_exact:
+        with contextlib.suppress(*_UNENCODABLE):
+            return body_bytes(body)
+    with contextlib.suppress(*_UNENCODABLE):
+        return exact_body_bytes(body)
+    # An object of a class that only this process has: its fields are checked again there.
+    return exact_body_bytes(
+        to_plain(set_fields(body)) if isinstance(body, BaseModel) else to_plain(body)
+    )
