@@ -110,15 +110,17 @@ async def _tests(folder: Path, timeout_s: float) -> _TestRun:
     reading = asyncio.ensure_future(process.communicate())
     try:
         await asyncio.wait({reading}, timeout=timeout_s)
-        if is_late := not reading.done():
+        if (is_late := not reading.done()) and process.returncode is None:
             await _show_stacks(process.pid, reading)
     finally:
         # Whatever the tests have started goes with them.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-    printed, _ = await reading
-    text = printed.decode("utf-8", "replace")
+        # What has left the group of the tests may hold their output open for ever.
+        await asyncio.wait({reading}, timeout=STACKS_WITHIN_S)
+        reading.cancel()
+    text = "" if reading.cancelled() or not reading.done() else _text_of(reading.result())
     code = process.returncode
     if is_late:
         return _TestRun(Check("tests", passed=False, note=_lateness(text, timeout_s)), is_late=True)
@@ -126,6 +128,10 @@ async def _tests(folder: Path, timeout_s: float) -> _TestRun:
         return _TestRun(Check("tests", passed=True, note=_summary(text)))
     note = _summary(text) or ("there are none" if code == NO_TESTS else f"pytest ended with {code}")
     return _TestRun(Check("tests", passed=False, note=note), text)
+
+
+def _text_of(outputs: tuple[bytes, bytes]) -> str:
+    return outputs[0].decode("utf-8", "replace")
 
 
 async def _show_stacks(pid: int, reading: "asyncio.Future[Any]") -> None:

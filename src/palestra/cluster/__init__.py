@@ -49,7 +49,7 @@ def wrap_arguments(text: str) -> Arguments:
     try:
         return Arguments(tuple(shlex.split(text)), text)
     except ValueError as error:
-        raise ConfigError(f"wrap_arguments({text!r}): {error}") from None
+        raise ConfigError(f"wrap_arguments: {error}") from None  # the text may hold a key
 
 
 def nemo_gym_rollouts(ctx: Arguments | None = None, **options: Any) -> Submission:

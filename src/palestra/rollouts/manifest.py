@@ -104,7 +104,7 @@ def read_manifest(path: Path) -> Manifest:
                 os.path.normpath(path.parent.absolute() / str(name))
                 for name in held.get("inputs") or ()
             ),
-            accounted=sum((held.get("ended") or {}).values()),
+            accounted=sum(dict(held.get("ended") or {}).values()),
         )
     except OSError as error:
         raise InputDataError(

@@ -156,7 +156,7 @@ class Fleet:
     # Starting
 
     async def _start(self) -> None:
-        await self._ray.check()
+        await self._ray.check(self._tree)
         placed = [
             (instance, placement_of(instance, self._default or EMBEDDED))
             for instance in self.config.instances.values()

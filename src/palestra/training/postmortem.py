@@ -57,7 +57,7 @@ class PostMortem:
         """What to do about an error without an ending: of a process that died, lower the load."""
         if not isinstance(error, ServerDied) or error.failure is not None:
             return error.hint
-        return f"{error.hint}; if memory ran out, {self._less_at_once()}"
+        return "; ".join(filter(None, [error.hint, f"if memory ran out, {self._less_at_once()}"]))
 
     def _less_at_once(self) -> str:
         return f"lower in_flight (now {self._in_flight}), or {LOWER_IN_TRAINER}"

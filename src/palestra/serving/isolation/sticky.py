@@ -256,8 +256,9 @@ class SessionWorkers:
                 if has_turn:
                     worker.turn.release()
                 if _BEGUN in session.state:
-                    return worker, False
-            self._leave_worker(session)
+                    continue  # by another call of it, and perhaps elsewhere
+            if session.state.get(_WORKER) is worker:
+                self._leave_worker(session)
 
     async def _worker_of(self, session: Session, call: _Call) -> _Worker:
         assigned: _Worker | asyncio.Task[_Worker] | None = session.state.get(_WORKER)
@@ -332,6 +333,8 @@ class SessionWorkers:
             return self._result(call, message)
         except asyncio.CancelledError:
             worker.link.send(order_frame(CANCEL, number))
+            if not answered.done():
+                self._keep(self._abandon(worker, number, call, answered))
             raise
         except TimeoutError:
             if not limit.expired():
@@ -397,7 +400,7 @@ class SessionWorkers:
         await worker.link.stop_hung(number, limit_s)
 
     async def _abandon(self, worker: _Worker, number: int, call: _Call, answered: _Answer) -> None:
-        """Nobody waits for a plain method any more: it must not hold its worker for long."""
+        """Nobody waits for a call any more: it must not hold its worker for long."""
         await asyncio.wait({answered}, timeout=ABANDONED_S)
         if not answered.done():
             await self._end_hung(worker, number, call.endpoint, ABANDONED_S)

@@ -54,6 +54,8 @@ class RayPlace:
         self._connected = False
         self._watch: ImportWatch | None = None
         self._tree: dict[str, Any] = {}
+        self._before: dict[str, str | None] = {}
+        """The variables of this process that were changed, as they were."""
 
     @classmethod
     def of_fleet(cls, tree: Mapping[str, Any]) -> Self:
@@ -88,11 +90,15 @@ class RayPlace:
         except OSError:
             return []
 
-    async def check(self) -> None:
-        """Raise ConfigError when nothing listens at the address that is named."""
-        if ":" not in self._address:
+    async def check(self, tree: Mapping[str, Any]) -> None:
+        """Raise ConfigError when nothing listens at the address that the configuration names.
+
+        What the environment names is only for servers that import Ray.
+        """
+        address = str(tree.get(SETTING) or "")
+        if ":" not in address:
             return  # `auto` and `local` are for Ray to resolve
-        host, _, port = self._address.rpartition("://")[2].rpartition(":")
+        host, _, port = address.rpartition("://")[2].rpartition(":")
         try:
             async with asyncio.timeout(REACH_LIMIT_S):
                 _, writer = await asyncio.open_connection(host, int(port))
@@ -113,6 +119,7 @@ class RayPlace:
 
     def _before_import(self) -> None:
         self._imported = self._address or self._made()
+        self._before = {name: os.environ.get(name) for name in (VARIABLE, AUTH_MODE)}
         if self._kept()[1:]:
             os.environ[AUTH_MODE] = self._kept()[1]
         os.environ[VARIABLE] = self._imported
@@ -146,8 +153,10 @@ class RayPlace:
         if self._watch is not None:
             self._watch.end()
         os.environ.pop(HANDED_DOWN, None)
-        if self._imported and os.environ.get(VARIABLE) == self._imported != self._address:
-            del os.environ[VARIABLE]
+        for name, value in self._before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
         if self._connected:
             self._connected = False
             await asyncio.to_thread(sys.modules["ray"].shutdown)
@@ -210,9 +219,9 @@ class RayPlace:
         address = self._address or self._imported
         return ConfigError(
             f"the Ray cluster at {address} cannot be used: {reason}",
-            hint=f"start it (`ray start --head`), correct ++{SETTING}, or leave it out: servers "
-            "that import Ray get a cluster on this machine. A cluster that asks for a token needs "
-            "RAY_AUTH_MODE=token",
+            hint=f"start it (`ray start --head`), correct ++{SETTING} (or the variable {VARIABLE}), or "
+            "leave both out: servers that import Ray get a cluster on this machine. A cluster that "
+            "asks for a token needs RAY_AUTH_MODE=token",
         )
 
 
