@@ -20,6 +20,30 @@ def register(app: typer.Typer) -> None:
 
 
 Text = str | None
+# What every command that submits has.
+Cluster = Annotated[
+    Text, typer.Option(help="Name or file of a cluster config; default: this machine.")
+]
+ConfigDir = Annotated[Text, typer.Option(help="Where cluster configs are looked for.")]
+Partition = Annotated[Text, typer.Option(help="Slurm's.")]
+Account = Annotated[Text, typer.Option(help="Slurm's.")]
+Qos = Annotated[Text, typer.Option(help="Slurm's.")]
+TimeMin = Annotated[Text, typer.Option(help="A shorter one that would do.")]
+Exclusive = Annotated[bool | None, typer.Option("--exclusive/--no-exclusive", help="Whole nodes.")]
+Sbatch = Annotated[
+    list[str] | None, typer.Option(help="KEY=VALUE, or KEY alone, for sbatch; repeatable.")
+]
+Mounts = Annotated[list[str] | None, typer.Option(help="src:dst[:ro],… besides the cluster's.")]
+PostprocessCmd = Annotated[str, typer.Option(help="Bash after it went well.")]
+Expname = Annotated[str, typer.Option(help="The run's name.")]
+LogDir = Annotated[Text, typer.Option(help="Default OUTPUT_DIR/logs.")]
+RunAfter = Annotated[
+    list[str] | None, typer.Option(help="A run or a job's id that must end well first.")
+]
+AllowMissingDep = Annotated[
+    bool, typer.Option("--allow-missing-dep", help="Start if it is not known.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Write everything, submit nothing.")]
 
 
 @cluster.command()
@@ -79,25 +103,17 @@ def rollouts(
         bool, typer.Option("--trust-remote-code", help="Let it run code that comes with the model.")
     ] = False,
     # Where it runs.
-    cluster: Annotated[
-        Text, typer.Option(help="Name or file of a cluster config; default: this machine.")
-    ] = None,
-    config_dir: Annotated[Text, typer.Option(help="Where cluster configs are looked for.")] = None,
-    partition: Annotated[Text, typer.Option(help="Slurm's.")] = None,
-    account: Annotated[Text, typer.Option(help="Slurm's.")] = None,
-    qos: Annotated[Text, typer.Option(help="Slurm's.")] = None,
+    cluster: Cluster = None,
+    config_dir: ConfigDir = None,
+    partition: Partition = None,
+    account: Account = None,
+    qos: Qos = None,
     time: Annotated[Text, typer.Option(help="Time limit of a job, as Slurm writes it.")] = None,
-    time_min: Annotated[Text, typer.Option(help="A shorter one that would do.")] = None,
-    exclusive: Annotated[
-        bool | None, typer.Option("--exclusive/--no-exclusive", help="Whole nodes.")
-    ] = None,
-    sbatch: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE, or KEY alone, for sbatch; repeatable.")
-    ] = None,
+    time_min: TimeMin = None,
+    exclusive: Exclusive = None,
+    sbatch: Sbatch = None,
     array_cap: Annotated[int | None, typer.Option(help="Jobs at once, at most.")] = None,
-    mounts: Annotated[
-        list[str] | None, typer.Option(help="src:dst[:ro],… besides the cluster's.")
-    ] = None,
+    mounts: Mounts = None,
     check_mounted_paths: Annotated[
         bool,
         typer.Option(
@@ -128,25 +144,19 @@ def rollouts(
         str, typer.Option(help="Bash, once per node, before the main step.")
     ] = "",
     preprocess_cmd: Annotated[str, typer.Option(help="Bash before the main step.")] = "",
-    postprocess_cmd: Annotated[str, typer.Option(help="Bash after it went well.")] = "",
+    postprocess_cmd: PostprocessCmd = "",
     # The run.
-    expname: Annotated[str, typer.Option(help="The run's name.")] = "rollouts",
-    log_dir: Annotated[Text, typer.Option(help="Default OUTPUT_DIR/logs.")] = None,
-    run_after: Annotated[
-        list[str] | None, typer.Option(help="A run or a job's id that must end well first.")
-    ] = None,
-    allow_missing_dep: Annotated[
-        bool, typer.Option("--allow-missing-dep", help="Start if it is not known.")
-    ] = False,
+    expname: Expname = "rollouts",
+    log_dir: LogDir = None,
+    run_after: RunAfter = None,
+    allow_missing_dep: AllowMissingDep = False,
     dependent_jobs: Annotated[
         int, typer.Option(help="So many more jobs after each, to go on past a time limit.")
     ] = 0,
     rerun_done: Annotated[
         bool, typer.Option("--rerun-done", help="Collect again what is done.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write everything, submit nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     serve_override: Annotated[
         list[str] | None, typer.Option(help="A Hydra override of the servers; repeatable.")
     ] = None,
@@ -187,24 +197,16 @@ def run_cmd(
     output_dir: Annotated[
         Text, typer.Option(help="A folder for plan, logs and ledger; default ./EXPNAME.")
     ] = None,
-    cluster: Annotated[
-        Text, typer.Option(help="Name or file of a cluster config; default: this machine.")
-    ] = None,
-    config_dir: Annotated[Text, typer.Option(help="Where cluster configs are looked for.")] = None,
-    partition: Annotated[Text, typer.Option(help="Slurm's.")] = None,
-    account: Annotated[Text, typer.Option(help="Slurm's.")] = None,
-    qos: Annotated[Text, typer.Option(help="Slurm's.")] = None,
+    cluster: Cluster = None,
+    config_dir: ConfigDir = None,
+    partition: Partition = None,
+    account: Account = None,
+    qos: Qos = None,
     time: Annotated[Text, typer.Option(help="Time limit, as Slurm writes it.")] = None,
-    time_min: Annotated[Text, typer.Option(help="A shorter one that would do.")] = None,
-    exclusive: Annotated[
-        bool | None, typer.Option("--exclusive/--no-exclusive", help="Whole nodes.")
-    ] = None,
-    sbatch: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE, or KEY alone, for sbatch; repeatable.")
-    ] = None,
-    mounts: Annotated[
-        list[str] | None, typer.Option(help="src:dst[:ro],… besides the cluster's.")
-    ] = None,
+    time_min: TimeMin = None,
+    exclusive: Exclusive = None,
+    sbatch: Sbatch = None,
+    mounts: Mounts = None,
     check_mounted_paths: Annotated[
         bool, typer.Option("--check-mounted-paths", help="Every mount's source exists here.")
     ] = False,
@@ -213,18 +215,12 @@ def run_cmd(
     ] = None,
     installation_command: Annotated[str, typer.Option(help="Bash, once per node, first.")] = "",
     preprocess_cmd: Annotated[str, typer.Option(help="Bash before the command.")] = "",
-    postprocess_cmd: Annotated[str, typer.Option(help="Bash after it went well.")] = "",
-    expname: Annotated[str, typer.Option(help="The run's name.")] = "command",
-    log_dir: Annotated[Text, typer.Option(help="Default OUTPUT_DIR/logs.")] = None,
-    run_after: Annotated[
-        list[str] | None, typer.Option(help="A run or a job's id that must end well first.")
-    ] = None,
-    allow_missing_dep: Annotated[
-        bool, typer.Option("--allow-missing-dep", help="Start if it is not known.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write everything, submit nothing.")
-    ] = False,
+    postprocess_cmd: PostprocessCmd = "",
+    expname: Expname = "command",
+    log_dir: LogDir = None,
+    run_after: RunAfter = None,
+    allow_missing_dep: AllowMissingDep = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Run one command as a job, with bash; status, logs and cancel know it as they know rollouts."""
 
