@@ -30,6 +30,7 @@ from palestra.system import (
     is_stopped,
     make_current,
     running_one,
+    signal_name,
 )
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Guard:
                     "error: the process of this command was killed (SIGKILL)",
                     "hint: look for the kernel's out-of-memory message (dmesg)" + self._then(),
                 )
-            self._end_events(128 - code, f"the process was killed ({_signal_name(-code)})")
+            self._end_events(128 - code, f"the process was killed ({signal_name(-code)})")
             code = 128 - code
         os._exit(code)
 
@@ -353,13 +354,6 @@ class Guard:
         with contextlib.suppress(OSError):
             for line in lines:
                 notice(line)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # most real-time signals have none
-        return f"signal {number}"
 
 
 def _load() -> None:

@@ -19,6 +19,7 @@ from palestra.system.pulse import (
     make_current,
     watched_by,
 )
+from palestra.system.signals import signal_name
 
 __all__ = [
     "GRACE_S",
@@ -37,5 +38,6 @@ __all__ = [
     "is_stopped",
     "make_current",
     "running_one",
+    "signal_name",
     "watched_by",
 ]

@@ -1,10 +1,10 @@
 """How a call in a worker ends, and what workers are to their callers."""
 
-import signal
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from palestra.errors import VerifierError
+from palestra.system import signal_name
 
 LONGEST_NOTE = 2_000
 """Characters of an exception's message and traceback that are kept."""
@@ -49,10 +49,7 @@ class Crashed:
     @property
     def name(self) -> str:
         """`SIGSEGV`, or `signal 99` for one without a name."""
-        try:
-            return signal.Signals(self.signal).name
-        except ValueError:
-            return f"signal {self.signal}"
+        return signal_name(self.signal)
 
 
 Outcome = Returned | Raised | TimedOut | OutOfMemory | Crashed

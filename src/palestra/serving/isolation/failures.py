@@ -1,6 +1,5 @@
 """What the ending of a worker means to the call it was working on."""
 
-import signal
 from typing import Final
 
 from palestra.config import ServerType
@@ -8,6 +7,7 @@ from palestra.errors import CallError, Evidence, Hop, InfraError, add_hop
 from palestra.sandbox.workers.held import CRASHES
 from palestra.serving.authors_errors import AuthorsPlace, overran
 from palestra.serving.isolation.link import Ended, Ending, Hung
+from palestra.system import signal_name
 from palestra.transport import fault_of
 
 MEMORY_MIB: Final = 4096
@@ -30,7 +30,7 @@ def _failure(server: str, path: str, ending: Ending) -> CallError:
             return overran(server, path, place, limit_s)
         case Ended(code, place) if code is not None and -code in CRASHES:
             return fault_of(ServerType.RESOURCES, path)(
-                f"{server}{path} crashed its process by {signal.Signals(-code).name}{_in(place)}",
+                f"{server}{path} crashed its process by {signal_name(-code)}{_in(place)}",
                 hint="look at the native code that is called there",
                 evidence=Evidence(traceback=str(place)),
             )
@@ -43,7 +43,7 @@ def _failure(server: str, path: str, ending: Ending) -> CallError:
         case Ended(code):
             return InfraError(
                 f"{server}{path}: its worker process was killed from outside, by "
-                f"{signal.Signals(-(code or 0)).name}",
+                f"{signal_name(-(code or 0))}",
                 hint="look for the kernel's out-of-memory message (dmesg)",
             )
         case _:

@@ -31,9 +31,7 @@ _OF_VERIFY_RESPONSE = frozenset(VerifyResponse.model_fields)
 def packed(result: Any, body: Any) -> list[Any]:
     """A result as values that MessagePack has. Raises TypeError for what is no JSON."""
     if isinstance(result, str):
-        # Half a surrogate pair can be neither sent nor stored.
-        text = str(result).encode("utf-8", "backslashreplace").decode()
-        return [TOOL_FAILURE if isinstance(result, ToolFailure) else TEXT, text]
+        return [TOOL_FAILURE if isinstance(result, ToolFailure) else TEXT, str(result)]
     if isinstance(result, HttpResponse):
         headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in result.raw_headers]
         return [HTTP, result.status_code, headers, bytes(result.body)]
