@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from palestra.config import PACKAGE_ROOT, InstanceConfig, ResolvedConfig, ServerType
+from palestra.config import InstanceConfig, ResolvedConfig, ServerType
 from palestra.datasets import Door
 from palestra.errors import PalestraError
 from palestra.rollouts import doors_behind
@@ -35,7 +35,7 @@ async def _doors(
     try:
         for name in dict.fromkeys(wanted):
             _put(config.instance(name), client, targets, tell)
-        shipped = {a.name for a in agents if a.folder and a.folder.is_relative_to(PACKAGE_ROOT)}
+        shipped = {a.name for a in agents if a.is_shipped}
         return await doors_behind(client, environments, forwarding=shipped)
     finally:
         await client.http.aclose()

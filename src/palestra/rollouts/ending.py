@@ -5,7 +5,14 @@ from typing import Any
 
 import msgspec
 
-from palestra.schema import EMPTY_ANSWER, TOOL_FAILURES, Outcome, field_of, says_nothing
+from palestra.schema import (
+    EMPTY_ANSWER,
+    TOOL_FAILURES,
+    Outcome,
+    field_of,
+    is_truncated,
+    says_nothing,
+)
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -23,7 +30,7 @@ class Ending(msgspec.Struct, frozen=True):
 def ending_in(fields: Mapping[str, Any], reward: float) -> Ending:
     """The ending of a verify response or of a result row; its parts may be objects or JSON."""
     response = fields.get("response")
-    truncated = _truncated(response)
+    truncated = is_truncated(response)
     output = field_of(response, "output")
     silent = isinstance(output, list) and says_nothing(output)
     return Ending(
@@ -34,11 +41,6 @@ def ending_in(fields: Mapping[str, Any], reward: float) -> Ending:
         # Who reads many rows leaves the outputs out, and goes by the mark.
         empty=silent or fields.get(EMPTY_ANSWER) is True,
     )
-
-
-def _truncated(response: Any) -> bool:
-    details = field_of(response, "incomplete_details")
-    return details is not None and field_of(details, "reason") == "max_output_tokens"
 
 
 def _output_tokens(response: Any) -> int:

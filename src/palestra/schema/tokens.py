@@ -99,6 +99,12 @@ def model_turns(conversation: Iterable[Any]) -> int:
     return turns
 
 
+def is_truncated(response: Any) -> bool:
+    """Whether a response, an object or JSON, was cut off at a limit on tokens or context."""
+    details = field_of(response, "incomplete_details")
+    return details is not None and field_of(details, "reason") == "max_output_tokens"
+
+
 def says_nothing(output: Iterable[Any]) -> bool:
     """Whether a model answered neither text nor a call of a tool; items are objects or JSON."""
     for item in output:
@@ -144,12 +150,10 @@ def _carries_all(item: OutputItem) -> bool:
 
 def never_made(item: OutputItem, response: Response) -> bool:
     """Whether the context could not hold the conversation, and this stands for the answer."""
-    details = response.incomplete_details
     return (
         isinstance(item, Message)
         and not item.text
         and item.status == "incomplete"
-        and details is not None
-        and details.reason == "max_output_tokens"
+        and is_truncated(response)
         and not any(getattr(item, name, None) for name in TOKEN_FIELDS)
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError
 from palestra.serving.loading import load_server_class
+from palestra.serving.ray_clusters import RAY_ADDRESS
 from palestra.serving.resources_server import ResourcesServer
 from palestra.serving.server import Server
 from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, ServerClient, Target
@@ -18,7 +19,6 @@ GLOBAL_LIMIT = "global_aiohttp_connector_limit"
 GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
 GLOBAL_DEBUG = "global_aiohttp_client_request_debug"
 PROFILING = "profiling_enabled"
-RAY_ADDRESS = "ray_head_node_address"
 
 
 def http_transport(tree: Any) -> HttpTransport:

@@ -13,6 +13,7 @@ from palestra.schema import (
     Response,
     VerifyResponse,
     finite_reward,
+    is_truncated,
     no_reward,
 )
 from palestra.serving import TurnsTaken
@@ -74,7 +75,7 @@ def completed(answer: Answer, settings: ClientSettings, *, nan_policy: OnViolati
         reward_components=_components(fields.get(COMPONENTS)),
         chains=tokens.chains,
         stop_reason=(details.true_reason if details else "") or "stop",
-        truncated=details is not None and details.reason == "max_output_tokens",
+        truncated=is_truncated(response),
         masked=bool(tokens.masked),
         mask_reason=tokens.masked,
         usage=TokenUsage()

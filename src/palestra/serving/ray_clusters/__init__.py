@@ -5,6 +5,6 @@ importing.py   notices the import of Ray
 keeper.py      the process that keeps the fleet's own cluster
 """
 
-from palestra.serving.ray_clusters.place import RayPlace, notice_ray_here
+from palestra.serving.ray_clusters.place import RAY_ADDRESS, RayPlace, notice_ray_here
 
-__all__ = ["RayPlace", "notice_ray_here"]
+__all__ = ["RAY_ADDRESS", "RayPlace", "notice_ray_here"]

@@ -24,7 +24,7 @@ from palestra.serving.ray_clusters.importing import ImportWatch
 from palestra.serving.ray_clusters.keeper import ADDRESS, AUTH_MODE, LOG, PID
 from palestra.transport import new_id
 
-SETTING: Final = "ray_head_node_address"
+RAY_ADDRESS: Final = "ray_head_node_address"
 VARIABLE: Final = "RAY_ADDRESS"
 """What Ray itself reads where it is given no address."""
 HANDED_DOWN: Final = "PALESTRA_FLEET_RAY"
@@ -60,7 +60,7 @@ class RayPlace:
     @classmethod
     def of_fleet(cls, tree: Mapping[str, Any]) -> Self:
         """The place for a fleet that this process starts."""
-        address = str(tree.get(SETTING) or os.environ.get(VARIABLE) or _address_here())
+        address = str(tree.get(RAY_ADDRESS) or os.environ.get(VARIABLE) or _address_here())
         # Short, and not the temporary folder of this process: Ray makes sockets below it.
         top = Path(os.environ.get("RAY_TMPDIR") or "/tmp")  # noqa: S108  # named after a random id
         return cls(address, top / f"palestra-ray-{new_id()[:12]}", os.getpid())
@@ -78,7 +78,7 @@ class RayPlace:
     def settings(self) -> dict[str, str]:
         """Of the fleet's own cluster; none while there is none."""
         address = self._own_address()
-        return {SETTING: address} if address else {}
+        return {RAY_ADDRESS: address} if address else {}
 
     def _own_address(self) -> str:
         return (self._kept() or [""])[0]
@@ -95,7 +95,7 @@ class RayPlace:
 
         What the environment names is only for servers that import Ray.
         """
-        address = str(tree.get(SETTING) or "")
+        address = str(tree.get(RAY_ADDRESS) or "")
         if ":" not in address:
             return  # `auto` and `local` are for Ray to resolve
         host, _, port = address.rpartition("://")[2].rpartition(":")
@@ -123,7 +123,7 @@ class RayPlace:
         if self._kept()[1:]:
             os.environ[AUTH_MODE] = self._kept()[1]
         os.environ[VARIABLE] = self._imported
-        self._tree[SETTING] = self._imported
+        self._tree[RAY_ADDRESS] = self._imported
 
     async def connect(self, folder: Path | None) -> None:
         """Connect this process if the server of `folder`, which was loaded, imports Ray.
@@ -212,14 +212,14 @@ class RayPlace:
         raise ConfigError(
             "a server imports Ray, and a Ray cluster for this fleet did not start:\n"
             + "\n".join(f"  | {line}" for line in lines),
-            hint=f"start one with `ray start --head` and name it: ++{SETTING}=<host>:<port>",
+            hint=f"start one with `ray start --head` and name it: ++{RAY_ADDRESS}=<host>:<port>",
         )
 
     def _unusable(self, reason: str) -> ConfigError:
         address = self._address or self._imported
         return ConfigError(
             f"the Ray cluster at {address} cannot be used: {reason}",
-            hint=f"start it (`ray start --head`), correct ++{SETTING} (or the variable {VARIABLE}), or "
+            hint=f"start it (`ray start --head`), correct ++{RAY_ADDRESS} (or the variable {VARIABLE}), or "
             "leave both out: servers that import Ray get a cluster on this machine. A cluster that "
             "asks for a token needs RAY_AUTH_MODE=token",
         )
