@@ -8,7 +8,6 @@ installed again.
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import importlib.metadata
 import os
@@ -23,6 +22,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from palestra.config import InstanceConfig
 from palestra.errors import ConfigError, ServerDied
+from palestra.system import lock
 
 BUILD_TIMEOUT_S = 1200.0
 ENVIRONMENT_FILE = "environment_file"
@@ -170,11 +170,11 @@ def _base(missing: tuple[str, ...], folder: Path) -> str:
 async def _alone(venv: Path) -> AsyncIterator[None]:
     """Hold the lock beside `venv`: servers with the same requirements start at once."""
     venv.parent.mkdir(parents=True, exist_ok=True)
-    with venv.with_suffix(".lock").open("w") as lock:
+    with venv.with_suffix(".lock").open("wb") as file:
         async with asyncio.timeout(BUILD_TIMEOUT_S):
             while True:
                 try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    lock(file)
                     break
                 except BlockingIOError:
                     await asyncio.sleep(0.2)

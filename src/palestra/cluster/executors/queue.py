@@ -26,7 +26,8 @@ from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
 from palestra.cluster.plan import After, Job, Run, read_plan
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.times import seconds_of
-from palestra.rollouts.journal import write_whole
+from palestra.rollouts.journal import write_json
+from palestra.system import Process
 
 STATE_FILE: Final = "queue.json"
 PREFIX: Final = "local"
@@ -39,31 +40,6 @@ JOB_ID: Final = "PALESTRA_JOB_ID"
 def job_id(files: SubmissionFiles, job: Job) -> str:
     """The id of a job here: it says where its state stands."""
     return f"{PREFIX}:{files.folder}:{job.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One process, told from another that got its number later by when it began."""
-
-    pid: int
-    began: str
-
-    @classmethod
-    def this(cls) -> "Process":
-        return cls(os.getpid(), _began(os.getpid()) or "")
-
-    @property
-    def runs(self) -> bool:
-        return _began(self.pid) == self.began
-
-
-def _began(pid: int) -> str | None:
-    """When a process began, in ticks since boot; None when there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else fields[19]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +211,7 @@ class Queue:
             "process": asdict(Process.this()),
             "units": {unit: asdict(told) for unit, told in self._units.items()},
         }
-        write_whole(self._files.folder / STATE_FILE, held)
+        write_json(self._files.folder / STATE_FILE, held)
 
 
 def _tasks(job: Job) -> range:
