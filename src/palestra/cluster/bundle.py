@@ -9,6 +9,7 @@ HERE: Final = Path(__file__).parent.parent
 MODULES: Final = (
     "cluster/layout.py",
     "cluster/supervisor/*.py",
+    "system/commands.py",
     "system/files.py",
     "system/locks.py",
     "system/processes.py",

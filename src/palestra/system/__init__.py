@@ -1,5 +1,6 @@
 """What Palestra asks of the operating system: only of the standard library.
 
+commands.py   other programs, within a time
 files.py      files that are whole or absent
 locks.py      one process at a time
 processes.py  which process it is, and whether it runs
@@ -9,6 +10,7 @@ lookout.py    whether a watched process is stuck
 signals.py    how signals are called
 """
 
+from palestra.system.commands import Finished, end_group, run, run_async, start
 from palestra.system.files import (
     TEMPORARY,
     create_whole,
@@ -51,6 +53,7 @@ __all__ = [
     "TEMPORARY",
     "Driven",
     "Executing",
+    "Finished",
     "Lookout",
     "Process",
     "Pulse",
@@ -63,6 +66,7 @@ __all__ = [
     "create_whole",
     "current_pulse",
     "die_with_parent",
+    "end_group",
     "folder_locked",
     "is_at",
     "is_stopped",
@@ -72,9 +76,12 @@ __all__ = [
     "open_alone",
     "remove_empty",
     "replacing",
+    "run",
+    "run_async",
     "running_one",
     "set_aside",
     "signal_name",
+    "start",
     "sync",
     "sync_folder",
     "temporary_of",

@@ -27,7 +27,7 @@ from palestra.cluster.plan import After, Job, Run, read_plan
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.times import seconds_of
 from palestra.rollouts.journal import write_json
-from palestra.system import Process
+from palestra.system import Process, start
 
 STATE_FILE: Final = "queue.json"
 PREFIX: Final = "local"
@@ -179,13 +179,11 @@ class Queue:
         log = Path(self._run.log_dir) / log_name(ident, named, "supervisor")
         argv = [self._run.python, str(self._files.supervisor), str(self._files.plan), job.name]
         with log.open("ab") as out:
-            process = subprocess.Popen(  # noqa: S603 - the plan's own supervisor
+            process = start(
                 [*argv, "--task", str(task)],
                 env={**os.environ, JOB_ID: ident},
-                stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C reaches it through us, once
             )
         with self._lock:
             self._live.add(process)
