@@ -11,6 +11,7 @@ ready at once, and shares its memory.
 import contextlib
 import gc
 import os
+import shutil
 import signal
 import sys
 import time
@@ -110,7 +111,8 @@ class Guard:
     `verified_by` of the collection; `reverified`, the file that stored rows are verified into;
     `report`, what an examination has found; `again`, how to go on; `limit_s`, how long its event
     loop may stand still at most, whatever it does; `limit_of`, what may take so long, and `hint`,
-    what helps then; `events`, where the events of a collection go, empty once its end is told.
+    what helps then; `events`, where the events of a collection go, empty once its end is told;
+    `ray_folder`, where a Ray cluster of its fleet lives.
     """
 
     SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
@@ -200,6 +202,8 @@ class Guard:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
+        if folder := self._work().get("ray_folder"):
+            shutil.rmtree(folder, ignore_errors=True)  # its keeper was killed as well
 
     def _bury(self) -> list[int]:
         """Forget the orphans that have ended; those that have not."""
