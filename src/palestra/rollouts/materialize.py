@@ -6,8 +6,7 @@ and writes the rows of its own share.
 """
 
 import contextlib
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +18,7 @@ from palestra.errors import InputDataError
 from palestra.rollouts.expansion import Expansion, Place, lines_of_all
 from palestra.rollouts.settings import CollectSettings, GivenRows
 from palestra.schema import AGENT_REF, MAX_ROW_BYTES, ROLLOUT_INDEX, TASK_INDEX, key_of
+from palestra.system import remove_empty, replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,30 +172,17 @@ def whole_or_absent(output: Path) -> Iterator[tuple[IO[bytes], tuple[Path, ...]]
 
     Neither is left behind when the body does not succeed.
     """
-    beside = output.with_name(output.name + ".tmp")
     made: tuple[Path, ...] = ()
     try:
         made = tuple(folder for folder in output.parents if not folder.exists())
         output.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
+        with replacing(output) as file:
             yield file, made
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(output)
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         remove_empty(made)
         if isinstance(error, OSError):
             raise _not_writable(output, error) from error
         raise
-
-
-def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove `folders`, innermost first, as far as nothing is in them."""
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
 
 
 def _not_writable(output: Path, error: OSError) -> InputDataError:

@@ -22,13 +22,7 @@ from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
-from palestra.rollouts.materialize import (
-    Materialized,
-    count,
-    materialize,
-    remove_empty,
-    whole_or_absent,
-)
+from palestra.rollouts.materialize import Materialized, count, materialize, whole_or_absent
 from palestra.rollouts.planner import Planner
 from palestra.rollouts.recorded import (
     AS_IT_WAS,
@@ -39,6 +33,7 @@ from palestra.rollouts.recorded import (
 )
 from palestra.rollouts.settings import CollectSettings, InputFile, RunPaths
 from palestra.schema import RolloutKey, key_of, read_jsonl
+from palestra.system import move, remove_empty, set_aside
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -207,7 +202,7 @@ def begin(planned: PreparedRun) -> PreparedRun:
                 raise overtaken(paths)
             notices = _mend(paths) if planned.resumes else _replace_earlier(planned)
             # Those of a run that is continued are the same, byte for byte: the digest says so.
-            new_inputs.replace(paths.materialized_inputs)
+            move(new_inputs, paths.materialized_inputs)
             _write_made(planned)
             _forget_others(paths)
     except BaseException:
@@ -244,7 +239,7 @@ def _replace_earlier(planned: PreparedRun) -> tuple[str, ...]:
         paths.new_manifest.unlink(missing_ok=True)
         raise
     notices = _move_aside(paths)
-    paths.new_manifest.replace(paths.manifest)
+    move(paths.new_manifest, paths.manifest)
     return notices
 
 
@@ -364,8 +359,7 @@ def _move_aside(paths: RunPaths) -> tuple[str, ...]:
             path.unlink()
         return ("removed the files of an earlier run that had recorded nothing",)
     suffix = _free_suffix(existing)
-    for path in existing:
-        path.replace(path.with_name(path.name + suffix))
+    set_aside(existing, suffix)
     return (f"moved {len(existing)} files of an earlier run to <name>{suffix}",)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from palestra.serving.sockets import http_url, reachable_host
+from palestra.system import born_at, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,7 @@ class RunFile:
 
     def alive(self) -> bool:
         """Whether the process that wrote it still runs."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        return True
+        return bool(born_at(self.pid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +92,8 @@ def _ended_path(port: int) -> Path:
 def _write(name: str, fields: dict[str, Any]) -> Path:
     folder = run_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / name
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(orjson.dumps(fields))
-    beside.replace(path)
-    return path
+    write_whole(folder / name, orjson.dumps(fields), mode=0o600)
+    return folder / name
 
 
 def read_run_file(port: int) -> RunFile | None:

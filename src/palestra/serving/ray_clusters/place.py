@@ -5,7 +5,6 @@ ends with the fleet. Processes that use Ray reach it through `RAY_ADDRESS`, whic
 """
 
 import asyncio
-import fcntl
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from typing import Any, Final, Self, final
 from palestra.errors import ConfigError
 from palestra.serving.ray_clusters.importing import ImportWatch
 from palestra.serving.ray_clusters.keeper import ADDRESS, AUTH_MODE, LOG, PID
+from palestra.system import lock
 from palestra.transport import new_id
 
 RAY_ADDRESS: Final = "ray_head_node_address"
@@ -199,8 +199,8 @@ class RayPlace:
     def _made(self) -> str:
         """The address of the fleet's own cluster, which is started when there is none."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with (self.folder / "lock").open("wb") as file:
+            lock(file, wait_s=2 * START_LIMIT_S)
             return self._own_address() or self._started()
 
     def _started(self) -> str:
