@@ -6,7 +6,7 @@ and signal handler of its process. So a synchronous function of an author's runs
 - `functions`: the function of a one-file environment, in whichever worker is free;
 - `link`: a server's end of one worker; `free`: workers without state;
 - `function_worker`: what runs in a worker;
-- `failures`, `stacks`: what it means when a worker hangs, crashes or ends, and where.
+- `failures`: what it means when a worker hangs, crashes or ends, and where.
 
 Nurseries and forks are those of `palestra.sandbox.workers`.
 """

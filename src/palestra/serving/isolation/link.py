@@ -10,8 +10,8 @@ from typing import Any, Final, final
 
 from palestra.sandbox.workers.held import Held
 from palestra.serving.authors_errors import AuthorsPlace
-from palestra.serving.isolation.stacks import authors_place, is_whole
 from palestra.serving.isolation.wire import ANSWERS, Frames, Rubbish, read_message
+from palestra.serving.stacks import authors_place, is_whole
 
 STACK_LIMIT_S: Final = 0.4
 """For a worker to show its stack: moments, more on a busy machine."""
