@@ -12,7 +12,7 @@ from typing import IO, Any, Final, final
 import msgspec
 
 from palestra.errors import excerpt
-from palestra.sandbox.workers.held import Held, NoProcess
+from palestra.sandbox.workers.handle import NoProcess, WorkerHandle
 from palestra.sandbox.workers.nursery import Order
 from palestra.sandbox.workers.outcomes import WorkersBroken
 from palestra.system import start
@@ -62,7 +62,7 @@ class Keeper:
         self._control: socket.socket | None = None
         self._complaints: IO[bytes] | None = None
 
-    async def fork(self) -> Held:
+    async def fork(self) -> WorkerHandle:
         """A new worker, ready for calls. Raises WorkersBroken."""
         for pause_s in FORK_PAUSES_S:
             try:
@@ -71,7 +71,7 @@ class Keeper:
                 await asyncio.sleep(pause_s)
         return await self._fork()
 
-    async def _fork(self) -> Held:
+    async def _fork(self) -> WorkerHandle:
         worker = self._ask()
         try:
             async with asyncio.timeout(START_LIMIT_S):
@@ -87,7 +87,7 @@ class Keeper:
         worker.kill()
         raise refusal or WorkersBroken(f"the workers cannot start: {self._complaint()}")
 
-    def _ask(self) -> Held:
+    def _ask(self) -> WorkerHandle:
         for _ in range(2):
             control = self._control or self._start()
             calls, their_calls = socket.socketpair()
@@ -101,7 +101,7 @@ class Keeper:
                 line.close()
                 self.end()
             else:
-                return Held(calls, line, self._memory_mib)
+                return WorkerHandle(calls, line, self._memory_mib)
             finally:
                 their_calls.close()
                 their_line.close()
