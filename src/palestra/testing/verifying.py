@@ -27,7 +27,7 @@ from palestra.serving import (
 )
 from palestra.serving.author_calls import VERIFY
 from palestra.serving.authors_errors import overran
-from palestra.testing.interrupting import HoldsLoop, interrupting, waker
+from palestra.testing.interrupting import HoldsLoop, Interruption
 from palestra.testing.places import config_of, data_file_of, entrypoint_of
 
 Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
@@ -104,13 +104,14 @@ async def _verified(
     stored: bool,
 ) -> Verdict:
     name = server.name
+    interruption = Interruption(timeout_s)
     async with (
         assembled(config_from_tree({}), (), {name: server}) as assembly,
-        LoopGuard(waker(), frozen_s=timeout_s) as guard,
+        LoopGuard(interruption.wake, frozen_s=timeout_s) as guard,
     ):
         door: Door = await door_of(assembly.client, name)
         player = Player(assembly.client, door, guard, timeout_s=timeout_s)
-        with interrupting(guard, limit_s=timeout_s):
+        with interruption.watching(guard):
             return await player.verify(row, response, stored=stored)
 
 

@@ -17,6 +17,7 @@ from palestra.sandbox.workers.held import Held, NoProcess
 from palestra.sandbox.workers.nursery import Order
 from palestra.sandbox.workers.outcomes import WorkersBroken
 from palestra.sandbox.workers.started import StartedNursery, stock_here
+from palestra.system import start
 
 START_LIMIT_S: Final = 120.0
 """For the nursery's imports and a fork: seconds at most, minutes on a machine in trouble."""
@@ -154,15 +155,13 @@ class Keeper:
             with tempfile.TemporaryFile() as order_file:
                 order_file.write(msgspec.json.encode(order))
                 order_file.seek(0)
-                process = subprocess.Popen(  # noqa: S603  # this interpreter, this package
+                process = start(
                     [sys.executable, "-c", _PROGRAM],
                     stdin=order_file,
                     stdout=subprocess.DEVNULL,
                     stderr=complaints,
                     pass_fds=(theirs.fileno(), *outputs),
                     env=None if self._as_here else _environment(),
-                    # Ctrl-C reaches us alone; it ends with us.
-                    start_new_session=True,
                 )
         except OSError as error:
             ours.close()
