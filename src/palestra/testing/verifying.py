@@ -7,6 +7,7 @@ from typing import Any
 
 from palestra.config import ServerType, config_from_tree, load_config
 from palestra.conformance import Door, LoopGuard, Player, Verdict, door_of
+from palestra.sandbox.workers.started import nurseries_kept
 from palestra.schema import (
     JUDGE_REPLAY,
     TOOL_FAILURES,
@@ -85,12 +86,13 @@ def verify(
     return is interrupted after `timeout_s`; the failure names its function, file and line.
     """
     response = answer if isinstance(answer, Response) else response_of(answer)
-    server = server_of(environment)
-    try:
-        return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
-    except LoopBlocked as blocked:
-        failure = overran(server.name, VERIFY, blocked.place(), timeout_s)
-        return Verdict(None, timeout_s, timeout_s, failure=failure, timed_out=True)
+    with nurseries_kept():
+        server = server_of(environment)
+        try:
+            return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
+        except LoopBlocked as blocked:
+            failure = overran(server.name, VERIFY, blocked.place(), timeout_s)
+            return Verdict(None, timeout_s, timeout_s, failure=failure, timed_out=True)
 
 
 async def _verified(

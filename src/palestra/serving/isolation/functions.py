@@ -38,7 +38,13 @@ class FunctionCalls:
         self._errors = errors
         argument = {"file": str(file)}
         self._workers = WorkerPool(
-            Keeper(program=PROGRAM, argument=argument, memory_mib=MEMORY_MIB, as_here=True)
+            Keeper(
+                program=PROGRAM,
+                argument=argument,
+                memory_mib=MEMORY_MIB,
+                as_here=True,
+                sources=file,
+            )
         )
 
     async def start(self) -> None:

@@ -537,7 +537,13 @@ def workers_of(
     order = (instance, places, dict(client.tree))
     argument = base64.b64encode(pickle.dumps(order)).decode()
     return SessionWorkers(
-        Keeper(program=PROGRAM, argument=argument, memory_mib=MEMORY_MIB, as_here=True),
+        Keeper(
+            program=PROGRAM,
+            argument=argument,
+            memory_mib=MEMORY_MIB,
+            as_here=True,
+            sources=instance.folder,
+        ),
         server=server.name,
         client=client,
         sessions=server.palestra_sessions,
