@@ -56,7 +56,8 @@ def stamp(
     more chunks than tasks.
     """
     with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
-        made = materialize(settings, Path(folder) / "rows.jsonl", agents=agents)
+        rows = Path(folder) / "rows.jsonl"
+        made = materialize(settings, rows, agents=agents)
         tasks = sorted(made.repeats)
         own = {chunk: _share(shards, chunk, tasks, limit) for chunk in {s.chunk for s in shards}}
         counted = tuple(_counted(shard, own[shard.chunk], made.repeats) for shard in shards)
@@ -68,7 +69,7 @@ def stamp(
             made.notices,
         )
         check(stamped)
-        cut = _Cut(made.path, made.repeats, own, seeded=seeded)
+        cut = _Cut(rows, made.repeats, own, seeded=seeded)
         for group in _groups(counted):
             cut.write(group, files)
     return stamped

@@ -7,7 +7,6 @@ place, or mends those of the run to be continued.
 
 import contextlib
 import itertools
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
-from palestra.rollouts.materialize import Materialized, materialize, whole_or_absent
+from palestra.rollouts.materialize import Materialized, count, materialize, whole_or_absent
 from palestra.rollouts.planner import Planner
 from palestra.rollouts.recorded import (
     AS_IT_WAS,
@@ -143,9 +142,8 @@ def plan(
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
         )
     old = read_manifest(paths.manifest) if resumes else None
-    made = materialize(
-        settings, paths.new_inputs(Planner.this().token(new_id()[:4])), agents=agents
-    )
+    new_inputs = paths.new_inputs(Planner.this().token(new_id()[:4]))
+    made = materialize(settings, new_inputs, agents=agents)
     new = _manifest(settings, made, semantics, version)
     fresh = PreparedRun(
         paths,
@@ -154,7 +152,7 @@ def plan(
         done=frozenset(),
         made_folders=made.made_folders,
         places=made.places,
-        new_inputs=made.path,
+        new_inputs=new_inputs,
         made_inputs=tuple(source for source in settings.inputs if source.content is not None),
         found=found,
         notices=made.notices,
@@ -175,7 +173,7 @@ def plan(
             return replace(fresh, notices=(*made.notices, "\n  ".join(told)))
         ended = _ended(paths, made, settings.max_attempts)
     except BaseException:
-        made.path.unlink(missing_ok=True)
+        new_inputs.unlink(missing_ok=True)
         raise
     count = f"resuming: {len(ended.done)} of {old.requested} rollouts have ended already"
     return replace(
@@ -384,13 +382,11 @@ def intended(
     semantics: Mapping[str, Any],
     version: str,
 ) -> Manifest:
-    """The manifest of the run that `settings` would begin; nothing of it stays on disk.
+    """The manifest of the run that `settings` would begin. Nothing is written.
 
     Raises InputDataError for bad rows.
     """
-    with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
-        made = materialize(settings, Path(folder) / "inputs.jsonl", agents=agents)
-    return _manifest(settings, made, semantics, version)
+    return _manifest(settings, count(settings, agents=agents), semantics, version)
 
 
 def unfinished_rollouts(paths: RunPaths, *, requested: int, max_attempts: int) -> int:

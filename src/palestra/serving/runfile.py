@@ -1,8 +1,8 @@
 """Run files: how a command finds the fleet it belongs to, and never another one's.
 
 Each fleet writes `<port>.json` (readable by its user only) with its address, and a nonce that its
-head server repeats. A fleet that a dead server ended leaves `<port>.ended` with how, for commands
-that were attached to it.
+head server repeats. A fleet that ends leaves `<port>.ended` with why, for commands that were attached
+to it; one that is killed (SIGKILL) leaves none.
 """
 
 import os
@@ -39,11 +39,15 @@ class RunFile:
 
 @dataclass(frozen=True, slots=True)
 class EndedFleet:
-    """How a fleet ended. `message` and `hint` are its error's, the rest is its first dead server's."""
+    """How a fleet ended. `message` and `hint` are its error's, the rest is its first dead server's.
+
+    `was_stopped`: by its user, or a scheduler; no server of it had died.
+    """
 
     nonce: str
     message: str
     hint: str
+    was_stopped: bool = False
     server: str = ""
     server_pid: int | None = None
     returncode: int = 0
@@ -72,7 +76,7 @@ def write_ended_fleet(run: RunFile, ended: EndedFleet) -> None:
 
 
 def read_ended_fleet(run: RunFile) -> EndedFleet | None:
-    """How the fleet of `run` ended, when a dead server was why."""
+    """How the fleet of `run` ended; None while it runs, and when it was killed."""
     try:
         fields = orjson.loads(_ended_path(run.port).read_bytes())
         ended = EndedFleet(**fields | {"last_lines": tuple(fields["last_lines"])})
