@@ -461,6 +461,8 @@ async def test_a_fleet_that_is_gone_has_left_word_of_the_server_that_died(
     assert isinstance(error, IncompleteRollouts)
     assert str(error).startswith("NeMo Gym returned only 0 rollouts but 1 were requested.")
     assert "num_prompts_per_step * num_generations_per_prompt" in error.hint
+    assert error.hint in str(error)
+    assert not hasattr(error, "__notes__")
     assert (error.cause.process, error.cause.signal) == (
         ("agent", "SIGKILL") if known else ("", "")
     )
