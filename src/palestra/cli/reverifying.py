@@ -234,7 +234,7 @@ def _environment_of(agent: InstanceConfig) -> str:
     own = agent.settings.get("resources_server")
     if isinstance(own, Mapping):
         return str(own.get("name"))
-    return next((ref.name for ref in agent.refs if ref.type == ServerType.RESOURCES), "")
+    return next(iter(agent.referenced(ServerType.RESOURCES)), "")
 
 
 def _needed(config: ResolvedConfig, servers: Iterable[str], *, models: bool) -> frozenset[str]:
