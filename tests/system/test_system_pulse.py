@@ -4,12 +4,14 @@ import contextlib
 import mmap
 import os
 import resource
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from palestra.system import Pulse
+from palestra.system import Pulse, ask_for_stacks
+from palestra.system.pulse import STACKS_SIGNAL
 
 
 @pytest.fixture
@@ -104,3 +106,15 @@ def test_coroutines_that_go_on_in_turns_write_their_texts_once() -> None:
     assert shown == texts * 3
     assert memory.texts == len(texts)
     pulse.close()
+
+
+def test_a_process_that_has_not_begun_is_not_asked_for_its_stacks(pulse: Pulse) -> None:
+    # A signal to process 0 goes to this whole group.
+    received: list[int] = []
+    before = signal.signal(STACKS_SIGNAL, lambda number, _: received.append(number))
+    try:
+        ask_for_stacks(pulse)
+    finally:
+        signal.signal(STACKS_SIGNAL, before)
+
+    assert received == []

@@ -8,7 +8,7 @@ from palestra.system.lookout import (
     is_stopped,
     running_one,
 )
-from palestra.system.parents import become_subreaper, children_of, die_with_parent
+from palestra.system.parents import become_subreaper, children_of, die_with_parent, outlive_parent
 from palestra.system.pulse import (
     STACKS_SIGNAL,
     Driven,
@@ -37,6 +37,7 @@ __all__ = [
     "die_with_parent",
     "is_stopped",
     "make_current",
+    "outlive_parent",
     "running_one",
     "signal_name",
     "watched_by",

@@ -99,5 +99,8 @@ def _state(path: Path) -> str:
 def ask_for_stacks(pulse: Pulse) -> None:
     """Have the watched process write the stacks of its threads; they come a moment later."""
     pulse.forget_stacks()
+    pid = pulse.pid
+    if not pid:
+        return  # it has not begun; a signal to 0 would go to this process and its whole group
     with contextlib.suppress(OSError):
-        os.kill(pulse.pid, STACKS_SIGNAL)
+        os.kill(pid, STACKS_SIGNAL)

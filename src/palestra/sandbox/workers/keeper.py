@@ -18,6 +18,8 @@ from palestra.sandbox.workers.outcomes import WorkersBroken
 
 START_LIMIT_S: Final = 120.0
 """For the nursery's imports and a fork: seconds at most, minutes on a machine in trouble."""
+LAST_WORDS_S: Final = 5.0
+"""For a nursery whose imports have taken too long to print where they stand."""
 END_LIMIT_S: Final = 5.0
 FORK_PAUSES_S: Final = (0.1, 0.3, 1.0, 3.0)
 """Between attempts when the system has no process left, which passes."""
@@ -46,10 +48,12 @@ class Keeper:
         program: str = CALLS_BY_NAME,
         argument: Any = None,
         as_here: bool = False,
+        start_limit_s: float = START_LIMIT_S,
     ) -> None:
         """`program`, `argument`: see `Order`. `as_here`: workers see the environment variables of
-        this process, and print where it does.
+        this process, and print where it does. `start_limit_s`: for the imports, and for a fork.
         """
+        self._start_limit_s = start_limit_s
         self._program = program
         self._argument = argument
         self._as_here = as_here
@@ -73,13 +77,14 @@ class Keeper:
     async def _fork(self) -> Held:
         worker = self._ask()
         try:
-            async with asyncio.timeout(START_LIMIT_S):
+            async with asyncio.timeout(self._start_limit_s + LAST_WORDS_S):
                 if await worker.become_ready():
                     return worker
                 refusal = await worker.why_not()
         except TimeoutError:
             worker.kill()
-            raise WorkersBroken(f"a worker was not ready after {START_LIMIT_S:.0f} s") from None
+            message = f"a worker was not ready after {self._start_limit_s:g} s"
+            raise WorkersBroken(message) from None
         except BaseException:
             worker.kill()
             raise
@@ -119,6 +124,7 @@ class Keeper:
             growth_mib=self._growth_mib,
             program=self._program,
             argument=self._argument,
+            start_limit_s=self._start_limit_s,
             outputs=(outputs[0], outputs[1]) if outputs else None,
         )
         self._control = ours
