@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from typing import Any
 
 from palestra.sandbox.workers.frames import receive
@@ -14,6 +15,7 @@ from palestra.serving.isolation.wire import (
     BUG,
     CALL,
     FAILED,
+    LONGEST_MESSAGE,
     UNREADABLE,
     order_frame,
     read_message,
@@ -70,3 +72,19 @@ def test_a_body_is_the_same_in_the_worker() -> None:
     body = VerifyRequest.model_validate({**BODY, "topic": "sums"})
 
     assert read_body(body_bytes(body)) == body
+
+
+def test_a_worker_that_cannot_read_what_comes_ends() -> None:
+    async def run() -> None:
+        server = Unsendable(
+            config=ResourcesServerConfig(name="env"), server_client=server_client({}, {})
+        )
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            inside = Inside(server, Questions(), theirs, NothingToRestore())
+            asyncio.get_running_loop().add_reader(theirs, inside.read)
+            ours.sendall(struct.pack(">I", LONGEST_MESSAGE + 1))
+            async with asyncio.timeout(2.0):
+                await inside.gone.wait()
+
+    asyncio.run(run())

@@ -24,7 +24,7 @@ from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType, did_you_mean, nearest
 from palestra.errors import ConfigError, InputDataError
-from palestra.rollouts import CollectSettings, intended, remove_empty
+from palestra.rollouts import CollectSettings, intended
 from palestra.serving import (
     cache_root,
     file_rows,
@@ -34,6 +34,7 @@ from palestra.serving import (
     starting_within,
     unsatisfied,
 )
+from palestra.system import remove_empty
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ ready at once, and shares its memory.
 import contextlib
 import gc
 import os
+import shutil
 import signal
 import sys
 import time
@@ -80,12 +81,26 @@ def fork_under_guard() -> None:
 
 
 def tell_guard(**work: Any) -> None:
-    """Leave what the guard needs to end the command's work in order; see `Guard`."""
+    """Leave what the guard needs to end the command's work in order; see `Guard`.
+
+    What was left before under another name stays.
+    """
     pulse = current_pulse()
     if pulse is not None:
         import orjson
 
-        pulse.note(orjson.dumps(work))
+        pulse.note(orjson.dumps(_noted(pulse) | work))
+
+
+def _noted(pulse: Pulse) -> dict[str, Any]:
+    """What the process of that pulse has left for its guard."""
+    noted = pulse.noted()
+    if not noted:
+        return {}
+    import orjson
+
+    work: dict[str, Any] = orjson.loads(noted)
+    return work
 
 
 @final
@@ -96,7 +111,8 @@ class Guard:
     `verified_by` of the collection; `reverified`, the file that stored rows are verified into;
     `report`, what an examination has found; `again`, how to go on; `limit_s`, how long its event
     loop may stand still at most, whatever it does; `limit_of`, what may take so long, and `hint`,
-    what helps then; `events`, where the events of a collection go.
+    what helps then; `events`, where the events of a collection go, empty once its end is told;
+    `ray_folder`, where a Ray cluster of its fleet lives.
     """
 
     SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
@@ -186,6 +202,8 @@ class Guard:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
+        if folder := self._work().get("ray_folder"):
+            shutil.rmtree(folder, ignore_errors=True)  # its keeper was killed as well
 
     def _bury(self) -> list[int]:
         """Forget the orphans that have ended; those that have not."""
@@ -350,13 +368,7 @@ class Guard:
                 self._say(f"warning: json_events: its last event is missing: {problem}")
 
     def _work(self) -> dict[str, Any]:
-        noted = self._pulse.noted()
-        if not noted:
-            return {}
-        import orjson
-
-        work: dict[str, Any] = orjson.loads(noted)
-        return work
+        return _noted(self._pulse)
 
     def _then(self) -> str:
         again = self._work().get("again")

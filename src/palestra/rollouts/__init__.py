@@ -16,7 +16,7 @@ from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_
 from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
-from palestra.rollouts.materialize import Materialized, materialize, remove_empty
+from palestra.rollouts.materialize import Materialized, materialize
 from palestra.rollouts.merging import (
     Completeness,
     MergeFailed,
@@ -124,7 +124,6 @@ __all__ = [
     "prepare",
     "read_manifest",
     "record_afterwards",
-    "remove_empty",
     "repair",
     "reverify_command",
     "run",

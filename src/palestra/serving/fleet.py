@@ -149,6 +149,11 @@ class Fleet:
         """The server object of an embedded instance."""
         return self._embedded.get(name)
 
+    @property
+    def ray_folder(self) -> Path:
+        """Of the fleet's own Ray cluster, if it gets one: for whoever has to end the fleet."""
+        return self._ray.folder
+
     def added_settings(self) -> dict[str, str]:
         """Settings that the fleet made by itself: the address of its own Ray cluster, if it has one."""
         return self._ray.settings()
@@ -422,23 +427,37 @@ class Fleet:
     # Stopping
 
     async def _stop(self) -> None:
+        """Take every step, whatever those before it raise."""
+        async with contextlib.AsyncExitStack() as last_first:
+            last_first.push_async_callback(self._ray.end)
+            last_first.push_async_callback(self._ray.leave)
+            last_first.push_async_callback(self._finish_profile)
+            last_first.push_async_callback(self.client.http.aclose)
+            last_first.push_async_callback(self._stop_servers)
+            last_first.push_async_callback(self._stop_watchers)
+            last_first.push_async_callback(self._stop_children)
+
+    async def _stop_children(self) -> None:
         for child in self._children:
             child.stopping = True
         await asyncio.gather(*(child.stop() for child in self._children), return_exceptions=True)
+
+    async def _stop_watchers(self) -> None:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
         for watch in self._watches:
             watch.close()
         self._watches.clear()
+
+    async def _stop_servers(self) -> None:
         await asyncio.gather(*(_stop_server(server) for server in self._servers))
         for sock in self._listening:
             sock.close()
-        await self.client.http.aclose()
+
+    async def _finish_profile(self) -> None:
         if self._profiler is not None:
             await asyncio.to_thread(self._profiler.finish)
-        await self._ray.leave()
-        await self._ray.end()
 
 
 async def _stop_server(server: Server) -> None:

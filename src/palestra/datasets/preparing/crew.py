@@ -14,6 +14,7 @@ from palestra.datasets.preparing.jobs import Hand, Job
 from palestra.datasets.preparing.outputs import CannotWrite
 from palestra.datasets.preparing.rows import DatasetRows
 from palestra.errors import ConfigError, InputDataError, PalestraError, RunFailed
+from palestra.system import start
 
 WORTH_PROCESSES_BYTES: Final = 48 << 20
 """From so many bytes on, other processes save more time than they take to start."""
@@ -87,9 +88,8 @@ class Processes:
             ours, theirs = socket.socketpair()
             with theirs:
                 # Not multiprocessing: it would import the caller's main module once more in each.
-                process = subprocess.Popen(  # noqa: S603  # our own
+                process = start(
                     [sys.executable, "-c", _WORK, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
                     env={**_KEEPS_MEMORY, **os.environ, "PYTHONPATH": paths},
                 )

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
-from palestra.datasets.locking import open_alone
 from palestra.errors import BadInput, InputDataError, Layer
+from palestra.system import move, open_alone, sync
 
 _PUSH_EVERY_S: Final = 0.1
 _BESIDE: Final = "metrics and prepared rows stand beside the data: its folder must be writable"
@@ -102,11 +102,10 @@ class Outputs:
         """Give every file its name, the one that was made first as the last."""
         for path, file in self._open.items():
             with telling(path):
-                file.flush()
-                os.fsync(file.fileno())
+                sync(file)
         for path, file in reversed(list(self._open.items())):
             with telling(path):
-                _beside(path).replace(path)
+                move(_beside(path), path)
             del self._open[path]
             file.close()
 

@@ -45,6 +45,7 @@ class FunctionCalls:
                 memory_mib=MEMORY_MIB,
                 as_here=True,
                 start_limit_s=OF_START * start_limit_s(),
+                sources=file,
             )
         )
 

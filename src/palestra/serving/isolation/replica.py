@@ -32,6 +32,7 @@ from palestra.serving.isolation.wire import (
     UNREADABLE,
     VALUE,
     Frames,
+    Rubbish,
     message_frame,
     read_order,
 )
@@ -113,9 +114,18 @@ class Inside:
         """Take what the server's process has sent."""
         chunk = self._sock.recv(2**18)
         if not chunk:
-            self.gone.set()
-            asyncio.get_running_loop().remove_reader(self._sock)
+            self._leave()
             return
+        try:
+            self._take(chunk)
+        except Rubbish:  # nothing that comes later can be read either
+            self._leave()
+
+    def _leave(self) -> None:
+        self.gone.set()
+        asyncio.get_running_loop().remove_reader(self._sock)
+
+    def _take(self, chunk: bytes) -> None:
         for body in self._frames.feed(chunk):
             kind, *fields = read_order(body)
             if kind == CALL:

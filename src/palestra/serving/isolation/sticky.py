@@ -467,18 +467,17 @@ class SessionWorkers:
         self, link: Link, number: int, context: CallContext, question: list[Any]
     ) -> None:
         """Make a call for a worker, as if it had been made here. It is always answered."""
-        answer: tuple[Any, ...]
         try:
             with calling(context):
-                answer = await self._asked(*question)
+                frame = order_frame(REPLY, number, await self._asked(*question))
         except CallError as error:
-            answer = (encode_json(to_body(error)),)
+            frame = _failed_reply(number, error)
         except Exception as error:  # the author's code waits for it, whatever went wrong here
             failure = InfraError(
                 f"{self._server}: its call through server_client failed: {error_text(error)}"
             )
-            answer = (encode_json(to_body(failure)),)
-        link.send(order_frame(REPLY, number, answer))
+            frame = _failed_reply(number, failure)
+        link.send(frame)
 
     async def _asked(
         self,
@@ -545,12 +544,17 @@ def workers_of(
             memory_mib=MEMORY_MIB,
             as_here=True,
             start_limit_s=OF_START * start_limit_s(),
+            sources=instance.folder,
         ),
         server=server.name,
         client=client,
         sessions=server.palestra_sessions,
         errors=server.palestra_errors,
     )
+
+
+def _failed_reply(number: int, error: CallError) -> bytes:
+    return order_frame(REPLY, number, (encode_json(to_body(error)),))
 
 
 def _call_frame(number: int, call: _Call) -> bytes:
