@@ -48,7 +48,6 @@ QUIET_S: Final = 1.5
 """A shorter stillness of the event loop is nobody's business."""
 FROZEN_AFTER_S: Final = 5.0
 """How long beyond a row's timeout the event loop may stand still, whatever holds it."""
-STACKS_WITHIN_S: Final = 0.5
 ORPHANS_END_S: Final = 0.3
 ORPHANS_KILLED_S: Final = 1.0
 """A process that is still there then belongs to another user, or hangs in the kernel."""
@@ -245,15 +244,9 @@ class Guard:
         return beat is None or now - beat > QUIET_S
 
     def _stacks(self) -> str:
-        ask_for_stacks(self._pulse)
-        deadline, before = time.monotonic() + STACKS_WITHIN_S, ""
-        while time.monotonic() < deadline:
-            time.sleep(0.05)
-            text = self._pulse.stack_text()
-            if text and text == before:
-                break
-            before = text
-        return before
+        for pause_s in ask_for_stacks(self._pulse):
+            time.sleep(pause_s)
+        return self._pulse.stack_text()
 
     def _tell_of_block(self, quiet_s: float) -> None:
         from palestra.serving.importing import author_import

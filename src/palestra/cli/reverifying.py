@@ -22,7 +22,7 @@ from palestra.cli.settings import existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
 from palestra.errors import ConfigError, RunFailed, ServerDied
-from palestra.rollouts import RunPaths, of_them
+from palestra.rollouts import RunPaths, truncated_and_empty
 from palestra.rollouts.reverification import (
     Checked,
     FoundTaskRows,
@@ -392,7 +392,7 @@ def _report(result: Mapping[str, Any], args: ReverifyArgs, paths: ReverifyPaths)
 
 def _show_changes(result: Mapping[str, Any]) -> None:
     failed = sum(result["failed"].values())
-    marks = of_them(result["truncated"], result["empty_answers"])
+    marks = truncated_and_empty(result["truncated"], result["empty_answers"])
     say(f"{result['rows']} rows = {result['verified']} verified{marks} + {failed} failed")
     counts = ("rows", "unchanged", "changed", "no_previous", "failed")
     environments: Mapping[str, Mapping[str, Any]] = result["environments"]

@@ -5,7 +5,7 @@ once, as a scored row or as a typed failure.
 """
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
-from palestra.rollouts.accounting import Accounting, AccountingError, of_them
+from palestra.rollouts.accounting import Accounting, AccountingError, truncated_and_empty
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.attempt import attempt, with_grace
@@ -116,7 +116,6 @@ __all__ = [
     "load_prompt",
     "materialize",
     "merge",
-    "of_them",
     "open_for_events",
     "outcome_of",
     "plan",
@@ -129,6 +128,7 @@ __all__ = [
     "run",
     "scored_keys",
     "semantics_of",
+    "truncated_and_empty",
     "unfinished_rollouts",
     "went_on",
     "why_not_writable",

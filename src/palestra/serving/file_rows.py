@@ -14,7 +14,7 @@ import orjson
 from palestra.errors import ConfigError, InputDataError, PalestraError, ServerDied
 from palestra.serving.importing import AuthorImport, import_too_long, start_limit_s
 from palestra.serving.loading import load_environment
-from palestra.serving.overrun import place_on
+from palestra.serving.stacks import place_on
 from palestra.serving.venvs import interpreter_for, requirements_of, unsatisfied
 
 _PROGRAM: Final = "from palestra.serving.file_rows import write_rows; write_rows()"

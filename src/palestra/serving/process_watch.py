@@ -14,13 +14,12 @@ from palestra.serving.overrun import (
     overrun,
     place_of,
     row_name,
-    stack_of,
 )
+from palestra.serving.stacks import stack_of
 from palestra.system import Executing, Lookout, Pulse, ask_for_stacks, is_stopped, running_one
 
 QUIET_S: Final = 1.5
 """A process whose loop has not run for so long is told of where a rollout has waited in vain."""
-STACKS_AFTER_S: Final = 0.2
 STOPPED: Final = "stopped by a signal (SIGSTOP)"
 
 
@@ -70,8 +69,8 @@ class ProcessWatch:
         if self.child.has_ended or is_stopped(self.child.pid):
             return
         asked_at = time.monotonic()
-        ask_for_stacks(self._pulse)
-        await asyncio.sleep(STACKS_AFTER_S)
+        for pause_s in ask_for_stacks(self._pulse):
+            await asyncio.sleep(pause_s)
         self._stacks, self._stacks_at = self._pulse.stack_text(), asked_at
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import msgspec
 
 from palestra.errors import excerpt
-from palestra.sandbox.workers.held import Held, NoProcess
+from palestra.sandbox.workers.handle import NoProcess, WorkerHandle
 from palestra.sandbox.workers.nursery import Order
 from palestra.sandbox.workers.outcomes import WorkersBroken
 from palestra.sandbox.workers.started import StartedNursery, stock_here
@@ -72,7 +72,7 @@ class Keeper:
         self._is_reused = False
         self._nursery: StartedNursery | None = None
 
-    async def fork(self) -> Held:
+    async def fork(self) -> WorkerHandle:
         """A new worker, ready for calls. Raises WorkersBroken."""
         for pause_s in FORK_PAUSES_S:
             try:
@@ -81,7 +81,7 @@ class Keeper:
                 await asyncio.sleep(pause_s)
         return await self._fork()
 
-    async def _fork(self) -> Held:
+    async def _fork(self) -> WorkerHandle:
         worker = self._ask()
         try:
             async with asyncio.timeout(self._start_limit_s + LAST_WORDS_S):
@@ -101,7 +101,7 @@ class Keeper:
             return await self._fork()
         raise refusal or WorkersBroken(f"the workers cannot start: {self._complaint()}")
 
-    def _ask(self) -> Held:
+    def _ask(self) -> WorkerHandle:
         for _ in range(2):
             nursery = self._nursery = self._nursery or self._take() or self._start()
             calls, their_calls = socket.socketpair()
@@ -117,7 +117,7 @@ class Keeper:
                 line.close()
                 self._end()
             else:
-                return Held(calls, line, self._memory_mib)
+                return WorkerHandle(calls, line, self._memory_mib)
             finally:
                 their_calls.close()
                 their_line.close()
