@@ -145,6 +145,21 @@ def test_a_server_process_that_a_verifier_holds_ends_the_run_likewise(
     assert "requested 4 = scored 3 + failed 1 (verifier_error 1)" in again.out, again.err
 
 
+RAY = """noted = __import__("json").loads(__import__("palestra").system.current_pulse().noted())
+        Path(noted["ray_folder"]).mkdir()
+        Path("ray").write_text(noted["ray_folder"])
+        while True: pass"""
+
+
+def test_a_ray_cluster_whose_keeper_the_guard_has_killed_leaves_no_folder(
+    world: World, fake: FakeEndpoint
+) -> None:
+    done = world.run("palestra", *command(world, fake, RAY))
+
+    assert done.code == 1
+    assert not Path((world.folder / "ray").read_text()).exists()
+
+
 IN_PROCESS = """
 import re
 

@@ -1,6 +1,7 @@
 """Which unfinished run `eval … --resume` goes on with."""
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,15 @@ def begun(moment: str) -> RunPaths:
 def resumed(rows: str = "ab", *, max_attempts: int = 3) -> Path:
     run = intended(settings("235959", rows), **MADE_FROM)
     return unfinished_run("env", run, max_attempts=max_attempts)
+
+
+def test_looking_for_the_run_to_resume_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = begun("000001")
+    monkeypatch.setattr(tempfile, "mkdtemp", pytest.fail)
+    before = sorted(Path.cwd().rglob("*"))
+
+    assert resumed() == newest.output
+    assert sorted(Path.cwd().rglob("*")) == before
 
 
 def test_other_rows_in_the_same_file_are_another_run() -> None:

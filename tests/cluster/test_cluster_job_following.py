@@ -14,12 +14,13 @@ from palestra.cli.clustering import following as commands
 from palestra.cli.commands.cluster_runs import add_to
 from palestra.cluster import ledger
 from palestra.cluster.executors import ClusterUnreachable, JobState, State, unit_ids
-from palestra.cluster.executors.queue import Process, job_id
+from palestra.cluster.executors.queue import job_id
 from palestra.cluster.following import RunStatus, Standing, status_of
 from palestra.cluster.plan import After
 from palestra.cluster.units import folder_of, read_run
 from palestra.cluster.waiting import refuse_running
 from palestra.errors import ConfigError, InputDataError
+from palestra.system import Process
 
 
 class Site:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from palestra.cluster.supervisor.files import write_whole
+from palestra.cluster.supervisor.files import write_object
 from palestra.cluster.supervisor.lease import Holder, Lease, LeaseHeld, LeaseWatch
 
 
@@ -59,13 +59,13 @@ def test_the_first_who_comes_takes_it(path: Path) -> None:
 
 
 def test_a_process_that_is_alive_here_keeps_it_whatever_the_queue_says(path: Path) -> None:
-    write_whole(path, asdict(replace(ME, job_id="6", number=1)))
+    write_object(path, asdict(replace(ME, job_id="6", number=1)))
     with pytest.raises(LeaseHeld, match=f"job 6 .*process {os.getpid()}.*its process is alive"):
         lease(path, ME, gone).take()
 
 
 def test_a_process_that_has_ended_here_is_taken_over_from(path: Path) -> None:
-    write_whole(path, asdict(dead_process()))
+    write_object(path, asdict(dead_process()))
     own = lease(path, ME, running)
     own.take()
     assert Holder.read(path) == replace(ME, number=2)
@@ -73,13 +73,13 @@ def test_a_process_that_has_ended_here_is_taken_over_from(path: Path) -> None:
 
 
 def test_a_job_elsewhere_that_still_runs_keeps_it(path: Path) -> None:
-    write_whole(path, asdict(ELSEWHERE))
+    write_object(path, asdict(ELSEWHERE))
     with pytest.raises(LeaseHeld, match="its job has not ended"):
         lease(path, ME, running).take()
 
 
 def test_a_job_elsewhere_that_is_gone_and_silent_is_taken_over_from(path: Path) -> None:
-    write_whole(path, asdict(ELSEWHERE))
+    write_object(path, asdict(ELSEWHERE))
     own = lease(path, ME, gone)
     own.take()
     assert Holder.read(path) == replace(ME, number=2)
@@ -87,7 +87,7 @@ def test_a_job_elsewhere_that_is_gone_and_silent_is_taken_over_from(path: Path) 
 
 
 def test_a_lost_node_that_goes_on_writing_keeps_it(path: Path) -> None:
-    write_whole(path, asdict(ELSEWHERE))
+    write_object(path, asdict(ELSEWHERE))
     beats = iter(range(1000))
 
     def beat(_seconds: float) -> None:
@@ -100,13 +100,13 @@ def test_a_lost_node_that_goes_on_writing_keeps_it(path: Path) -> None:
 
 
 def test_without_a_queue_nobody_can_tell_of_another_machine(path: Path) -> None:
-    write_whole(path, asdict(replace(ELSEWHERE, job_id="")))
+    write_object(path, asdict(replace(ELSEWHERE, job_id="")))
     with pytest.raises(LeaseHeld, match="another machine"):
         lease(path, ME, None).take()
 
 
 def test_the_same_job_started_again_takes_over_from_its_earlier_start(path: Path) -> None:
-    write_whole(path, asdict(replace(ELSEWHERE, job_id="7", restart=0)))
+    write_object(path, asdict(replace(ELSEWHERE, job_id="7", restart=0)))
     own = lease(path, replace(ME, restart=1), running)
     own.take()
     assert Holder.read(path) == replace(ME, restart=1, number=2)
@@ -124,7 +124,7 @@ def test_what_was_given_back_is_free_for_anybody(path: Path) -> None:
 
 
 def test_of_many_who_come_at_once_one_gets_it(path: Path) -> None:
-    write_whole(path, asdict(dead_process()))
+    write_object(path, asdict(dead_process()))
     start, won = threading.Barrier(8), []
 
     def come() -> None:
@@ -149,22 +149,22 @@ def test_who_was_taken_over_from_learns_of_it(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("palestra.cluster.supervisor.lease.HEARTBEAT_S", 0.01)
     own = lease(path, ME)
     own.take()
-    write_whole(path, asdict(replace(ELSEWHERE, number=2)))
+    write_object(path, asdict(replace(ELSEWHERE, number=2)))
     assert own.lost.wait(10)
     own.release()
     assert json.loads(path.read_bytes())["job_id"] == "6"
 
 
 def test_a_main_step_stops_writing_when_the_shard_is_anothers(path: Path) -> None:
-    write_whole(path, asdict(replace(ME, number=3)))
+    write_object(path, asdict(replace(ME, number=3)))
     watch = LeaseWatch(path, 3)
     assert watch.lost() == ""
-    write_whole(path, asdict(replace(ELSEWHERE, number=4)))
+    write_object(path, asdict(replace(ELSEWHERE, number=4)))
     assert "job 6 (start 0)" in watch.lost()
 
 
 def test_a_main_step_stops_writing_when_it_hears_nothing_of_its_supervisor(path: Path) -> None:
-    write_whole(path, asdict(replace(ME, number=3)))
+    write_object(path, asdict(replace(ME, number=3)))
     now = [0.0]
     watch = LeaseWatch(path, 3, silent_after_s=10.0, clock=lambda: now[0])
     now[0] = 9.0

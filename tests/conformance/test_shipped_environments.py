@@ -12,7 +12,7 @@ from palestra.config import PACKAGE_ROOT
 from palestra.conformance import Limits, check_environment
 
 FOLDERS = sorted(
-    path.parents[1] for path in (PACKAGE_ROOT / "resources_servers").glob("*/configs/*.yaml")
+    {path.parents[1] for path in (PACKAGE_ROOT / "resources_servers").glob("*/configs/*.yaml")}
 )
 LIBRARIES = {"gymnasium": "gymnasium", "reasoning_gym": "reasoning_gym"}
 NEEDS_A_SERVER = {"openenv": "it is an adapter to a server that the reader runs"}

@@ -26,6 +26,13 @@ DATA = REPOSITORY / "docs" / "data.md"
 SHARING = REPOSITORY / "docs" / "sharing.md"
 """The commands of both meet a hub and a registry that are fakes of ours."""
 GUIDES = [README, *sorted({*(REPOSITORY / "docs").glob("*.md")} - {TOKEN_IDS})]
+SHORT_ANSWERS = """
+policy_model:
+  responses_api_models:
+    local_model:
+      max_output_tokens_default: 24
+"""
+"""Of the README's reader, whose model would ramble for a minute: nobody looks at what it says."""
 SCRIPTS = Path(sys.executable).parent
 START_DEADLINE_S = 60
 
@@ -76,7 +83,8 @@ class Reader:
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             port = sock.getsockname()[1]
-        (folder / "env.yaml").write_text(f"head_server:\n  port: {port}\n")
+        own = SHORT_ANSWERS if document == README else ""
+        (folder / "env.yaml").write_text(f"head_server:\n  port: {port}\n{own}")
         for name, text in files(document).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)

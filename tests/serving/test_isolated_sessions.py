@@ -7,11 +7,16 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
+import pytest
+
+from palestra.errors import RowError, from_body
 from palestra.sandbox.workers.frames import receive
-from palestra.sandbox.workers.held import Held
+from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.serving import server_client
 from palestra.serving.endpoints import Endpoint
-from palestra.serving.isolation.sticky import SessionWorkers
+from palestra.serving.isolation import wire
+from palestra.serving.isolation.session_workers import SessionWorkers
 from palestra.serving.isolation.wire import (
     ASK,
     REPLY,
@@ -36,8 +41,8 @@ class PlayedWorker:
             sock.setblocking(False)
         self.calls.settimeout(LIMIT_S)
 
-    async def fork(self) -> Held:
-        return Held(self._ours, self._our_line, 0)
+    async def fork(self) -> WorkerHandle:
+        return WorkerHandle(self._ours, self._our_line, 0)
 
     def end(self) -> None:
         for sock in (self._ours, self.calls, self._our_line, self._line):
@@ -121,3 +126,47 @@ def test_a_call_that_its_worker_could_not_read_is_sent_in_another_form() -> None
             return second - first, await result
 
     assert asyncio.run(run()) == (1, "done")
+
+
+def test_a_call_that_is_too_long_for_a_worker_is_a_fault_of_its_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "LONGEST_MESSAGE", 2000)
+
+    async def run() -> None:
+        async with played() as (worker, call):
+            with pytest.raises(RowError, match="worker process takes 2,000"):
+                await call("s" * 4000)
+            # Its worker serves other calls.
+            next_one = call("s")
+            [_, number, *_] = await worker.order()
+            worker.say(VALUE, number, ["text", ""])
+            await next_one
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_is_too_long_for_a_worker_is_a_failure_of_the_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "LONGEST_MESSAGE", 2000)
+
+    async def answered(*_: Any) -> tuple[Any, ...]:
+        return 200, [], bytes(4000)
+
+    monkeypatch.setattr(SessionWorkers, "_asked", answered)
+
+    async def run() -> tuple[Any, ...]:
+        async with played() as (worker, call):
+            asking = call("s")
+            [_, number, *_] = await worker.order()
+            worker.say(ASK, number, 7, "model", "POST", "/v1/responses", [], b"", None)
+            reply = await worker.order()
+            worker.say(VALUE, number, ["text", ""])
+            await asking
+            return reply
+
+    kind, _, [failure] = asyncio.run(run())
+
+    assert kind == REPLY
+    assert isinstance(from_body(orjson.loads(failure)), RowError)

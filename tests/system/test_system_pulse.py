@@ -4,12 +4,15 @@ import contextlib
 import mmap
 import os
 import resource
+import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from palestra.system import Pulse
+from palestra.system import Pulse, ask_for_stacks
+from palestra.system.pulse import STACKS_SIGNAL
 
 
 @pytest.fixture
@@ -58,11 +61,14 @@ def test_a_fork_of_the_process_leaves_its_pulse_alone(pulse: Pulse) -> None:
     if child == 0:
         pulse.leave()
         pulse.beat()
+        pulse.enter(b"of a fork", None)
+        pulse.note(b"of a fork")
         os._exit(0)
     os.waitpid(child, 0)
 
     assert [call.text for call in pulse.executing()] == [b"verify"]
     assert pulse.last_beat is None
+    assert pulse.noted() == b""
 
 
 def test_less_is_told_of_a_call_where_files_may_not_grow() -> None:
@@ -104,3 +110,25 @@ def test_coroutines_that_go_on_in_turns_write_their_texts_once() -> None:
     assert shown == texts * 3
     assert memory.texts == len(texts)
     pulse.close()
+
+
+def test_a_process_that_has_not_begun_is_not_asked_for_its_stacks(pulse: Pulse) -> None:
+    # A signal to process 0 goes to this whole group.
+    received: list[int] = []
+    before = signal.signal(STACKS_SIGNAL, lambda number, _: received.append(number))
+    try:
+        pauses = list(ask_for_stacks(pulse))
+    finally:
+        signal.signal(STACKS_SIGNAL, before)
+
+    assert (received, pauses) == ([], [])
+
+
+def test_a_call_that_is_over_leaves_no_text_behind(pulse: Pulse) -> None:
+    text = bytes(1000)
+    held_elsewhere = sys.getrefcount(text)
+    pulse.enter(text, None)
+    pulse.leave()
+    pulse.forget(text)
+
+    assert sys.getrefcount(text) == held_elsewhere

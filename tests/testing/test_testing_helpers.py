@@ -1,11 +1,13 @@
 """The helpers that authors' tests are made of."""
 
 import itertools
+import os
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -170,6 +172,58 @@ def test_a_folder_without_a_config_is_verified_and_cannot_be_a_fleet(
     with pytest.raises(ConfigError, match=r"configs/my_env\.yaml") as refused:
         ScriptedFleet("my_env")
     assert "palestra init my_env --config-only" in refused.value.hint
+
+
+PLACED = """
+import os
+
+from palestra import ResourcesServer
+from palestra.schema import VerifyRequest, VerifyResponse
+
+IMPORTED = os.environ.get("PLACED", "")
+EDITION = 1
+
+
+class Placed(ResourcesServer):
+    def verify(self, body: VerifyRequest) -> VerifyResponse:
+        place = {"worker": os.getpid(), "nursery": os.getppid()}
+        return self.reply(body, 1.0, **place, variable=IMPORTED, edition=EDITION)
+"""
+
+
+def test_verifications_of_one_environment_share_its_imports_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = scaffold("my_env", tmp_path) / "app.py"
+    app.write_text(PLACED)
+
+    def place() -> Mapping[str, Any]:
+        verdict = verify(app.parent, task_row("?"), "!")
+        assert verdict.reported is not None, verdict.failure
+        return verdict.reported
+
+    first, second = place(), place()
+    monkeypatch.setenv("PLACED", "elsewhere")
+    elsewhere = place()
+    app.write_text(PLACED.replace("EDITION = 1", "EDITION = 22"))
+    edited = place()
+
+    assert first["nursery"] == second["nursery"]
+    assert first["worker"] != second["worker"]
+    assert (second["variable"], elsewhere["variable"]) == ("", "elsewhere")
+    assert (elsewhere["edition"], edited["edition"]) == (1, 22)
+
+
+def test_an_environment_is_verified_again_after_its_nursery_was_killed(tmp_path: Path) -> None:
+    app = scaffold("my_env", tmp_path) / "app.py"
+    app.write_text(PLACED)
+    before = verify(app.parent, task_row("?"), "!").reported or {}
+
+    os.kill(before["nursery"], signal.SIGKILL)
+    after = verify(app.parent, task_row("?"), "!")
+
+    assert after.reward == 1.0
+    assert (after.reported or {})["nursery"] != before["nursery"]
 
 
 def test_rows_are_numbered() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra.errors import ConfigError
+from palestra.system import move
 
 TEMPLATE: Final = Path(__file__).with_name("template")
 SERVERS: Final = "resources_servers"
@@ -38,7 +39,7 @@ def scaffold(given: str, cwd: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
         made.chmod(0o777 & ~_umask())
-        made.rename(folder)
+        move(made, folder)
     except OSError as error:
         shutil.rmtree(made, ignore_errors=True)
         raise ConfigError(f"{folder}: {error.strerror}") from error

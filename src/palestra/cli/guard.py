@@ -11,6 +11,7 @@ ready at once, and shares its memory.
 import contextlib
 import gc
 import os
+import shutil
 import signal
 import sys
 import time
@@ -47,7 +48,6 @@ QUIET_S: Final = 1.5
 """A shorter stillness of the event loop is nobody's business."""
 FROZEN_AFTER_S: Final = 5.0
 """How long beyond a row's timeout the event loop may stand still, whatever holds it."""
-STACKS_WITHIN_S: Final = 0.5
 ORPHANS_END_S: Final = 0.3
 ORPHANS_KILLED_S: Final = 1.0
 """A process that is still there then belongs to another user, or hangs in the kernel."""
@@ -80,12 +80,26 @@ def fork_under_guard() -> None:
 
 
 def tell_guard(**work: Any) -> None:
-    """Leave what the guard needs to end the command's work in order; see `Guard`."""
+    """Leave what the guard needs to end the command's work in order; see `Guard`.
+
+    What was left before under another name stays.
+    """
     pulse = current_pulse()
     if pulse is not None:
         import orjson
 
-        pulse.note(orjson.dumps(work))
+        pulse.note(orjson.dumps(_noted(pulse) | work))
+
+
+def _noted(pulse: Pulse) -> dict[str, Any]:
+    """What the process of that pulse has left for its guard."""
+    noted = pulse.noted()
+    if not noted:
+        return {}
+    import orjson
+
+    work: dict[str, Any] = orjson.loads(noted)
+    return work
 
 
 @final
@@ -96,7 +110,8 @@ class Guard:
     `verified_by` of the collection; `reverified`, the file that stored rows are verified into;
     `report`, what an examination has found; `again`, how to go on; `limit_s`, how long its event
     loop may stand still at most, whatever it does; `limit_of`, what may take so long, and `hint`,
-    what helps then; `events`, where the events of a collection go.
+    what helps then; `events`, where the events of a collection go, empty once its end is told;
+    `ray_folder`, where a Ray cluster of its fleet lives.
     """
 
     SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
@@ -186,6 +201,8 @@ class Guard:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
+        if folder := self._work().get("ray_folder"):
+            shutil.rmtree(folder, ignore_errors=True)  # its keeper was killed as well
 
     def _bury(self) -> list[int]:
         """Forget the orphans that have ended; those that have not."""
@@ -227,35 +244,44 @@ class Guard:
         return beat is None or now - beat > QUIET_S
 
     def _stacks(self) -> str:
-        ask_for_stacks(self._pulse)
-        deadline, before = time.monotonic() + STACKS_WITHIN_S, ""
-        while time.monotonic() < deadline:
-            time.sleep(0.05)
-            text = self._pulse.stack_text()
-            if text and text == before:
-                break
-            before = text
-        return before
+        for pause_s in ask_for_stacks(self._pulse):
+            time.sleep(pause_s)
+        return self._pulse.stack_text()
 
     def _tell_of_block(self, quiet_s: float) -> None:
-        from palestra.serving.overrun import blocking
+        from palestra.serving.importing import author_import
+        from palestra.serving.overrun import blocking, place_of
 
         call = running_one(self._pid, self._lookout.executing)
-        holder = blocking(call, self._stacks())
+        stacks = self._stacks()
+        if call is not None and (started := author_import(call)) is not None:
+            place = place_of(call, stacks)
+            at = f": it is executing {place}" if place.file else ""
+            self._say(
+                f"{started.file} has been imported for {quiet_s:.0f} s, and may be for "
+                f"{started.limit_s:g} s (++start_timeout){at}"
+            )
+            return
+        holder = blocking(call, stacks)
         self._say(f"warning: {holder} for {quiet_s:.0f} s: nothing else of this command can run")
 
     # What is said and done when the child is ended
 
     def _end_overdue(self, call: Executing) -> None:
         """End the child for `call`, unless that has returned while its stack came."""
+        from palestra.serving.importing import unfinished_import
         from palestra.serving.overrun import overrun, row_name
 
         lasted_s = time.monotonic() - call.since
-        error = overrun(call, self._stacks(), lasted_s)
+        stacks = self._stacks()
+        error = overrun(call, stacks, lasted_s)
+        unfinished = unfinished_import(call, stacks)
         self._read_pulse(time.monotonic())
         if call not in self._lookout.overdue():
             return
         self._kill()
+        if unfinished is not None:
+            self._give_up(unfinished.message, unfinished.hint)
         if error is None:
             self._give_up(f"the event loop has not run for {self._lookout.quiet_s:.0f} s")
         row = error.evidence.row
@@ -335,13 +361,7 @@ class Guard:
                 self._say(f"warning: json_events: its last event is missing: {problem}")
 
     def _work(self) -> dict[str, Any]:
-        noted = self._pulse.noted()
-        if not noted:
-            return {}
-        import orjson
-
-        work: dict[str, Any] = orjson.loads(noted)
-        return work
+        return _noted(self._pulse)
 
     def _then(self) -> str:
         again = self._work().get("again")
@@ -359,4 +379,5 @@ class Guard:
 def _load() -> None:
     """Import what ending the run in its place takes, and the run itself."""
     import palestra.rollouts.reverification
+    import palestra.serving.importing
     import palestra.serving.overrun  # noqa: F401

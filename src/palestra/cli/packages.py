@@ -1,6 +1,5 @@
 """`palestra pip-list`: the packages of the environment that a server runs in."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,7 @@ from palestra.cli.console import notice, shown
 from palestra.cli.settings import args_from, existing_path, load
 from palestra.errors import ConfigError, RunFailed
 from palestra.serving import cache_root, made_interpreter, requirements_of
+from palestra.system import run
 
 LIST_TIMEOUT_S = 120.0
 
@@ -53,10 +53,10 @@ def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
     command = [sys.executable, "-m", "uv", "pip", "list", "--python", str(python)]
     command += ["--format", args.format, *(["--outdated"] if args.outdated else [])]
     try:
-        done = subprocess.run(command, timeout=LIST_TIMEOUT_S, check=False)  # noqa: S603
-    except subprocess.TimeoutExpired:
+        done = run(command, timeout_s=LIST_TIMEOUT_S, inherits_output=True)
+    except TimeoutError:
         raise RunFailed(f"uv did not answer within {LIST_TIMEOUT_S:.0f} s") from None
-    return done.returncode
+    return done.code
 
 
 def _folder(given: str) -> Path:

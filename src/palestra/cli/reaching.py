@@ -15,6 +15,7 @@ import yaml
 from palestra.cli.console import notice
 from palestra.cli.endpoints import ask_endpoints, wait_for_endpoints
 from palestra.cli.fleet_commands import show_instances
+from palestra.cli.guard import tell_guard
 from palestra.cli.meaning import differs_from_running
 from palestra.config import ResolvedConfig, config_from_tree
 from palestra.errors import ConfigError, PalestraError, RunFailed
@@ -71,6 +72,7 @@ class OwnFleet:
             default_placement=EMBEDDED,
             on_line=lambda who, text: notice(f"[{who}] {text}"),
         )
+        tell_guard(ray_folder=str(fleet.ray_folder))
         async with fleet:
             show_instances(fleet.instances.values())
             try:

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import palestra
 from palestra.cli.announcing import announced, in_flight_lines
 from palestra.cli.console import notice
+from palestra.cli.guard import tell_guard
 from palestra.cli.progress import choose_kind, live_view
 from palestra.config import redact
 from palestra.errors import PalestraError
@@ -64,6 +65,7 @@ class Watch:
         """Write the events that are still to be written; for a process that ends at once."""
         if self.events is not None:
             self.events.close()
+            tell_guard(events="")
 
     def on_lag(self, lag: Lag) -> None:
         """The event loop was blocked, or still is."""
@@ -112,6 +114,8 @@ def watching(
         except PalestraError as error:
             watch.ended(error.exit_code, error.message)
             raise
+        finally:
+            watch.close()
 
 
 async def watched(

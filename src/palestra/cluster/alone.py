@@ -1,14 +1,15 @@
 """One submission at a time into a folder, and its plan whole or absent."""
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 
 from palestra.cluster.layout import RunFiles, SubmissionFiles
 from palestra.cluster.plan import Run, to_json
 from palestra.errors import ConfigError
-from palestra.rollouts.materialize import remove_empty, whole_or_absent
+from palestra.rollouts.materialize import whole_or_absent
+from palestra.system import lock as lock_file
+from palestra.system import remove_empty
 
 
 @contextlib.contextmanager
@@ -29,14 +30,12 @@ def submitting(files: RunFiles) -> Iterator[None]:
         ) from error
     try:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(held)  # else, where there are none, the leases keep one of two from writing
         except BlockingIOError:
             raise ConfigError(
                 f"another command is submitting into {files.output_dir} at this moment",
                 hint="wait for it; with executor none that is until all of its jobs have ended",
             ) from None
-        except OSError:
-            pass  # no locks here: of two that come at once, the leases keep one from writing
         try:
             yield
         except BaseException:

@@ -5,8 +5,15 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-HERE: Final = Path(__file__).parent
-MODULES: Final = ("layout.py", "supervisor/*.py")
+HERE: Final = Path(__file__).parent.parent
+MODULES: Final = (
+    "cluster/layout.py",
+    "cluster/supervisor/*.py",
+    "system/commands.py",
+    "system/files.py",
+    "system/locks.py",
+    "system/processes.py",
+)
 _MAIN: Final = """import sys
 
 from palestra.cluster.supervisor.__main__ import main
@@ -19,7 +26,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 def supervisor_zip() -> bytes:
     """The same bytes for the same code."""
     found = {
-        f"palestra/cluster/{path.relative_to(HERE)}": path.read_bytes()
+        f"palestra/{path.relative_to(HERE)}": path.read_bytes()
         for pattern in MODULES
         for path in sorted(HERE.glob(pattern))
     }
@@ -27,6 +34,7 @@ def supervisor_zip() -> bytes:
         "__main__.py": _MAIN.encode(),
         "palestra/__init__.py": b"",
         "palestra/cluster/__init__.py": b"",
+        "palestra/system/__init__.py": b"",
         **found,
     }
     held = io.BytesIO()

@@ -13,6 +13,7 @@ from palestra.cluster.supervisor.shard import NotDone, count, is_done
 from palestra.errors import InputDataError
 from palestra.rollouts import MergeIncomplete
 from palestra.schema import FAILURE_TERMINAL, TASK_INDEX, RolloutKey, key_of, read_jsonl
+from palestra.system import replacing
 
 MOST_NAMED = 10
 
@@ -73,10 +74,8 @@ def write_completeness(run: Run, files: RunFiles, *, allow_partial: bool) -> Seq
         orjson.dumps({TASK_INDEX: task, "requested": asked[task], "ended": held[task]}) + b"\n"
         for task in sorted(asked)
     )
-    beside = files.completeness.with_suffix(".tmp")
-    with beside.open("wb") as file:
+    with replacing(files.completeness) as file:
         file.writelines(lines)
-    beside.replace(files.completeness)
     named = ", ".join(f"{task}: {held[task]} of {asked[task]}" for task in short[:MOST_NAMED])
     more = f" and {len(short) - MOST_NAMED} more" if len(short) > MOST_NAMED else ""
     return (

@@ -2,13 +2,13 @@
 
 import io
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
 from palestra.errors import ConfigError
+from palestra.system import run
 
 How = Literal["git", "dir", "installed", "none"]
 LEFT_OUT: Final = frozenset(
@@ -59,22 +59,15 @@ def code_version(folder: Path, how: How, installed: str) -> str:
 
 def _git(folder: Path, *arguments: str) -> bytes:
     try:
-        done = subprocess.run(  # noqa: S603 - git, with our own arguments
-            ["git", *arguments],  # noqa: S607 - the user's own git
-            cwd=folder,
-            capture_output=True,
-            check=False,
-            timeout=TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run(["git", *arguments], cwd=folder, timeout_s=TIMEOUT_S)
+    except OSError as error:
         raise ConfigError(f"--package git: git cannot be run: {error}") from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.code:
         raise ConfigError(
-            f"--package git: {said[0] if said else 'git failed'}",
+            f"--package git: {(done.complaint or 'git failed').splitlines()[0]}",
             hint="--package dir takes the folder as it is",
         )
-    return done.stdout
+    return done.output
 
 
 def _stays(name: str) -> bool:

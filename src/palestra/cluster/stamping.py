@@ -20,7 +20,7 @@ from palestra.cluster.seeds import request_seed, share_of
 from palestra.errors import InputDataError
 from palestra.rollouts import CollectSettings, StaleRun, materialize
 from palestra.rollouts.expansion import with_seed
-from palestra.rollouts.journal import write_whole
+from palestra.rollouts.journal import write_json
 from palestra.rollouts.materialize import whole_or_absent
 from palestra.schema import CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl
 
@@ -56,7 +56,8 @@ def stamp(
     more chunks than tasks.
     """
     with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
-        made = materialize(settings, Path(folder) / "rows.jsonl", agents=agents)
+        rows = Path(folder) / "rows.jsonl"
+        made = materialize(settings, rows, agents=agents)
         tasks = sorted(made.repeats)
         own = {chunk: _share(shards, chunk, tasks, limit) for chunk in {s.chunk for s in shards}}
         counted = tuple(_counted(shard, own[shard.chunk], made.repeats) for shard in shards)
@@ -68,7 +69,7 @@ def stamp(
             made.notices,
         )
         check(stamped)
-        cut = _Cut(made.path, made.repeats, own, seeded=seeded)
+        cut = _Cut(rows, made.repeats, own, seeded=seeded)
         for group in _groups(counted):
             cut.write(group, files)
     return stamped
@@ -148,7 +149,7 @@ def remember_stamped(stamped: Stamped, files: RunFiles, *, anew: bool = False) -
                 f"the run in {files.output_dir} was made from other input rows",
                 hint="give back what was changed, or choose another --output-dir",
             )
-    write_whole(files.stamped, asdict(stamped))
+    write_json(files.stamped, asdict(stamped))
 
 
 def with_stamped(run: Run) -> Run:

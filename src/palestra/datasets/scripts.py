@@ -7,7 +7,6 @@ this process is killed: the script then sees its line to us close.
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
+
+from palestra.system import end_group, start
 
 _RUN: Final = """
 import json, os, runpy, signal, sys, threading
@@ -70,7 +71,7 @@ class Scripts:
         with self._lock:
             self._wanted = False
             for group in self._running:
-                _end(group)
+                end_group(group)
 
     def run(
         self, script: Path, arguments: Mapping[str, Any], answer: Path, *, timeout_s: float
@@ -92,32 +93,25 @@ class Scripts:
         theirs, ours = os.pipe()
         try:
             with self._lock:
-                process = subprocess.Popen(  # noqa: S603  # the configuration's own script
+                process = start(
                     [*command, str(theirs)],
-                    stdin=subprocess.DEVNULL,
                     stdout=printed,
                     stderr=subprocess.STDOUT,
                     pass_fds=[theirs],
-                    start_new_session=True,
                 )
                 self._running.add(process.pid)
                 if not self._wanted:
-                    _end(process.pid)
+                    end_group(process.pid)
             try:
                 yield process
             finally:
                 with self._lock:
                     self._running.discard(process.pid)
-                    _end(process.pid)
+                    end_group(process.pid)
                 process.wait()
         finally:
             os.close(theirs)
             os.close(ours)
-
-
-def _end(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
 
 
 def _last_of(printed: IO[bytes]) -> str:

@@ -1,7 +1,6 @@
 """What Slurm says of a job: its state, and where it wrote what it printed."""
 
 import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Final
 from palestra.doctor.findings import quote
 from palestra.doctor.reading import Observation, Rank
 from palestra.errors import BadInput
+from palestra.system import run
 
 ANSWER_WITHIN_S: Final = 20.0
 JOB_ID: Final = re.compile(r"\d+(?:[_+]\d+)?")
@@ -52,12 +52,10 @@ def read_job(job: str) -> SlurmJob:
 
 def _ask(command: Sequence[str]) -> tuple[int, str]:
     try:
-        done = subprocess.run(  # noqa: S603  # a job's number, which was checked to be one
-            command, capture_output=True, text=True, check=False, timeout=ANSWER_WITHIN_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run(command, timeout_s=ANSWER_WITHIN_S)
+    except OSError as error:
         return 127, str(error)
-    return done.returncode, done.stdout if done.returncode == 0 else done.stderr
+    return done.code, done.text if done.code == 0 else done.complaint
 
 
 def _from_scontrol(job: str, text: str, asked: str) -> SlurmJob:

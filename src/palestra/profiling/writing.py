@@ -2,14 +2,14 @@
 
 import errno
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
 
+from palestra import system
 from palestra.errors import InputDataError
 
 
@@ -49,30 +49,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
     Raises InputDataError when the disk or its permissions do not allow that.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
-        with temporary.open("wb") as file:
+        with system.replacing(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError):
-            raise InputDataError(
-                f"cannot write {path}: {error.strerror}",
-                hint="make room or its folder writable, or copy the run's files to another",
-            ) from error
-        raise
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    except OSError as error:
+        raise InputDataError(
+            f"cannot write {path}: {error.strerror}",
+            hint="make room or its folder writable, or copy the run's files to another",
+        ) from error

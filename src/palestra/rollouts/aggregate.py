@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from palestra.rollouts.journal import write_whole
+from palestra.rollouts.journal import write_json
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -57,7 +57,7 @@ async def aggregate(
                 )
         del request  # before the next one is made
         found.append({"agent_ref": own.ref, **metrics.model_dump(mode="json")})
-    write_whole(destination, found)
+    write_json(destination, found)
     return found
 
 

@@ -27,6 +27,7 @@ import contextlib
 import errno
 import os
 import re
+import select
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -45,8 +46,8 @@ FLUSH_BYTES: Final = 1 << 18
 MOST_WAITING_BYTES: Final = 1 << 26
 """Events that wait for a reader who does not come; further ones are dropped and counted."""
 LAST_FLUSH_S: Final = 3.0
-LONGEST_END_BYTES = 65_536
-"""Of a file of events that are looked at for its last one."""
+END_WITHIN_S: Final = 1.0
+"""How long `run_ended` may wait for a reader, when the guard of a killed run writes it."""
 
 _DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
@@ -111,6 +112,8 @@ class EventFile:
 
     def close(self) -> None:
         """Write what is left; further events are ignored."""
+        if self._ending:
+            return
         self._ending = True
         self._wake.set()
         self._thread.join(LAST_FLUSH_S)
@@ -169,30 +172,43 @@ class EventFile:
 
 
 def end_events(target: str, *, code: int, message: str) -> None:
-    """Append `run_ended` for a process that was killed, unless it has told its end itself.
+    """Append `run_ended` for a process that was killed before it had told its end itself.
 
-    Raises ConfigError when `target` cannot be written.
+    Raises ConfigError when `target` cannot be written, and OSError when it cannot be written
+    within `END_WITHIN_S`, as a pipe that is full.
     """
-    tail = _tail(target)
-    if b'"event":"run_ended"' in tail.rpartition(b"\n{")[2]:
-        return
+    is_torn = _is_torn(target)
     fd = open_for_events(target)
-    told = {"event": "run_ended", "at": time.time(), "exit": code, "message": message}
-    torn = b"\n" if tail and not tail.endswith(b"\n") else b""
+    payload = {"event": "run_ended", "at": time.time(), "exit": code, "message": message}
+    line = orjson.dumps(payload) + b"\n"
     try:
-        os.write(fd, torn + orjson.dumps(told) + b"\n")
+        _write_within(fd, b"\n" + line if is_torn else line, END_WITHIN_S)
     finally:
         os.close(fd)
 
 
-def _tail(target: str) -> bytes:
-    """The end of a file of events; empty for what cannot be read again, such as a pipe."""
+def _is_torn(target: str) -> bool:
+    """Whether a file of events ends within a line; False for what cannot be read, such as a pipe."""
     path = Path(target)
-    if not path.is_file():
-        return b""
+    if not path.is_file() or not path.stat().st_size:
+        return False
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - LONGEST_END_BYTES))
-        return file.read()
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
+
+
+def _write_within(fd: int, data: bytes, timeout_s: float) -> None:
+    """Write `data`. Raises OSError, TimeoutError when there is no room for it in time."""
+    deadline = time.monotonic() + timeout_s
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    view = memoryview(data)
+    while view:
+        left_s = max(0.0, deadline - time.monotonic())
+        if not poll.poll(left_s * 1000):
+            raise TimeoutError(errno.ETIMEDOUT, "nobody reads the events")
+        # As much as a pipe has room for when it says that it can be written.
+        view = view[os.write(fd, view[: select.PIPE_BUF]) :]
 
 
 @final

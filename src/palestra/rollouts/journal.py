@@ -7,7 +7,6 @@ can leave is a torn last line, which `repair` drops on the next start.
 
 import asyncio
 import contextlib
-import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,7 @@ from palestra.errors import InputDataError, RunFailed
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.results import Failed, Scored
 from palestra.rollouts.settings import RunPaths
+from palestra.system import lock, write_whole
 
 
 class JournalFailed(RunFailed):
@@ -113,19 +113,17 @@ def check_free(path: Path) -> None:
 def hold(file: IO[bytes], path: Path) -> None:
     """Be the one writer, until the file is closed."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file)
     except BlockingIOError:
-        raise InputDataError(
-            f"{path} is being written by another collection",
-            hint="wait for that one, stop it, or choose another output",
-        ) from None
+        raise being_written(path) from None
 
 
-def is_at(file: IO[bytes], path: Path) -> bool:
-    """Whether the open file is the one at `path`: it may have been renamed, removed, replaced."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    return False
+def being_written(path: Path) -> InputDataError:
+    """Another collection has the file."""
+    return InputDataError(
+        f"{path} is being written by another collection",
+        hint="wait for that one, stop it, or choose another output",
+    )
 
 
 def _forget(file: IO[bytes], size: int) -> None:
@@ -165,16 +163,9 @@ def _end_of_last_whole_line(file: IO[bytes], size: int) -> int:
     return 0
 
 
-def write_whole(path: Path, value: object) -> None:
-    """Write `value` as indented JSON beside `path`, then put it in place."""
-    beside = path.with_name(path.name + ".tmp")
+def write_json(path: Path, value: object) -> None:
+    """Write `value` as indented JSON, whole or not at all. Raises JournalFailed."""
     try:
-        with beside.open("wb") as file:
-            file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        write_whole(path, orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         raise JournalFailed(f"{path}: {error.strerror}") from error

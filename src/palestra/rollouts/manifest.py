@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from palestra.errors import InputDataError
-from palestra.rollouts.journal import write_whole
+from palestra.rollouts.journal import write_json
 
 FORMAT = 1
 _TYPES = {
@@ -60,7 +60,7 @@ class Manifest:
 
     def write(self, path: Path, *, ended: Mapping[str, int] | None = None) -> None:
         """Write it whole, with the counts so far."""
-        write_whole(
+        write_json(
             path,
             {
                 "format": self.format,

@@ -6,9 +6,8 @@ and writes the rows of its own share.
 """
 
 import contextlib
-import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,16 +18,16 @@ from palestra.errors import InputDataError
 from palestra.rollouts.expansion import Expansion, Place, lines_of_all
 from palestra.rollouts.settings import CollectSettings, GivenRows
 from palestra.schema import AGENT_REF, MAX_ROW_BYTES, ROLLOUT_INDEX, TASK_INDEX, key_of
+from palestra.system import remove_empty, replacing
 
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """What was written: counts, and the digest of the input rows that were used.
+    """What was written, or counted: numbers, and the digest of the input rows that were used.
 
-    `tasks` and `rollouts` are those of this file, a shard's or the whole run's.
+    `tasks` and `rollouts` are those of these rows, a shard's or the whole run's.
     """
 
-    path: Path
     tasks: int
     rollouts: int
     input_digest: str
@@ -40,7 +39,7 @@ class Materialized:
     places: Mapping[int, Place] = field(default_factory=dict)
     """Task index -> where its first row stands, for messages."""
     repeats: Mapping[int, int] = field(default_factory=dict)
-    """Task index -> how many rollouts of it are in this file."""
+    """Task index -> how many rollouts of it there are."""
     made_folders: tuple[Path, ...] = ()
     """Folders that did not exist before, innermost first."""
     notices: tuple[str, ...] = ()
@@ -55,24 +54,32 @@ def materialize(
     `agents`: the agent instances that exist. Raises InputDataError, with every offending line,
     before `output` exists.
     """
-    known = frozenset(agents)
-    if settings.given is not None:
-        return _taken_over(settings, settings.given, output, known)
-    mine: frozenset[int] | None = None
     with whole_or_absent(output) as (file, made_folders):
-        if settings.shard is not None:
-            mine = _share(settings, known)
-        expansion = Expansion(settings, known)
-        rollouts = 0
-        repeats: dict[int, int] = {}
-        for row in expansion.rows(mine):
-            file.write(_line_of(row))
-            repeats[row[TASK_INDEX]] = row[ROLLOUT_INDEX] + 1
-            rollouts += 1
-        expansion.finish()
+        counted = _expanded(settings, file.write, frozenset(agents))
+    return replace(counted, made_folders=made_folders)
+
+
+def count(settings: CollectSettings, *, agents: Collection[str]) -> Materialized:
+    """What `materialize` would write. Raises InputDataError with every offending line."""
+    return _expanded(settings, len, frozenset(agents))
+
+
+def _expanded(
+    settings: CollectSettings, write: Callable[[bytes], object], agents: frozenset[str]
+) -> Materialized:
+    """Give each line of the materialized inputs to `write`."""
+    if settings.given is not None:
+        return _taken_over(settings, settings.given, write, agents)
+    mine = None if settings.shard is None else _share(settings, agents)
+    expansion = Expansion(settings, agents)
+    rollouts = 0
+    repeats: dict[int, int] = {}
+    for row in expansion.rows(mine):
+        write(_line_of(row))
+        repeats[row[TASK_INDEX]] = row[ROLLOUT_INDEX] + 1
+        rollouts += 1
+    expansion.finish()
     return Materialized(
-        path=output,
-        made_folders=made_folders,
         tasks=expansion.tasks if mine is None else len(mine),
         rollouts=rollouts,
         run_tasks=expansion.tasks,
@@ -86,31 +93,31 @@ def materialize(
 
 
 def _taken_over(
-    settings: CollectSettings, given: GivenRows, output: Path, agents: frozenset[str]
+    settings: CollectSettings,
+    given: GivenRows,
+    write: Callable[[bytes], object],
+    agents: frozenset[str],
 ) -> Materialized:
-    """Write rows that are materialized already; only their identity and agent are looked at."""
+    """Take rows that are materialized already; only their identity and agent are looked at."""
     problems = RowProblems()
     places: dict[int, Place] = {}
     repeats: dict[int, int] = {}
     used: set[str] = set()
     rollouts = 0
-    with whole_or_absent(output) as (file, made_folders):
-        for source, line in lines_of_all(settings.inputs):
-            place = Place(source.path, line.number)
-            problem = line.error or _no_identity(line.row, agents)
-            if problem:
-                problems.add(*place, problem)
-                continue
-            key = key_of(line.row)
-            file.write(_line_of(line.row))
-            places.setdefault(key.task, place)
-            repeats[key.task] = max(key.rollout + 1, repeats.get(key.task, 0))
-            used.add(line.row[AGENT_REF]["name"])
-            rollouts += 1
-        problems.raise_if_any()
+    for source, line in lines_of_all(settings.inputs):
+        place = Place(source.path, line.number)
+        problem = line.error or _no_identity(line.row, agents)
+        if problem:
+            problems.add(*place, problem)
+            continue
+        key = key_of(line.row)
+        write(_line_of(line.row))
+        places.setdefault(key.task, place)
+        repeats[key.task] = max(key.rollout + 1, repeats.get(key.task, 0))
+        used.add(line.row[AGENT_REF]["name"])
+        rollouts += 1
+    problems.raise_if_any()
     return Materialized(
-        path=output,
-        made_folders=made_folders,
         tasks=len(places),
         rollouts=rollouts,
         run_tasks=given.run_tasks,
@@ -165,30 +172,17 @@ def whole_or_absent(output: Path) -> Iterator[tuple[IO[bytes], tuple[Path, ...]]
 
     Neither is left behind when the body does not succeed.
     """
-    beside = output.with_name(output.name + ".tmp")
     made: tuple[Path, ...] = ()
     try:
         made = tuple(folder for folder in output.parents if not folder.exists())
         output.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
+        with replacing(output) as file:
             yield file, made
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(output)
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         remove_empty(made)
         if isinstance(error, OSError):
             raise _not_writable(output, error) from error
         raise
-
-
-def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove `folders`, innermost first, as far as nothing is in them."""
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
 
 
 def _not_writable(output: Path, error: OSError) -> InputDataError:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Self
 
+from palestra.system import born_at
+
 
 @dataclass(frozen=True, slots=True)
 class Planner:
@@ -36,10 +38,4 @@ class Planner:
         """Whether it is known to have ended: of another machine nothing is known."""
         if self.machine != Planner.this().machine:
             return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except (OSError, OverflowError):
-            return False
-        return False
+        return not born_at(self.pid)

@@ -7,7 +7,6 @@ place, or mends those of the run to be continued.
 
 import contextlib
 import itertools
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
-from palestra.rollouts.materialize import Materialized, materialize, remove_empty, whole_or_absent
+from palestra.rollouts.materialize import Materialized, count, materialize, whole_or_absent
 from palestra.rollouts.planner import Planner
 from palestra.rollouts.recorded import (
     AS_IT_WAS,
@@ -34,6 +33,7 @@ from palestra.rollouts.recorded import (
 )
 from palestra.rollouts.settings import CollectSettings, InputFile, RunPaths
 from palestra.schema import RolloutKey, key_of, read_jsonl
+from palestra.system import move, remove_empty, set_aside
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -142,9 +142,8 @@ def plan(
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
         )
     old = read_manifest(paths.manifest) if resumes else None
-    made = materialize(
-        settings, paths.new_inputs(Planner.this().token(new_id()[:4])), agents=agents
-    )
+    new_inputs = paths.new_inputs(Planner.this().token(new_id()[:4]))
+    made = materialize(settings, new_inputs, agents=agents)
     new = _manifest(settings, made, semantics, version)
     fresh = PreparedRun(
         paths,
@@ -153,7 +152,7 @@ def plan(
         done=frozenset(),
         made_folders=made.made_folders,
         places=made.places,
-        new_inputs=made.path,
+        new_inputs=new_inputs,
         made_inputs=tuple(source for source in settings.inputs if source.content is not None),
         found=found,
         notices=made.notices,
@@ -174,7 +173,7 @@ def plan(
             return replace(fresh, notices=(*made.notices, "\n  ".join(told)))
         ended = _ended(paths, made, settings.max_attempts)
     except BaseException:
-        made.path.unlink(missing_ok=True)
+        new_inputs.unlink(missing_ok=True)
         raise
     count = f"resuming: {len(ended.done)} of {old.requested} rollouts have ended already"
     return replace(
@@ -203,7 +202,7 @@ def begin(planned: PreparedRun) -> PreparedRun:
                 raise overtaken(paths)
             notices = _mend(paths) if planned.resumes else _replace_earlier(planned)
             # Those of a run that is continued are the same, byte for byte: the digest says so.
-            new_inputs.replace(paths.materialized_inputs)
+            move(new_inputs, paths.materialized_inputs)
             _write_made(planned)
             _forget_others(paths)
     except BaseException:
@@ -240,7 +239,7 @@ def _replace_earlier(planned: PreparedRun) -> tuple[str, ...]:
         paths.new_manifest.unlink(missing_ok=True)
         raise
     notices = _move_aside(paths)
-    paths.new_manifest.replace(paths.manifest)
+    move(paths.new_manifest, paths.manifest)
     return notices
 
 
@@ -360,8 +359,7 @@ def _move_aside(paths: RunPaths) -> tuple[str, ...]:
             path.unlink()
         return ("removed the files of an earlier run that had recorded nothing",)
     suffix = _free_suffix(existing)
-    for path in existing:
-        path.replace(path.with_name(path.name + suffix))
+    set_aside(existing, suffix)
     return (f"moved {len(existing)} files of an earlier run to <name>{suffix}",)
 
 
@@ -384,13 +382,11 @@ def intended(
     semantics: Mapping[str, Any],
     version: str,
 ) -> Manifest:
-    """The manifest of the run that `settings` would begin; nothing of it stays on disk.
+    """The manifest of the run that `settings` would begin. Nothing is written.
 
     Raises InputDataError for bad rows.
     """
-    with tempfile.TemporaryDirectory(prefix="palestra-") as folder:
-        made = materialize(settings, Path(folder) / "inputs.jsonl", agents=agents)
-    return _manifest(settings, made, semantics, version)
+    return _manifest(settings, count(settings, agents=agents), semantics, version)
 
 
 def unfinished_rollouts(paths: RunPaths, *, requested: int, max_attempts: int) -> int:

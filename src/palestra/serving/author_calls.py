@@ -92,6 +92,7 @@ class AuthorMethod:
             return await result if isinstance(result, Awaitable) else result
         finally:
             _executing.reset(token)
+            pulse.forget(text)
 
     def _text(self, body: Any, longest: int) -> bytes:
         context = current_call()

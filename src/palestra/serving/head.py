@@ -125,11 +125,17 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
 
 
 def _leave_word(fleet: Fleet, run: RunFile) -> None:
-    """Say to attached commands why the fleet ends, if a server of it died."""
+    """Tell attached commands why the fleet ends: a server of it died, or it was stopped."""
     failure, ending = fleet.failure, fleet.ending
     if failure is None:
-        return
-    ended = EndedFleet(run.nonce, failure.message, failure.hint)
+        ended = EndedFleet(
+            run.nonce,
+            f"the fleet at {run.url} (process {run.pid}) was stopped",
+            "start it again, and then this command",
+            was_stopped=True,
+        )
+    else:
+        ended = EndedFleet(run.nonce, failure.message, failure.hint)
     if ending is not None:
         ended = replace(
             ended,

@@ -1,8 +1,8 @@
 """Run files: how a command finds the fleet it belongs to, and never another one's.
 
 Each fleet writes `<port>.json` (readable by its user only) with its address, and a nonce that its
-head server repeats. A fleet that a dead server ended leaves `<port>.ended` with how, for commands
-that were attached to it.
+head server repeats. A fleet that ends leaves `<port>.ended` with why, for commands that were attached
+to it; one that is killed (SIGKILL) leaves none.
 """
 
 import os
@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from palestra.serving.sockets import http_url, reachable_host
+from palestra.system import born_at, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +34,20 @@ class RunFile:
 
     def alive(self) -> bool:
         """Whether the process that wrote it still runs."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        return True
+        return bool(born_at(self.pid))
 
 
 @dataclass(frozen=True, slots=True)
 class EndedFleet:
-    """How a fleet ended. `message` and `hint` are its error's, the rest is its first dead server's."""
+    """How a fleet ended. `message` and `hint` are its error's, the rest is its first dead server's.
+
+    `was_stopped`: by its user, or a scheduler; no server of it had died.
+    """
 
     nonce: str
     message: str
     hint: str
+    was_stopped: bool = False
     server: str = ""
     server_pid: int | None = None
     returncode: int = 0
@@ -77,7 +76,7 @@ def write_ended_fleet(run: RunFile, ended: EndedFleet) -> None:
 
 
 def read_ended_fleet(run: RunFile) -> EndedFleet | None:
-    """How the fleet of `run` ended, when a dead server was why."""
+    """How the fleet of `run` ended; None while it runs, and when it was killed."""
     try:
         fields = orjson.loads(_ended_path(run.port).read_bytes())
         ended = EndedFleet(**fields | {"last_lines": tuple(fields["last_lines"])})
@@ -93,13 +92,8 @@ def _ended_path(port: int) -> Path:
 def _write(name: str, fields: dict[str, Any]) -> Path:
     folder = run_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / name
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(orjson.dumps(fields))
-    beside.replace(path)
-    return path
+    write_whole(folder / name, orjson.dumps(fields), mode=0o600)
+    return folder / name
 
 
 def read_run_file(port: int) -> RunFile | None:

@@ -8,7 +8,6 @@ installed again.
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import importlib.metadata
 import os
@@ -23,6 +22,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from palestra.config import InstanceConfig
 from palestra.errors import ConfigError, ServerDied
+from palestra.system import lock, run_async
 
 BUILD_TIMEOUT_S = 1200.0
 ENVIRONMENT_FILE = "environment_file"
@@ -170,11 +170,11 @@ def _base(missing: tuple[str, ...], folder: Path) -> str:
 async def _alone(venv: Path) -> AsyncIterator[None]:
     """Hold the lock beside `venv`: servers with the same requirements start at once."""
     venv.parent.mkdir(parents=True, exist_ok=True)
-    with venv.with_suffix(".lock").open("w") as lock:
+    with venv.with_suffix(".lock").open("wb") as file:
         async with asyncio.timeout(BUILD_TIMEOUT_S):
             while True:
                 try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    lock(file)
                     break
                 except BlockingIOError:
                     await asyncio.sleep(0.2)
@@ -204,26 +204,10 @@ async def _make(venv: Path, missing: tuple[str, ...], lists: Path) -> None:
 
 
 async def _run(command: list[str], *, text: str = "", cwd: Path | None = None) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=cwd,
-    )
+    named = " ".join(command)
     try:
-        async with asyncio.timeout(BUILD_TIMEOUT_S):
-            output, _ = await process.communicate(text.encode())
+        done = await run_async(command, timeout_s=BUILD_TIMEOUT_S, cwd=cwd, data=text.encode())
     except TimeoutError:
-        raise ServerDied(
-            f"{' '.join(command)} did not end within {BUILD_TIMEOUT_S:.0f} s"
-        ) from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise ServerDied(
-            f"{' '.join(command)} failed:\n{output.decode(errors='replace')[-2000:]}",
-            hint="check that uv is installed",
-        )
+        raise ServerDied(f"{named} did not end within {BUILD_TIMEOUT_S:.0f} s") from None
+    if done.code != 0:
+        raise ServerDied(f"{named} failed:\n{done.text[-2000:]}", hint="check that uv is installed")

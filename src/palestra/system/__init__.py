@@ -1,5 +1,29 @@
-"""Processes and what they share: only of the standard library, so that a guard costs nothing."""
+"""What Palestra asks of the operating system: only of the standard library.
 
+commands.py   other programs, within a time
+files.py      files that are whole or absent
+locks.py      one process at a time
+processes.py  which process it is, and whether it runs
+parents.py    processes that end with their parent
+pulse.py      what a process shows of itself to who watches it
+lookout.py    whether a watched process is stuck
+signals.py    how signals are called
+"""
+
+from palestra.system.commands import Finished, end_group, run, run_async, start
+from palestra.system.files import (
+    TEMPORARY,
+    create_whole,
+    move,
+    remove_empty,
+    replacing,
+    set_aside,
+    sync,
+    sync_folder,
+    temporary_of,
+    write_whole,
+)
+from palestra.system.locks import folder_locked, is_at, lock, open_alone
 from palestra.system.lookout import (
     GRACE_S,
     LOOK_EVERY_S,
@@ -8,7 +32,8 @@ from palestra.system.lookout import (
     is_stopped,
     running_one,
 )
-from palestra.system.parents import become_subreaper, children_of, die_with_parent
+from palestra.system.parents import become_subreaper, children_of, die_with_parent, outlive_parent
+from palestra.system.processes import Process, boot_id, born_at
 from palestra.system.pulse import (
     STACKS_SIGNAL,
     Driven,
@@ -25,19 +50,42 @@ __all__ = [
     "GRACE_S",
     "LOOK_EVERY_S",
     "STACKS_SIGNAL",
+    "TEMPORARY",
     "Driven",
     "Executing",
+    "Finished",
     "Lookout",
+    "Process",
     "Pulse",
     "ask_for_stacks",
     "beating",
     "become_subreaper",
+    "boot_id",
+    "born_at",
     "children_of",
+    "create_whole",
     "current_pulse",
     "die_with_parent",
+    "end_group",
+    "folder_locked",
+    "is_at",
     "is_stopped",
+    "lock",
     "make_current",
+    "move",
+    "open_alone",
+    "outlive_parent",
+    "remove_empty",
+    "replacing",
+    "run",
+    "run_async",
     "running_one",
+    "set_aside",
     "signal_name",
+    "start",
+    "sync",
+    "sync_folder",
+    "temporary_of",
     "watched_by",
+    "write_whole",
 ]

@@ -94,6 +94,8 @@ class Pulse:
         self._texts: list[bytes | None] = [None] * SLOTS
         """What stands in each slot: a coroutine enters with the same text whenever it goes on."""
         self._entered: dict[int, _Entered] = {}
+        self._is_forked = False
+        """Whether this process is a fork of the one that is watched."""
 
     @classmethod
     def create(cls) -> Self:
@@ -152,23 +154,29 @@ class Pulse:
 
     def _leave_to_parent(self) -> None:
         """What an author forks goes on in the same code, and is not what is watched."""
-        self._memory = mmap.mmap(-1, len(self._memory))
+        self._is_forked = True
         self._texts = [None] * SLOTS
 
     def beat(self) -> None:
         """The event loop runs."""
-        _BEAT.pack_into(self._memory, _AT_BEAT, time.monotonic())
+        self._write_beat(_AT_BEAT, time.monotonic())
 
     def thread_beat(self) -> None:
         """A thread beside the loop runs: nothing holds the interpreter's lock."""
-        _BEAT.pack_into(self._memory, _AT_THREAD_BEAT, time.monotonic())
+        self._write_beat(_AT_THREAD_BEAT, time.monotonic())
 
     def rest(self) -> None:
         """The event loop has ended: no beat is to be expected."""
-        _BEAT.pack_into(self._memory, _AT_BEAT, 0.0)
+        self._write_beat(_AT_BEAT, 0.0)
+
+    def _write_beat(self, at: int, when: float) -> None:
+        if not self._is_forked:
+            _BEAT.pack_into(self._memory, at, when)
 
     def note(self, text: bytes) -> None:
         """Leave what the reader needs to end this process's work in order."""
+        if self._is_forked:
+            return
         at = self._note_at
         struct.pack_into("<q", self._memory, at, 0)  # a kill in between leaves no half of it
         if len(text) <= self._note_bytes - 8:
@@ -176,7 +184,10 @@ class Pulse:
             struct.pack_into("<q", self._memory, at, len(text))
 
     def enter(self, text: bytes, deadline: float | None) -> None:
-        """Tell that this thread begins to execute the call that `text` describes."""
+        """Tell that this thread begins to execute the call that `text` describes.
+
+        To be forgotten (`forget`) when that call is over.
+        """
         ident = threading.get_ident()
         before = self._entered.get(ident)
         if before is not None:
@@ -215,8 +226,14 @@ class Pulse:
             self._clear(left.slot)
             self._free.append(left.slot)
 
+    def forget(self, text: bytes) -> None:
+        """Let go of the text of a call that is over; it may be long."""
+        for slot, known in enumerate(self._texts):
+            if known is text:
+                self._texts[slot] = None
+
     def _write(self, entered: _Entered, ident: int) -> None:
-        if entered.slot < 0:
+        if entered.slot < 0 or self._is_forked:
             return
         at = self._slot_at(entered.slot)
         text = entered.text[: self.longest_text]
@@ -232,6 +249,8 @@ class Pulse:
         struct.pack_into("<q", self._memory, at, sequence + 1)
 
     def _clear(self, slot: int) -> None:
+        if self._is_forked:
+            return
         at = self._slot_at(slot)
         [sequence] = struct.unpack_from("<q", self._memory, at)
         struct.pack_into("<q", self._memory, at, sequence + 1)  # odd: there is nothing to read

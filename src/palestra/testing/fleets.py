@@ -11,6 +11,7 @@ import pytest
 
 from palestra.config import ResolvedConfig, ServerType, load_config
 from palestra.errors import ConfigError
+from palestra.sandbox.workers.started import nurseries_kept
 from palestra.schema import TOOL_FAILURES, RunRequest, VerifyResponse, to_plain
 from palestra.serving import Assembly, assembled
 from palestra.testing.places import config_of, entrypoint_of
@@ -72,15 +73,15 @@ class ScriptedFleet:
 
     async def _start(self) -> Assembly:
         models = {
-            ref.name
+            name
             for instance in self._config.instances.values()
-            for ref in instance.refs
-            if ref.type == ServerType.MODEL
+            for name in instance.referenced(ServerType.MODEL)
         }
         stand_ins = dict.fromkeys(models, self.model)
-        return await self._stack.enter_async_context(
-            assembled(self._config, list(self._config.instances), stand_ins)
-        )
+        with nurseries_kept():
+            return await self._stack.enter_async_context(
+                assembled(self._config, list(self._config.instances), stand_ins)
+            )
 
     def run(self, row: Mapping[str, Any], *, agent: str = "") -> dict[str, Any]:
         """One rollout: the result row. Raises `CallError` as a collection would record it.

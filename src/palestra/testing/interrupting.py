@@ -9,18 +9,20 @@ import contextlib
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
-from typing import Final
+from typing import Final, final
 
 from palestra.conformance import LoopGuard
 from palestra.serving.authors_errors import AuthorsPlace
 from palestra.serving.code_files import is_servers_file
 
 EVERY_CPU_S: Final = 0.5
+_LEAVING: Final = frozenset({__file__, contextlib.__file__})
+"""The files whose code runs when the body is left."""
 
 
-class HoldsLoop(BaseException):
+class LoopBlocked(BaseException):
     """Raised in code that holds the event loop for too long. No `except Exception` swallows it."""
 
     def place(self) -> AuthorsPlace:
@@ -34,43 +36,54 @@ class HoldsLoop(BaseException):
         return next(theirs, frames[0] if frames else AuthorsPlace())
 
 
-@contextlib.contextmanager
-def interrupting(guard: LoopGuard, *, limit_s: float) -> Iterator[None]:
-    """Raise `HoldsLoop` in what holds the loop for `limit_s`, while the body runs.
+@final
+class Interruption:
+    """Raises `LoopBlocked` in what holds the loop for `limit_s`.
 
-    Nothing is raised outside the main thread, and where a profiler uses the same signal.
+    It does nothing outside the main thread, and where a profiler uses the same signal.
     """
-    if not _is_free():
-        yield
-        return
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        if guard.still_s() >= limit_s:
-            raise HoldsLoop
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._thread = threading.get_ident()
+        self._lock = threading.Lock()
+        self._is_watching = False
+        """Outside the body, the signal would end the process."""
 
-    signal.signal(signal.SIGPROF, interrupt)
-    signal.setitimer(signal.ITIMER_PROF, EVERY_CPU_S, EVERY_CPU_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    def wake(self, _still_s: float) -> None:
+        """Send the signal from the guard's thread: code that sleeps spends no CPU time."""
+        with self._lock:
+            if self._is_watching:
+                signal.pthread_kill(self._thread, signal.SIGPROF)
+
+    @contextlib.contextmanager
+    def watching(self, guard: LoopGuard) -> Iterator[None]:
+        """Interrupt the body."""
+        if not _is_unused():
+            yield
+            return
+
+        def interrupt(_number: int, frame: FrameType | None) -> None:
+            # Not while the body is being left: the handler and the timer would stay.
+            is_leaving = frame is not None and frame.f_code.co_filename in _LEAVING
+            if self._is_watching and not is_leaving and guard.still_s() >= self._limit_s:
+                raise LoopBlocked
+
+        signal.signal(signal.SIGPROF, interrupt)
+        self._is_watching = True
+        signal.setitimer(signal.ITIMER_PROF, EVERY_CPU_S, EVERY_CPU_S)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._is_watching = False
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
+            # Ignored first: that drops a signal which is still on its way.
+            signal.signal(signal.SIGPROF, signal.SIG_IGN)
+            signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
 
-def waker() -> Callable[[float], None]:
-    """What the guard calls from its thread: code that sleeps spends no CPU time."""
-    if not _is_free():
-        return lambda _still_s: None
-    thread = threading.get_ident()
-
-    def wake(_still_s: float) -> None:
-        if signal.getsignal(signal.SIGPROF) != signal.SIG_DFL:
-            signal.pthread_kill(thread, signal.SIGPROF)
-
-    return wake
-
-
-def _is_free() -> bool:
+def _is_unused() -> bool:
     """Whether the signal is nobody's, and its handler would run in this thread."""
     return (
         threading.current_thread() is threading.main_thread()

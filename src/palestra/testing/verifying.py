@@ -7,6 +7,7 @@ from typing import Any
 
 from palestra.config import ServerType, config_from_tree, load_config
 from palestra.conformance import Door, LoopGuard, Player, Verdict, door_of
+from palestra.sandbox.workers.started import nurseries_kept
 from palestra.schema import (
     JUDGE_REPLAY,
     TOOL_FAILURES,
@@ -26,7 +27,7 @@ from palestra.serving import (
 )
 from palestra.serving.author_calls import VERIFY
 from palestra.serving.authors_errors import overran
-from palestra.testing.interrupting import HoldsLoop, interrupting, waker
+from palestra.testing.interrupting import Interruption, LoopBlocked
 from palestra.testing.places import config_of, data_file_of, entrypoint_of
 
 Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
@@ -85,12 +86,13 @@ def verify(
     return is interrupted after `timeout_s`; the failure names its function, file and line.
     """
     response = answer if isinstance(answer, Response) else response_of(answer)
-    server = server_of(environment)
-    try:
-        return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
-    except HoldsLoop as held:
-        failure = overran(server.name, VERIFY, held.place(), timeout_s)
-        return Verdict(None, timeout_s, timeout_s, failure=failure, timed_out=True)
+    with nurseries_kept():
+        server = server_of(environment)
+        try:
+            return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
+        except LoopBlocked as blocked:
+            failure = overran(server.name, VERIFY, blocked.place(), timeout_s)
+            return Verdict(None, timeout_s, timeout_s, failure=failure, timed_out=True)
 
 
 async def _verified(
@@ -102,13 +104,14 @@ async def _verified(
     stored: bool,
 ) -> Verdict:
     name = server.name
+    interruption = Interruption(timeout_s)
     async with (
         assembled(config_from_tree({}), (), {name: server}) as assembly,
-        LoopGuard(waker(), frozen_s=timeout_s) as guard,
+        LoopGuard(interruption.wake, frozen_s=timeout_s) as guard,
     ):
         door: Door = await door_of(assembly.client, name)
         player = Player(assembly.client, door, guard, timeout_s=timeout_s)
-        with interrupting(guard, limit_s=timeout_s):
+        with interruption.watching(guard):
             return await player.verify(row, response, stored=stored)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 import yaml
 
-from palestra.errors import PalestraError, ServerDied
+from palestra.errors import PalestraError, RunFailed, ServerDied
 from palestra.serving import (
     AttachedFleet,
     Ending,
@@ -48,7 +48,10 @@ class AttachedServers:
         self._every_s = every_s
 
     async def watch(self) -> None:
-        """Wait until the fleet, or a server of it, is gone. Raises ServerDied."""
+        """Wait until the fleet, or a server of it, is gone.
+
+        Raises ServerDied; RunFailed when the fleet was stopped.
+        """
         silent = 0
         while True:
             await asyncio.sleep(self._every_s)
@@ -73,12 +76,17 @@ class AttachedServers:
                 )
 
     def _raise_if_ended(self, error: Exception) -> None:
-        """Raise ServerDied when the fleet is known to be gone, with the server that ended it."""
+        """Raise when the fleet is known to be gone: ServerDied, with the server that ended it.
+
+        RunFailed when it was stopped.
+        """
         run = self._run
         if run is None:
             return
         ended = read_ended_fleet(run)
         if ended is not None:
+            if ended.was_stopped:
+                raise RunFailed(ended.message, hint=ended.hint) from error
             if ended.server:
                 self.ending = Ending(
                     ended.server, ended.returncode, ended.last_lines, pid=ended.server_pid

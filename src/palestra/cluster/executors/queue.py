@@ -26,7 +26,8 @@ from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
 from palestra.cluster.plan import After, Job, Run, read_plan
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.times import seconds_of
-from palestra.rollouts.journal import write_whole
+from palestra.rollouts.journal import write_json
+from palestra.system import Process, start
 
 STATE_FILE: Final = "queue.json"
 PREFIX: Final = "local"
@@ -39,31 +40,6 @@ JOB_ID: Final = "PALESTRA_JOB_ID"
 def job_id(files: SubmissionFiles, job: Job) -> str:
     """The id of a job here: it says where its state stands."""
     return f"{PREFIX}:{files.folder}:{job.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One process, told from another that got its number later by when it began."""
-
-    pid: int
-    began: str
-
-    @classmethod
-    def this(cls) -> "Process":
-        return cls(os.getpid(), _began(os.getpid()) or "")
-
-    @property
-    def runs(self) -> bool:
-        return _began(self.pid) == self.began
-
-
-def _began(pid: int) -> str | None:
-    """When a process began, in ticks since boot; None when there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else fields[19]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +179,11 @@ class Queue:
         log = Path(self._run.log_dir) / log_name(ident, named, "supervisor")
         argv = [self._run.python, str(self._files.supervisor), str(self._files.plan), job.name]
         with log.open("ab") as out:
-            process = subprocess.Popen(  # noqa: S603 - the plan's own supervisor
+            process = start(
                 [*argv, "--task", str(task)],
                 env={**os.environ, JOB_ID: ident},
-                stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C reaches it through us, once
             )
         with self._lock:
             self._live.add(process)
@@ -235,7 +209,7 @@ class Queue:
             "process": asdict(Process.this()),
             "units": {unit: asdict(told) for unit, told in self._units.items()},
         }
-        write_whole(self._files.folder / STATE_FILE, held)
+        write_json(self._files.folder / STATE_FILE, held)
 
 
 def _tasks(job: Job) -> range:

@@ -18,6 +18,7 @@ from palestra.cluster.supervisor import processes, slurm, steps
 from palestra.cluster.supervisor.files import append_line
 from palestra.cluster.supervisor.ports import NoFreePort, PortLocks, address_here
 from palestra.cluster.supervisor.spec import ComponentSpec, JobSpec
+from palestra.system.commands import run, start
 
 PORT = "--port"
 PORT_S = 60.0
@@ -143,7 +144,7 @@ class Context:
     def _started(
         self, argv: list[str], log: IO[bytes], env: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
-        return processes.start(argv, log, env)
+        return start(argv, stdout=log, stderr=subprocess.STDOUT, env=env)
 
     def _log_names(self, component: str, first: int) -> Iterator[str]:
         number = first
@@ -169,13 +170,14 @@ class Context:
             command.append(f"--het-group={component.group}")
         command += [self.job.python, sys.argv[0], PORT, str(low), str(high)]
         try:
-            done = subprocess.run(  # noqa: S603  # our own command
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PORT_S, check=True
-            )
-            port, address = done.stdout.split()
-            return int(port), address.decode()
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            done = run(command, timeout_s=PORT_S)
+            port, address = done.text.split()
+            return int(port), address
+        except OSError as error:
             raise NoFreePort(f"cannot find a free port on {node}: {error}") from error
+        except ValueError:
+            complaint = done.complaint or done.text
+            raise NoFreePort(f"cannot find a free port on {node}: {complaint}") from None
 
     def tokens(self, rank: int, head: str, port: int, head_port: int = 0) -> dict[str, str]:
         """What tokens stand for in a component's texts, on the node of that rank."""

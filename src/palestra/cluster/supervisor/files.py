@@ -1,44 +1,25 @@
-"""Files that are whole or absent, and lines that are whole or dropped."""
+"""Objects in files that are whole or absent, and lines that are whole or dropped."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from palestra.system.files import write_whole
+from palestra.system.locks import lock
 
-def write_whole(path: Path, value: object, *, mode: int = 0o666) -> None:
-    """Write `value` as JSON beside `path`, down to the disk, and put it in place.
-
-    `mode`: who may read it, as far as the umask allows. Raises OSError; what was at `path` is there still then.
-    """
-    beside = path.with_name(f"{path.name}.tmp{os.getpid()}")
-    try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with open(handle, "w") as file:  # noqa: PTH123  # of a handle
-            json.dump(value, file, indent=2, sort_keys=True)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        sync_folder(path.parent)
-    except OSError:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise
+TURN_S = 30.0
+"""How long others who append are waited for; appends are whole without turns too, as a rule."""
 
 
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder survive a crash of the machine."""
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(held)
-    finally:
-        os.close(held)
+def write_object(path: Path, value: object, *, mode: int = 0o666) -> None:
+    """Write `value` as JSON for people to read: see `write_whole`."""
+    text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+    write_whole(path, text.encode(), mode=mode)
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
@@ -58,7 +39,9 @@ def append_line(path: Path, record: Mapping[str, object]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
-    with path.open("ab+", buffering=0) as file, _turn(file.fileno()):
+    with path.open("ab+", buffering=0) as file:
+        with contextlib.suppress(BlockingIOError):
+            lock(file, wait_s=TURN_S)
         size = file.seek(0, os.SEEK_END)
         if size:
             file.seek(size - 1)
@@ -67,19 +50,6 @@ def append_line(path: Path, record: Mapping[str, object]) -> None:
         # One write of everything: appends of others come before or after it.
         os.write(file.fileno(), line)
         os.fsync(file.fileno())
-
-
-@contextlib.contextmanager
-def _turn(handle: int) -> Iterator[None]:
-    try:
-        fcntl.lockf(handle, fcntl.LOCK_EX)
-    except OSError:  # a file system without locks: appends are whole there too, as a rule
-        yield
-        return
-    try:
-        yield
-    finally:
-        fcntl.lockf(handle, fcntl.LOCK_UN)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

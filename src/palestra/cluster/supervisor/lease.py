@@ -21,7 +21,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from palestra.cluster.supervisor.files import read_object, write_whole
+from palestra.cluster.supervisor.files import read_object, write_object
+from palestra.system.files import create_whole
+from palestra.system.processes import boot_id, born_at
 
 HEARTBEAT_S = 5.0
 SILENT_AFTER_S = 6 * HEARTBEAT_S
@@ -142,7 +144,7 @@ class Lease:
         if self._beating is not None:
             self._beating.join()
         if stopped and self._mine is not None and not self.lost.is_set() and self._is_mine():
-            write_whole(self._path, {**asdict(self._mine), "released": True})
+            write_object(self._path, {**asdict(self._mine), "released": True})
         self._mine = None
 
     def _current(self) -> Holder | None:
@@ -177,20 +179,15 @@ class Lease:
         """Take lease `number`; False when somebody else was faster."""
         mine = Holder(**{**asdict(self._me), "number": number})
         claim = self._claim_of(number)
-        aside = self._path.with_name(f"{self._path.name}.{os.urandom(8).hex()}")
-        aside.write_text(json.dumps(asdict(mine)))
         try:
-            # A link appears whole, and only once, also where exclusive creation does not.
-            os.link(aside, claim)
+            create_whole(claim, json.dumps(asdict(mine)).encode())
         except FileExistsError:
             return False
-        finally:
-            aside.unlink()
         current = Holder.read(self._path)
         if current is not None and current.number >= number:
             claim.unlink()
             return False
-        write_whole(self._path, asdict(mine))
+        write_object(self._path, asdict(mine))
         for over in (claim, self._claim_of(number - 1)):  # who claims these now comes too late
             with contextlib.suppress(FileNotFoundError):
                 over.unlink()
@@ -252,22 +249,3 @@ def _beats(path: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     return {"inode": found.st_ino, "modified": found.st_mtime_ns}
-
-
-def boot_id() -> str:
-    """Which start of which machine this is: host names alone may be those of containers."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def born_at(pid: int) -> str:
-    """When a process began, so that its number is not taken for another's; empty: no such one."""
-    try:
-        told = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    # The second field is a name in brackets and may hold anything; a zombie has ended.
-    state, *rest = told[told.rindex(")") + 2 :].split()
-    return "" if state in {"Z", "X"} else rest[18]

@@ -8,7 +8,6 @@ is found out afterwards: a server that asks for our nonce is ours.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import random
 import socket
@@ -18,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from palestra.system.locks import lock
 
 TRIES = 200
 
@@ -63,7 +64,7 @@ class PortLocks:
             self._held[port] = None
             return True
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except BlockingIOError:
             file.close()
             return False

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -25,18 +25,6 @@ GRACE_S = 8.0
 """What a process gets between being asked to end and being made to."""
 MIND, MIND_STEP, MIND_SERVICE = "--mind", "--mind-step", "--mind-service"
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
-
-
-def start(argv: Sequence[str], log: IO[bytes], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own. Raises OSError when there is no such program."""
-    return subprocess.Popen(  # noqa: S603  # the plan's command
-        list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env=dict(env),
-        start_new_session=True,
-    )
 
 
 def minded(argv: Sequence[str], workdir: str | None) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from palestra.cluster.supervisor import probe, processes, steps
 from palestra.cluster.supervisor.context import Context
-from palestra.cluster.supervisor.files import write_whole
+from palestra.cluster.supervisor.files import write_object
 from palestra.cluster.supervisor.ports import NoFreePort, answered, listeners_on
 from palestra.cluster.supervisor.probe import Answer, Verdict, Waited
 from palestra.cluster.supervisor.spec import ComponentSpec
@@ -105,7 +105,7 @@ class Service:
         self._watch.start()
 
     def _publish(self) -> None:
-        write_whole(
+        write_object(
             self._context.files.endpoint(self.component.name),
             {
                 "component": self.component.name,

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from palestra.cluster.layout import RunFiles, ShardFiles
-from palestra.cluster.supervisor.files import read_object, write_whole
+from palestra.cluster.supervisor.files import read_object, write_object
+from palestra.system.files import set_aside
 
 TASK, ROLLOUT, TERMINAL = "_ng_task_index", "_ng_rollout_index", "_ng_failure_terminal"
 
@@ -78,7 +79,7 @@ def write_done(files: ShardFiles, counts: Counts, said: Mapping[str, object]) ->
     if counts.left:
         raise NotDone(f"{files.name}: {counts.said()}")
     manifest = read_object(files.manifest) or {}
-    write_whole(
+    write_object(
         files.done,
         {
             "expected": counts.expected,
@@ -90,20 +91,15 @@ def write_done(files: ShardFiles, counts: Counts, said: Mapping[str, object]) ->
     )
 
 
-def set_aside(run: RunFiles, name: str, suffix: str) -> list[str]:
+def set_shard_aside(run: RunFiles, name: str, suffix: str) -> list[str]:
     """Move what a shard has collected out of the way, to be collected again; what was moved.
 
     The done file goes first: without its rows it must not be found. Metrics without their run
     would be taken for the remains of one that cannot be continued.
     """
     files = run.shard(name)
-    moved = []
     own = (files.done, files.manifest, files.failures, files.output, files.materialized_inputs)
-    for path in (*own, *files.derived):
-        if path.exists():
-            path.replace(path.with_name(path.name + suffix))
-            moved.append(path.name)
-    return moved
+    return [path.name for path in set_aside((*own, *files.derived), suffix)]
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

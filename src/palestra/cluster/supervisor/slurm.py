@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+from palestra.system.commands import run
 
 ASK_S = 60.0
 GONE = frozenset(
@@ -51,16 +51,9 @@ def requeue(job_id: str) -> None:
 
 def _asked(*command: str) -> str:
     try:
-        done = subprocess.run(  # noqa: S603  # our own command
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=ASK_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run(command, timeout_s=ASK_S)
+    except OSError as error:
         raise SlurmUnreachable(f"{command[0]}: {error}") from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise SlurmUnreachable(f"{command[0]} exited with {done.returncode}: {said}")
-    return done.stdout.decode(errors="replace")
+    if done.code:
+        raise SlurmUnreachable(f"{command[0]} exited with {done.code}: {done.complaint}")
+    return done.text

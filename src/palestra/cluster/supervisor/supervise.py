@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from palestra.cluster.layout import ShardFiles
 from palestra.cluster.supervisor import processes, shard, slurm
 from palestra.cluster.supervisor.context import Context
-from palestra.cluster.supervisor.files import write_whole
+from palestra.cluster.supervisor.files import write_object
 from palestra.cluster.supervisor.lease import Holder, Lease, LeaseHeld
 from palestra.cluster.supervisor.main_step import DRAINED, MainStep
 from palestra.cluster.supervisor.ports import NoFreePort
@@ -149,7 +149,7 @@ class Supervision:
         mark = self._context.files.folder / f"{files.name}.set-aside"
         if mark.exists():
             return  # a restart of this job: what is there was collected by it
-        moved = shard.set_aside(self._context.run, files.name, f".bak-{time.time():.0f}")
+        moved = shard.set_shard_aside(self._context.run, files.name, f".bak-{time.time():.0f}")
         mark.touch()
         if moved:
             self._context.say(f"moved aside, to be collected again: {', '.join(moved)}")
@@ -299,7 +299,7 @@ class Supervision:
 
     def _write_result(self, ended: Ended) -> None:
         result = {**_told(ended), "log": ended.log, "time": time.time()}
-        write_whole(self._context.files.result, result)
+        write_object(self._context.files.result, result)
 
     def _tell_state(self, *, now: bool = False) -> None:
         """Write `state.json`, from time to time."""
@@ -327,7 +327,7 @@ class Supervision:
             "time": time.time(),
         }
         try:
-            write_whole(self._context.files.state, state)
+            write_object(self._context.files.state, state)
         except OSError as error:
             self._context.say(f"cannot write {self._context.files.state}: {error}")
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from palestra.datasets.locking import open_alone
 from palestra.datasets.transfer.digests import Digest
 from palestra.errors import InfraError, InputDataError, RunFailed
+from palestra.system import move, open_alone
 
 
 def free_destination(path: Path) -> Path:
@@ -72,7 +72,7 @@ class Arriving:
             )
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
-        self.path.replace(self.destination)
+        move(self.path, self.destination)
         for other in self.destination.parent.glob(f".{glob.escape(self.destination.name)}.*.part"):
             _unlink_unless_locked(other)
 

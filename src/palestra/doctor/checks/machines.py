@@ -13,6 +13,7 @@ from palestra.doctor.findings import Finding, quote
 from palestra.doctor.tabled import tabled
 from palestra.errors import PalestraError
 from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
+from palestra.system import run_async
 
 RAY: Final = "ray_head_node_address"
 CONNECT_S: Final = 5.0
@@ -66,21 +67,13 @@ async def check_slurm(environ: Mapping[str, str]) -> Looked:
         return Looked(
             f"in job {job}, without Slurm's commands", (_slurm("scontrol is not in PATH"),)
         )
-    process = await asyncio.create_subprocess_exec(
-        command, "ping", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
     try:
-        async with asyncio.timeout(SLURM_S):
-            said, _ = await process.communicate()
+        done = await run_async([command, "ping"], timeout_s=SLURM_S)
     except TimeoutError:
         return Looked("no answer", (_slurm(f"scontrol ping: no answer in {SLURM_S:g} s"),))
-    finally:
-        if process.returncode is None:
-            process.kill()
-    text = said.decode("utf-8", "replace").strip()
-    if process.returncode == 0 and "DOWN" not in text:
-        return Looked(f"in job {job}: {text.splitlines()[0] if text else 'it answers'}")
-    return Looked("it is down", (_slurm(text or f"scontrol exits {process.returncode}"),))
+    if done.code == 0 and "DOWN" not in done.text:
+        return Looked(f"in job {job}: {done.text.splitlines()[0] if done.text else 'it answers'}")
+    return Looked("it is down", (_slurm(done.text or f"scontrol exits {done.code}"),))
 
 
 def _slurm(said: str) -> Finding:

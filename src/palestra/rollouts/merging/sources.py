@@ -1,6 +1,5 @@
 """The files that a merge reads, by number; none of them is ever changed."""
 
-import fcntl
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
 from palestra.errors import InputDataError
+from palestra.system import lock
 
 BUFFER_BYTES = 1 << 20
 MOST_OPEN = 64
@@ -117,7 +117,7 @@ def check_not_being_written(path: Path) -> None:
     """Raise InputDataError while a collection holds `path`; the file may be read-only for us."""
     try:
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            lock(file, shared=True)
     except BlockingIOError:
         raise InputDataError(
             f"{path} is being written by a collection",

@@ -6,8 +6,6 @@ also the lock that keeps a second merge away.
 """
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -15,11 +13,11 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from palestra.errors import InputDataError, Layer, RunFailed
-from palestra.rollouts.journal import check_free, is_at
-from palestra.rollouts.materialize import remove_empty
+from palestra.rollouts.journal import check_free
 from palestra.rollouts.merging.plan import Rows
 from palestra.rollouts.merging.sources import BUFFER_BYTES, Place, Sources
 from palestra.rollouts.settings import RunPaths
+from palestra.system import is_at, move, open_alone, remove_empty, set_aside, sync, sync_folder
 
 
 class MergeFailed(RunFailed):
@@ -160,7 +158,7 @@ def _replace(
 @contextlib.contextmanager
 def _only_merge(output: Target) -> Iterator[BinaryIO]:
     """The temporary file of the output, held by this merge alone."""
-    file = _held(output.beside)
+    file = _open_alone(output.beside)
     try:
         yield file
     finally:
@@ -170,44 +168,24 @@ def _only_merge(output: Target) -> Iterator[BinaryIO]:
         file.close()
 
 
-def _held(path: Path) -> BinaryIO:
-    while True:
-        file = path.open("ab+", buffering=0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise InputDataError(
-                f"another merge is writing {path.with_suffix('')}",
-                hint="wait for that one, or choose another output",
-            ) from None
-        if is_at(file, path):
-            return file
-        # Its last holder renamed or removed it between our opening and our locking it.
-        file.close()
+def _open_alone(path: Path) -> BinaryIO:
+    try:
+        return open_alone(path)
+    except BlockingIOError:
+        raise InputDataError(
+            f"another merge is writing {path.with_suffix('')}",
+            hint="wait for that one, or choose another output",
+        ) from None
 
 
 def _stage(target: Target, staging: BinaryIO | None) -> None:
     """Write a target under its temporary name, down to the disk."""
     with contextlib.ExitStack() as stack:
         if staging is None:
-            staging = stack.enter_context(target.beside.open("wb", buffering=0))
+            staging = stack.enter_context(target.beside.open("wb"))
         staging.truncate(0)
-        pending = bytearray()
-        for block in target.content.blocks() if target.content else ():
-            pending += block
-            if len(pending) >= BUFFER_BYTES:
-                _write_all(staging, pending)
-                pending.clear()
-        _write_all(staging, pending)
-        os.fsync(staging.fileno())
-
-
-def _write_all(file: BinaryIO, data: bytearray) -> None:
-    with memoryview(data) as view:
-        written = 0
-        while written < len(view):
-            written += file.write(view[written:])
+        staging.writelines(target.content.blocks() if target.content else ())
+        sync(staging)
 
 
 def _move_aside(paths: RunPaths, stale: Sequence[Path]) -> tuple[str, ...]:
@@ -220,21 +198,16 @@ def _move_aside(paths: RunPaths, stale: Sequence[Path]) -> tuple[str, ...]:
     made_from_it = (paths.aggregate_metrics, *paths.derived())
     moved = [path for path in made_from_it if path.exists()]
     moved += reversed(stale)
-    for path in moved:
-        path.replace(path.with_name(path.name + ".bak"))
+    set_aside(moved, ".bak")
     return (f"moved {len(moved)} files of an earlier run to <name>.bak",)
 
 
 def _commit(targets: Sequence[Target]) -> None:
     """Rename into place, in order."""
-    folder = os.open(targets[-1].path.parent, os.O_RDONLY) if targets else -1
-    try:
-        for number, target in enumerate(targets, start=1):
-            if number == len(targets) > 1:
-                os.fsync(folder)  # no crash may keep the output and lose what goes with it
-            target.beside.replace(target.path)
-        if targets:
-            os.fsync(folder)
-    finally:
-        if targets:
-            os.close(folder)
+    for number, target in enumerate(targets, start=1):
+        if number == len(targets) > 1:
+            # No crash may keep the output and lose what goes with it.
+            sync_folder(target.path.parent)
+        move(target.beside, target.path)
+    if targets:
+        sync_folder(targets[-1].path.parent)

@@ -10,19 +10,21 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import orjson
 
 from palestra.errors import InputDataError
-from palestra.rollouts.journal import JournalFailed, hold, is_at, repair, write_whole
+from palestra.rollouts.journal import JournalFailed, being_written, repair, write_json
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.prepare import StaleRun
 from palestra.schema import FAILURE_CLASS
+from palestra.system import is_at, move, open_alone, replacing, set_aside, sync
 
 FORMAT = 1
 _FAILURE = b'{"' + FAILURE_CLASS.encode() + b'"'
 """How a failure's line begins, and no result row's."""
+BACKUP: Final = ".bak"
 _OVERWRITE = "choose another output, or --overwrite moves what is there to .bak"
 
 
@@ -156,19 +158,14 @@ def _set_aside(partial: "Partial") -> tuple[str, ...]:
     paths = partial.paths
     existing = [path for path in paths.all() if path.exists() and path != paths.partial]
     moved = len(existing) + partial.set_aside()
-    for path in existing:
-        path.replace(_kept_as(path))
+    set_aside(existing, BACKUP)
     return (f"moved {moved} files to <name>.bak",) if moved else ()
-
-
-def _kept_as(path: Path) -> Path:
-    return path.with_name(path.name + ".bak")
 
 
 def _write_manifest(
     paths: ReverifyPaths, origin: Origin, result: Mapping[str, Any] | None, version: str
 ) -> None:
-    write_whole(
+    write_json(
         paths.manifest,
         {
             "format": FORMAT,
@@ -204,7 +201,7 @@ class Partial:
 
     def __init__(self, paths: ReverifyPaths) -> None:
         self.paths = paths
-        self._file, self._made = _held(paths.partial)
+        self._file, self._made = _open_alone(paths.partial)
 
     def close(self) -> None:
         """Let others have it. Raises OSError when the disk does not take the last rows."""
@@ -224,8 +221,8 @@ class Partial:
         if self._made:
             return False
         with self._file:
-            self.paths.partial.replace(_kept_as(self.paths.partial))
-            self._file, self._made = _held(self.paths.partial)
+            set_aside([self.paths.partial], BACKUP)
+            self._file, self._made = _open_alone(self.paths.partial)
         return True
 
     def done(self) -> Iterator[bytes]:
@@ -241,7 +238,7 @@ class Partial:
         self, origin: Origin, result: Mapping[str, Any], *, failures: bool, version: str
     ) -> None:
         """Make the output of it. Raises JournalFailed when the disk will not take it."""
-        self._try(_sync)
+        self._try(sync)
         paths = self.paths
         if not is_at(self._file, paths.partial):
             raise JournalFailed(
@@ -253,7 +250,7 @@ class Partial:
                 _split(paths)
             _write_manifest(paths, origin, result, version)
             if not failures:
-                paths.partial.replace(paths.output)
+                move(paths.partial, paths.output)
         except OSError as error:
             raise JournalFailed(f"{error.filename}: {error.strerror}", hint=_ROOM) from error
         paths.partial.unlink(missing_ok=True)
@@ -265,24 +262,16 @@ class Partial:
             raise JournalFailed(f"{self.paths.partial}: {error.strerror}", hint=_ROOM) from error
 
 
-def _held(path: Path) -> tuple[IO[bytes], bool]:
+def _open_alone(path: Path) -> tuple[IO[bytes], bool]:
     """The file at `path`, locked, and whether there was nothing in its place before."""
-    while True:
-        made = not path.exists()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("ab")
-        except OSError as error:
-            raise InputDataError(f"{error.filename}: {error.strerror}") from error
-        try:
-            hold(file, path)
-        except BaseException:
-            file.close()
-            raise
-        if is_at(file, path):
-            return file, made
-        # Its last holder renamed or removed it between our opening and our locking it.
-        file.close()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open_alone(path)
+        return file, os.fstat(file.fileno()).st_size == 0
+    except BlockingIOError:
+        raise being_written(path) from None
+    except OSError as error:
+        raise InputDataError(f"{error.filename}: {error.strerror}") from error
 
 
 _ROOM = "make room, then --resume: what is written is intact"
@@ -293,28 +282,14 @@ def is_failure(line: bytes) -> bool:
     return line.startswith(_FAILURE)
 
 
-def _sync(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
 def _split(paths: ReverifyPaths) -> None:
     """Result rows into the output, failures into theirs; both whole or absent."""
-    targets = (paths.output, paths.failures)
-    beside = [path.with_name(path.name + ".tmp") for path in targets]
-    try:
-        with (
-            paths.partial.open("rb") as lines,
-            beside[0].open("wb") as results,
-            beside[1].open("wb") as failures,
-        ):
-            for line in lines:
-                (failures if is_failure(line) else results).write(line)
-            _sync(results)
-            _sync(failures)
-        for made, target in zip(reversed(beside), reversed(targets), strict=True):
-            made.replace(target)
-    except OSError:
-        for path in beside:
-            path.unlink(missing_ok=True)
-        raise
+    with (
+        paths.partial.open("rb") as lines,
+        # Left in reverse: the failures are there before the output is.
+        replacing(paths.output) as results,
+        replacing(paths.failures) as failures,
+    ):
+        for line in lines:
+            (failures if is_failure(line) else results).write(line)
+        sync(results)  # before the first of the two takes its place

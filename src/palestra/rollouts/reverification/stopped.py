@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.errors import CallError, RowIdentity
-from palestra.rollouts.journal import write_whole
+from palestra.rollouts.journal import write_json
 from palestra.rollouts.results import described, outcome_of
 from palestra.rollouts.reverification.files import ReverifyPaths, read_manifest
 from palestra.schema import Outcome
@@ -28,7 +28,7 @@ def record_stopped(output: Path, error: CallError) -> Outcome | None:
     path = ReverifyPaths(output).manifest
     manifest = read_manifest(path)
     stopped = {**manifest.get(STOPPED, {}), key_of_row(row): described(error)}
-    write_whole(path, {**manifest, STOPPED: stopped})
+    write_json(path, {**manifest, STOPPED: stopped})
     return outcome_of(error)
 
 

@@ -6,19 +6,23 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from typing import IO, Any, Final, final
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, final
 
 import msgspec
 
 from palestra.errors import excerpt
-from palestra.sandbox.workers.held import Held, NoProcess
+from palestra.sandbox.workers.handle import NoProcess, WorkerHandle
 from palestra.sandbox.workers.nursery import Order
 from palestra.sandbox.workers.outcomes import WorkersBroken
+from palestra.sandbox.workers.started import StartedNursery, stock_here
+from palestra.system import start
 
 START_LIMIT_S: Final = 120.0
 """For the nursery's imports and a fork: seconds at most, minutes on a machine in trouble."""
-END_LIMIT_S: Final = 5.0
+LAST_WORDS_S: Final = 5.0
+"""For a nursery whose imports have taken too long to print where they stand."""
 FORK_PAUSES_S: Final = (0.1, 0.3, 1.0, 3.0)
 """Between attempts when the system has no process left, which passes."""
 
@@ -46,10 +50,15 @@ class Keeper:
         program: str = CALLS_BY_NAME,
         argument: Any = None,
         as_here: bool = False,
+        sources: Path | None = None,
+        start_limit_s: float = START_LIMIT_S,
     ) -> None:
         """`program`, `argument`: see `Order`. `as_here`: workers see the environment variables of
-        this process, and print where it does.
+        this process, and print where it does. `sources`: the file or folder that it imports, so
+        that a nursery that was kept is not used when one of them has changed. `start_limit_s`: for
+        the imports, and for a fork.
         """
+        self._start_limit_s = start_limit_s
         self._program = program
         self._argument = argument
         self._as_here = as_here
@@ -57,11 +66,13 @@ class Keeper:
         self._memory_mib = memory_mib
         self._calls = calls
         self._growth_mib = growth_mib
-        self._nursery: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._complaints: IO[bytes] | None = None
+        self._sources = sources
+        self._stock = stock_here()
+        self._made_of: Hashable = None
+        self._is_reused = False
+        self._nursery: StartedNursery | None = None
 
-    async def fork(self) -> Held:
+    async def fork(self) -> WorkerHandle:
         """A new worker, ready for calls. Raises WorkersBroken."""
         for pause_s in FORK_PAUSES_S:
             try:
@@ -70,43 +81,66 @@ class Keeper:
                 await asyncio.sleep(pause_s)
         return await self._fork()
 
-    async def _fork(self) -> Held:
+    async def _fork(self) -> WorkerHandle:
         worker = self._ask()
         try:
-            async with asyncio.timeout(START_LIMIT_S):
+            async with asyncio.timeout(self._start_limit_s + LAST_WORDS_S):
                 if await worker.become_ready():
                     return worker
                 refusal = await worker.why_not()
         except TimeoutError:
             worker.kill()
-            raise WorkersBroken(f"a worker was not ready after {START_LIMIT_S:.0f} s") from None
+            message = f"a worker was not ready after {self._start_limit_s:g} s"
+            raise WorkersBroken(message) from None
         except BaseException:
             worker.kill()
             raise
         worker.kill()
+        if refusal is None and self._is_reused:  # it has ended since: a new one decides
+            self._end()
+            return await self._fork()
         raise refusal or WorkersBroken(f"the workers cannot start: {self._complaint()}")
 
-    def _ask(self) -> Held:
+    def _ask(self) -> WorkerHandle:
         for _ in range(2):
-            control = self._control or self._start()
+            nursery = self._nursery = self._nursery or self._take() or self._start()
             calls, their_calls = socket.socketpair()
             line, their_line = socket.socketpair()
             for ours in (calls, line):
                 ours.setblocking(False)
             try:
-                socket.send_fds(control, [b"+"], [their_calls.fileno(), their_line.fileno()])
+                socket.send_fds(
+                    nursery.control, [b"+"], [their_calls.fileno(), their_line.fileno()]
+                )
             except OSError:  # it has gone
                 calls.close()
                 line.close()
-                self.end()
+                self._end()
             else:
-                return Held(calls, line, self._memory_mib)
+                return WorkerHandle(calls, line, self._memory_mib)
             finally:
                 their_calls.close()
                 their_line.close()
         raise WorkersBroken("the workers' nursery does not stay alive")
 
-    def _start(self) -> socket.socket:
+    def _take(self) -> StartedNursery | None:
+        """A nursery that another keeper has left, and that is what ours would be."""
+        if self._stock is None:
+            return None
+        self._made_of = self._ingredients()
+        kept = self._stock.take(self._made_of)
+        self._is_reused = kept is not None
+        return kept
+
+    def _ingredients(self) -> Hashable:
+        """What makes one nursery another than the next."""
+        here = (_variables(), Path.cwd(), _output_files()) if self._as_here else ()
+        limits = (self._memory_mib, self._calls, self._growth_mib)
+        what = (self._program, msgspec.json.encode(self._argument), *self._preload)
+        files = () if self._sources is None else tuple(_stamps(self._sources))
+        return what, limits, tuple(sys.path), here, files
+
+    def _start(self) -> StartedNursery:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         outputs = _outputs() if self._as_here else ()
@@ -119,59 +153,91 @@ class Keeper:
             growth_mib=self._growth_mib,
             program=self._program,
             argument=self._argument,
+            start_limit_s=self._start_limit_s,
             outputs=(outputs[0], outputs[1]) if outputs else None,
         )
-        self._control = ours
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed in `end`
+        complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the nursery
         try:
             # Not an argument of the command: every user of the machine can read those.
             with tempfile.TemporaryFile() as order_file:
                 order_file.write(msgspec.json.encode(order))
                 order_file.seek(0)
-                self._nursery = subprocess.Popen(  # noqa: S603  # this interpreter, this package
+                process = start(
                     [sys.executable, "-c", _PROGRAM],
                     stdin=order_file,
                     stdout=subprocess.DEVNULL,
-                    stderr=self._complaints,
+                    stderr=complaints,
                     pass_fds=(theirs.fileno(), *outputs),
                     env=None if self._as_here else _environment(),
-                    # Ctrl-C reaches us alone; it ends with us.
-                    start_new_session=True,
                 )
         except OSError as error:
-            self.end()
+            ours.close()
+            complaints.close()
             raise NoProcess(f"no process for the workers' nursery: {error}") from error
         finally:
             theirs.close()
             for output in outputs:
                 os.close(output)
-        return ours
+        return StartedNursery(process, ours, complaints)
 
     def _complaint(self) -> str:
         """What the nursery printed before it was ready; it is gone or useless now."""
-        complaints = self._complaints
-        if complaints is None:
+        if self._nursery is None:
             return "it was closed"
+        complaints = self._nursery.complaints
         complaints.seek(0)
         said = excerpt(complaints.read()[-2000:]).strip()
-        self.end()
+        self._end()
         return said or "it printed nothing"
 
     def end(self) -> None:
-        """End the nursery and with it every worker. Blocks for moments; any thread may call."""
-        control, self._control = self._control, None
+        """End the nursery and with it every worker; or leave it, where nurseries are kept, once
+        the workers are ended. Blocks for moments; any thread may call.
+        """
+        if self._stock is None:
+            self._end()
+            return
         nursery, self._nursery = self._nursery, None
-        complaints, self._complaints = self._complaints, None
-        if control is not None:
-            control.close()
         if nursery is not None:
-            try:
-                nursery.wait(END_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                nursery.kill()
-                nursery.wait()
-        if complaints is not None:
-            complaints.close()
+            self._stock.put(self._made_of, nursery)
+
+    def _end(self) -> None:
+        nursery, self._nursery = self._nursery, None
+        if nursery is not None:
+            nursery.end()
+
+
+def _stamps(sources: Path) -> Iterator[tuple[str, int, int]]:
+    """Name, time and size of each file there, without hidden ones and bytecode."""
+    paths = [sources]
+    while paths:
+        path = paths.pop()
+        if path.is_dir():
+            paths += [p for p in sorted(path.iterdir()) if not p.name.startswith((".", "__py"))]
+            continue
+        try:
+            status = path.stat()
+        except OSError:  # a link to nowhere, or removed a moment ago
+            continue
+        yield str(path), status.st_mtime_ns, status.st_size
+
+
+def _variables() -> frozenset[tuple[str, str]]:
+    """The environment variables, without the one that pytest sets anew for each test."""
+    return frozenset(pair for pair in os.environ.items() if pair[0] != "PYTEST_CURRENT_TEST")
+
+
+def _output_files() -> tuple[tuple[int, int] | None, ...]:
+    """Which files our output and errors go to."""
+    files: list[tuple[int, int] | None] = []
+    for descriptor in (1, 2):
+        try:
+            status = os.fstat(descriptor)
+        except OSError:
+            files.append(None)
+        else:
+            files.append((status.st_dev, status.st_ino))
+    return tuple(files)
 
 
 def _outputs() -> tuple[int, int]:

@@ -4,7 +4,7 @@ from typing import Final
 
 from palestra.config import ServerType
 from palestra.errors import CallError, Evidence, Hop, InfraError, add_hop
-from palestra.sandbox.workers.held import CRASHES
+from palestra.sandbox.workers.handle import CRASHES
 from palestra.serving.authors_errors import AuthorsPlace, overran
 from palestra.serving.isolation.link import Ended, Ending, Hung
 from palestra.system import signal_name

@@ -32,6 +32,7 @@ from palestra.serving.isolation.wire import (
     UNREADABLE,
     VALUE,
     Frames,
+    Rubbish,
     message_frame,
     read_order,
 )
@@ -69,8 +70,8 @@ async def _serve(
     server: Server, questions: Questions, sock: socket.socket, endurance: Endurance
 ) -> None:
     surroundings = Surroundings(sock, endurance)
-    inside = Inside(server, questions, sock, surroundings)
-    asyncio.get_running_loop().add_reader(sock, inside.read)
+    calls = ReplicaCalls(server, questions, sock, surroundings)
+    asyncio.get_running_loop().add_reader(sock, calls.read)
     sock.setblocking(True)  # or a long answer is lost: the loop's reader made it non-blocking
     try:
         await server.start()
@@ -79,7 +80,7 @@ async def _serve(
         sock.sendall(message_frame(REFUSED, True, f"{error_text(error)}\n{frames}"))
         return
     surroundings.say_ready(sock)
-    await inside.gone.wait()
+    await calls.gone.wait()
 
 
 class Restoring(Protocol):
@@ -89,7 +90,7 @@ class Restoring(Protocol):
 
 
 @final
-class Inside:
+class ReplicaCalls:
     """The calls that one worker serves."""
 
     def __init__(
@@ -113,9 +114,18 @@ class Inside:
         """Take what the server's process has sent."""
         chunk = self._sock.recv(2**18)
         if not chunk:
-            self.gone.set()
-            asyncio.get_running_loop().remove_reader(self._sock)
+            self._leave()
             return
+        try:
+            self._take(chunk)
+        except Rubbish:  # nothing that comes later can be read either
+            self._leave()
+
+    def _leave(self) -> None:
+        self.gone.set()
+        asyncio.get_running_loop().remove_reader(self._sock)
+
+    def _take(self, chunk: bytes) -> None:
         for body in self._frames.feed(chunk):
             kind, *fields = read_order(body)
             if kind == CALL:

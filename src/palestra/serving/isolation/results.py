@@ -71,7 +71,8 @@ def _encoded(value: Any) -> bytes:
     try:
         return encode_json(value)
     except TypeError:
-        # Half a surrogate pair is no UTF-8. Python's own JSON escapes it, and knows fewer types.
+        # Half a surrogate pair is no UTF-8, and a tool may answer one: without a worker, the
+        # server's process decides what becomes of it. Python's own JSON escapes it.
         return json.dumps(to_plain(value)).encode()
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from palestra.errors import RowError
 from palestra.transport import CallContext
 
 VALUE, RAISED, FAILED, NO_MEMORY = "value", "raised", "failed", "no memory"
@@ -31,7 +32,7 @@ ANSWERS: Final = frozenset({VALUE, RAISED, FAILED, NO_MEMORY, UNREADABLE})
 CALL, CANCEL, END, REPLY = "call", "cancel", "end", "reply"
 
 LONGEST_MESSAGE: Final = 256 * 2**20
-"""Bytes of one message of a worker: twice a row."""
+"""Bytes of one message, either way: twice a row."""
 
 _LENGTH: Final = struct.Struct(">I")
 _encode = msgspec.msgpack.Encoder().encode
@@ -47,8 +48,15 @@ class Rubbish(Exception):
 
 
 def order_frame(*order: Any) -> bytes:
-    """A message to a worker."""
-    return framed(pickle.dumps(order, protocol=5))
+    """A message to a worker. Raises RowError for one that is too long."""
+    body = pickle.dumps(order, protocol=5)
+    if len(body) > LONGEST_MESSAGE:
+        raise RowError(
+            f"a call has {len(body):,} bytes, and a worker process takes {LONGEST_MESSAGE:,}",
+            hint="shorten the row or the answer, or set isolated=False, to run the code inside the "
+            "server's process",
+        )
+    return framed(body)
 
 
 def read_order(body: bytes) -> tuple[Any, ...]:

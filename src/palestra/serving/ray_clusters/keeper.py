@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from palestra.system import write_whole
+
 ADDRESS: Final = "address"
 LOG: Final = "log"
 PID: Final = "pid"
@@ -30,11 +32,9 @@ def main(folder: Path, fleet_pid: int) -> None:
     stopped, stop = os.pipe()
     # After Ray, which takes this signal for itself.
     signal.signal(signal.SIGTERM, lambda *_: os.write(stop, b"."))
-    beside = folder / f"{ADDRESS}.tmp"
     address = ray.get_runtime_context().gcs_address
     # Ray asks for a token, unless its user says otherwise; who joins must do the same.
-    beside.write_text(f"{address} {os.environ.get(AUTH_MODE, '')}")
-    beside.replace(folder / ADDRESS)
+    write_whole(folder / ADDRESS, f"{address} {os.environ.get(AUTH_MODE, '')}".encode())
     select.select([fleet, stopped], [], [])
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)

@@ -5,11 +5,11 @@ ends with the fleet. Processes that use Ray reach it through `RAY_ADDRESS`, whic
 """
 
 import asyncio
-import fcntl
 import importlib
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -23,6 +23,7 @@ from typing import Any, Final, Self, final
 from palestra.errors import ConfigError
 from palestra.serving.ray_clusters.importing import ImportWatch
 from palestra.serving.ray_clusters.keeper import ADDRESS, AUTH_MODE, LOG, PID
+from palestra.system import lock
 from palestra.transport import new_id
 
 RAY_ADDRESS: Final = "ray_head_node_address"
@@ -44,11 +45,12 @@ class RayPlace:
     """The Ray of one fleet, in one of its processes.
 
     `address`: of the cluster that the configuration or the environment names, else empty.
+    `folder`: of the fleet's own cluster; it exists while that does.
     """
 
     def __init__(self, address: str, folder: Path, fleet_pid: int) -> None:
         self._address = address
-        self._folder = folder
+        self.folder = folder
         self._fleet_pid = fleet_pid
         self._imported = ""
         """The cluster's address, once Ray was imported here."""
@@ -69,7 +71,7 @@ class RayPlace:
 
     def encode(self) -> str:
         """For another process of the fleet."""
-        return json.dumps([self._address, str(self._folder), self._fleet_pid])
+        return json.dumps([self._address, str(self.folder), self._fleet_pid])
 
     @classmethod
     def decode(cls, text: str) -> Self:
@@ -88,7 +90,7 @@ class RayPlace:
     def _kept(self) -> list[str]:
         """What the keeper says: the address, and how Ray knows who may join. Empty without one."""
         try:
-            return (self._folder / ADDRESS).read_text().split()
+            return (self.folder / ADDRESS).read_text().split()
         except OSError:
             return []
 
@@ -174,52 +176,63 @@ class RayPlace:
 
     async def end(self) -> None:
         """End the fleet's own cluster, if there is one."""
-        if self._folder.exists():
+        if self.folder.exists():
             await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
         try:
-            keeper = int((self._folder / PID).read_text())
-        except (OSError, ValueError):
-            keeper = 0
-        until = time.monotonic() + END_LIMIT_S
-        with suppress(ProcessLookupError):
-            while keeper and time.monotonic() < until:
-                os.kill(keeper, signal.SIGTERM)
-                if _has_ended(keeper):
+            with suppress(OSError, ValueError):  # there is no keeper, or not any more
+                self._end_keeper(int((self.folder / PID).read_text()))
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end_keeper(self, pid: int) -> None:
+        """End the process `pid` if it is the keeper: the number may be another's by now."""
+        keeper = os.pidfd_open(pid)
+        try:
+            # Read after the process was opened, and so of the process that is signalled.
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if os.fsencode(self.folder) not in arguments:
+                return
+            until = time.monotonic() + END_LIMIT_S
+            while time.monotonic() < until:
+                # Again and again: while it starts, Ray takes this signal for itself.
+                signal.pidfd_send_signal(keeper, signal.SIGTERM)
+                if select.select([keeper], [], [], LOOK_EVERY_S)[0]:
                     break
-                time.sleep(LOOK_EVERY_S)
             else:
-                if keeper:
-                    os.killpg(keeper, signal.SIGKILL)
-        shutil.rmtree(self._folder, ignore_errors=True)
+                os.killpg(pid, signal.SIGKILL)
+        finally:
+            os.close(keeper)
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
     def _made(self) -> str:
         """The address of the fleet's own cluster, which is started when there is none."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.folder / "lock").open("wb") as file:
+            lock(file, wait_s=2 * START_LIMIT_S)
             return self._own_address() or self._started()
 
     def _started(self) -> str:
         command = [sys.executable, "-P", "-m", "palestra.serving.ray_clusters.keeper"]
-        with (self._folder / LOG).open("w") as log:
+        with (self.folder / LOG).open("w") as log:
             # In a session of its own: it outlives this server, and ends with the fleet.
             keeper = subprocess.Popen(  # noqa: S603  # this interpreter, this package
-                [*command, str(self._folder), str(self._fleet_pid)],
+                [*command, str(self.folder), str(self._fleet_pid)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        (self._folder / PID).write_text(str(keeper.pid))
+        (self.folder / PID).write_text(str(keeper.pid))
         until = time.monotonic() + START_LIMIT_S
         while keeper.poll() is None and time.monotonic() < until:
             if address := self._own_address():
                 return address
             time.sleep(LOOK_EVERY_S)
         keeper.terminate()
-        lines = (self._folder / LOG).read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        lines = (self.folder / LOG).read_text(errors="replace").splitlines()[-_LOG_LINES:]
         raise ConfigError(
             "a server imports Ray, and a Ray cluster for this fleet did not start:\n"
             + "\n".join(f"  | {line}" for line in lines),
@@ -252,10 +265,3 @@ def _address_here() -> str:
 
 def _imports_ray(folder: Path) -> bool:
     return any(_IMPORT.search(path.read_text(errors="replace")) for path in folder.glob("*.py"))
-
-
-def _has_ended(pid: int) -> bool:
-    """Also of a child of this process, which nobody has waited for."""
-    with suppress(ChildProcessError):
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    return False

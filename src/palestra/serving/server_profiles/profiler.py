@@ -19,6 +19,7 @@ from palestra.serving.server_profiles.attributed import ProfiledServer, running
 from palestra.serving.server_profiles.calls import Callee, FunctionTimes
 from palestra.serving.server_profiles.picture import flame_chart
 from palestra.serving.server_profiles.table import callgrind_of, table_of
+from palestra.system import write_whole
 from palestra.transport import ASGIApp
 
 FOLDER: Final = "profiling_results_dirpath"
@@ -111,10 +112,7 @@ class Profiler:
             (".callgrind", callgrind_of(functions)),
             (".svg", flame_chart(name, functions)),
         ):
-            path = self._path(name, suffix)
-            beside = path.with_name(f"{path.name}.tmp")
-            beside.write_text(text)
-            beside.replace(path)
+            write_whole(self._path(name, suffix), text.encode())
         return table
 
     def _path(self, name: str, suffix: str) -> Path:

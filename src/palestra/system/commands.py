@@ -1,0 +1,128 @@
+"""Other programs: run to their end within a time, or started in a group that ends as one.
+
+Each has a session of its own: Ctrl-C reaches this process alone, which ends the rest in order.
+Standard library only, for Python 3.8 and later: a cluster's supervisor carries this module with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended. A negative `code` is that of the signal which ended it."""
+
+    code: int
+    output: bytes
+    errors: bytes
+    """What it wrote to standard error; empty where that is in `output`."""
+
+    @property
+    def text(self) -> str:
+        """The output, without blanks around it."""
+        return self.output.decode("utf-8", "replace").strip()
+
+    @property
+    def complaint(self) -> str:
+        """The errors, without blanks around them."""
+        return self.errors.decode("utf-8", "replace").strip()
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Collection[int] = (),
+    inherits_output: bool = False,
+) -> Finished:
+    """Run a command to its end, without input.
+
+    `env`: all of its environment; ours when None. `inherits_output`: it prints where we do. Raises
+    OSError when it cannot be started, TimeoutError (one of them) when it does not end in time; it is
+    gone then, with all it has started.
+    """
+    captured = None if inherits_output else subprocess.PIPE
+    process = start(argv, stdout=captured, stderr=captured, cwd=cwd, env=env, pass_fds=pass_fds)
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise _too_long(argv, timeout_s) from None
+    finally:
+        end_group(process.pid)
+        with process:  # which closes its pipes, and waits for its end
+            pass
+    return Finished(process.returncode, output or b"", errors or b"")
+
+
+async def run_async(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    data: bytes = b"",
+) -> Finished:
+    """`run` without blocking the event loop. `data`: its input. Errors are in the output."""
+    import asyncio
+
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        start_new_session=True,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(data), timeout_s)
+    except asyncio.TimeoutError:  # noqa: UP041  # its own class before Python 3.11
+        raise _too_long(argv, timeout_s) from None
+    finally:
+        end_group(process.pid)
+        code = await process.wait()
+    return Finished(code, output, b"")
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    stdin: IO[bytes] | None = None,
+    stdout: IO[bytes] | int | None = None,
+    stderr: IO[bytes] | int | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Collection[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a command, which leads a session of its own; without input where none is given.
+
+    Raises OSError when it cannot be started.
+    """
+    return subprocess.Popen(  # noqa: S603  # a list of words, no shell; the caller's
+        list(argv),
+        stdin=stdin or subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        env=None if env is None else dict(env),
+        pass_fds=tuple(pass_fds),
+        start_new_session=True,
+    )
+
+
+def end_group(pid: int) -> None:
+    """Kill the process that leads a group, if it still runs, and all of its group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _too_long(argv: Sequence[str], timeout_s: float) -> TimeoutError:
+    return TimeoutError(f"{argv[0]} did not end within {timeout_s:g} s")

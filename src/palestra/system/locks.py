@@ -1,0 +1,80 @@
+"""One process at a time: locks on files, which end with the process that has them.
+
+Standard library only, for Python 3.8 and later: a cluster's supervisor carries this module with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO, Final
+
+LOOK_EVERY_S: Final = 0.05
+_WITHOUT_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+
+
+def lock(file: IO[bytes] | int, *, shared: bool = False, wait_s: float = 0.0) -> bool:
+    """Lock an open file, or a folder's descriptor, until it is closed.
+
+    `shared`: others may have it shared at the same time. False on a file system that has no locks
+    (some clusters mount theirs so). Raises BlockingIOError when somebody else still has it after
+    `wait_s`.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(LOOK_EVERY_S)
+        except OSError as error:
+            if error.errno not in _WITHOUT_LOCKS:
+                raise
+            return False
+        else:
+            return True
+
+
+def open_alone(path: Path, *, mode: int = 0o666, wait_s: float = 0.0) -> BinaryIO:
+    """`path`, open to read and to append to, and locked until it is closed.
+
+    A file that is not there is made, with `mode`. Raises BlockingIOError when somebody else has it
+    still after `wait_s`, another OSError when it cannot be opened.
+    """
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        file = os.fdopen(os.open(path, flags, mode), "ab+")
+        try:
+            lock(file, wait_s=wait_s)
+            # Who had it may have renamed it between our opening and our lock: what is locked then
+            # is their finished file, which must not be written to.
+            if is_at(file, path):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+@contextlib.contextmanager
+def folder_locked(folder: Path, *, wait_s: float) -> Iterator[None]:
+    """Be the only one who works in `folder`, among those who ask. Raises as `lock` does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        lock(descriptor, wait_s=wait_s)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether the open file is the one at `path`: it may have been renamed, removed, replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    return False

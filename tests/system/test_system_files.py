@@ -1,0 +1,224 @@
+"""Files that are whole or absent, and locks on them."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from palestra.system import (
+    Process,
+    born_at,
+    create_whole,
+    lock,
+    open_alone,
+    replacing,
+    set_aside,
+    temporary_of,
+    write_whole,
+)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_replaced_when_the_body_ends(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"old")
+
+    with replacing(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_bytes() == b"old"
+
+    assert path.read_bytes() == b"new"
+    assert names_in(tmp_path) == ["rows.jsonl"]
+
+
+def test_a_body_that_fails_leaves_what_was_there_and_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"old")
+
+    with contextlib.suppress(ZeroDivisionError), replacing(path) as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+
+    assert path.read_bytes() == b"old"
+    assert names_in(tmp_path) == ["rows.jsonl"]
+
+
+def test_what_a_killed_writer_left_is_not_part_of_the_next_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    temporary_of(path).write_bytes(b"a long beginning of another")
+
+    write_whole(path, b"new")
+
+    assert path.read_bytes() == b"new"
+    assert names_in(tmp_path) == ["rows.jsonl"]
+
+
+def test_a_file_may_be_for_its_owner_alone(tmp_path: Path) -> None:
+    write_whole(tmp_path / "key", b"secret", mode=0o600)
+
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_of_two_writers_the_second_waits_and_neither_mixes_with_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+
+    def write(letter: bytes) -> None:
+        for _ in range(20):
+            with replacing(path) as file:
+                for _ in range(50):
+                    file.write(letter)
+                    file.flush()
+
+    threads = [threading.Thread(target=write, args=(letter,)) for letter in (b"a", b"b", b"c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert path.read_bytes() in {b"a" * 50, b"b" * 50, b"c" * 50}
+
+
+def test_a_writer_that_waits_too_long_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+
+    with open_alone(temporary_of(path)) as other:
+        other.write(b"of the other")
+        other.flush()
+        with pytest.raises(BlockingIOError), replacing(path, wait_s=0):
+            pytest.fail("two write at once")
+
+    assert temporary_of(path).read_bytes() == b"of the other"
+
+
+def test_a_kill_at_any_moment_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    write_whole(path, b"0" * 100_000)
+    script = (
+        "import sys; from pathlib import Path; from palestra.system import write_whole\n"
+        "print(flush=True)\n"
+        "for number in range(10**9): write_whole(Path(sys.argv[1]), b'%d' % (number % 10) * 100_000)"
+    )
+    for attempt in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", script, path], stdout=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            threading.Event().wait(0.003 * attempt)
+            writer.kill()
+        content = path.read_bytes()
+        assert len(content) == 100_000
+        assert len(set(content)) == 1
+
+
+def test_of_several_that_create_a_file_one_does(tmp_path: Path) -> None:
+    path = tmp_path / "lease.1"
+    made: list[bytes] = []
+
+    def create(name: bytes) -> None:
+        try:
+            create_whole(path, name)
+        except FileExistsError:
+            return
+        made.append(name)
+
+    threads = [threading.Thread(target=create, args=(b"%d" % number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert made == [path.read_bytes()]
+    assert names_in(tmp_path) == ["lease.1"]
+
+
+def test_what_exists_is_set_aside_in_order(tmp_path: Path) -> None:
+    there, absent = tmp_path / "a", tmp_path / "b"
+    there.write_bytes(b"1")
+
+    assert set_aside([absent, there], ".bak") == [there]
+    assert names_in(tmp_path) == ["a.bak"]
+
+
+def test_a_file_is_open_to_one_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.preparing"
+
+    with open_alone(path), pytest.raises(BlockingIOError):
+        open_alone(path)
+
+    open_alone(path).close()
+
+
+def test_a_file_that_its_holder_renames_before_it_is_free_is_left_alone(tmp_path: Path) -> None:
+    path, finished = tmp_path / "rows.jsonl.preparing", tmp_path / "rows.jsonl"
+    first = open_alone(path)
+    first.write(b"whole")
+
+    def finish() -> None:
+        path.replace(finished)
+        first.close()
+
+    timer = threading.Timer(0.2, finish)
+    timer.start()
+    with open_alone(path, wait_s=10) as second:
+        second.write(b"new")
+    timer.join()
+
+    assert (finished.read_bytes(), path.read_bytes()) == (b"whole", b"new")
+
+
+def test_readers_share_a_lock_that_a_writer_does_not_get(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.touch()
+    with path.open("rb") as one, path.open("rb") as other, path.open("ab") as writer:
+        assert lock(one, shared=True)
+        assert lock(other, shared=True)
+        with pytest.raises(BlockingIOError):
+            lock(writer)
+
+
+def test_a_lock_ends_with_the_process_that_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    holder = multiprocessing.get_context("spawn").Process(target=_hold, args=(path,))
+    holder.start()
+    while not (tmp_path / "held").exists():
+        assert holder.is_alive()
+        threading.Event().wait(0.01)
+    with pytest.raises(BlockingIOError):
+        open_alone(path)
+
+    holder.kill()
+    holder.join()
+
+    open_alone(path).close()
+
+
+def _hold(path: Path) -> None:
+    with open_alone(path):
+        (path.parent / "held").touch()
+        signal.pause()
+
+
+def test_a_process_runs_until_it_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        process = Process.of(child.pid)
+        assert process.runs
+        assert process != Process.this()
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert born_at(child.pid) == ""  # though its parent has not asked how it ended
+    assert not process.runs
+
+
+def test_a_number_that_was_given_again_is_another_process() -> None:
+    assert not Process(os.getpid(), "1").runs
