@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -20,18 +19,3 @@ def build_wheel(folder: Path) -> Path:
     assert done.returncode == 0, done.stderr
     (made,) = folder.glob("*.whl")
     return made
-
-
-def environment_of(wheel: Path, folder: Path) -> Path:
-    """The Python of a virtual environment in `folder` with the wheel and its own commands.
-
-    Its dependencies are those of this Python, of whose Palestra it sees nothing.
-    """
-    subprocess.run([*UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-    python = folder / "bin" / "python"
-    command = [*UV, "pip", "install", "--quiet", "--no-deps", "--python", str(python), str(wheel)]
-    subprocess.run(command, timeout=100, check=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    # Only a path: the links of editable installs, which are in files like this one, are not read.
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return python

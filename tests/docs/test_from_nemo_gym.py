@@ -2,13 +2,12 @@
 
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from documents import REPOSITORY, blocks
-
-from installed_wheel import build_wheel, environment_of
 
 PAGE = REPOSITORY / "docs" / "from-nemo-gym.md"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -32,10 +31,9 @@ def test_no_row_of_the_page_says_anything_but_works() -> None:
 @pytest.mark.timeout(600)
 def test_the_page_is_what_its_commands_print(tmp_path: Path) -> None:
     made = tmp_path / "page.md"
-    python = environment_of(build_wheel(tmp_path), tmp_path / "installed")
 
     done = subprocess.run(
-        [python, "scripts/from_nemo_gym.py", str(made)],
+        [sys.executable, "scripts/from_nemo_gym.py", str(made)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
