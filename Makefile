@@ -35,8 +35,9 @@ demo: $(INSTALLED)
 	@echo "== 25 reasoning tasks, 4 rollouts each"
 	$(BIN)/palestra eval reasoning_gym --model local --limit 25 --repeats 4 --max-output-tokens 48
 
-# Files of tests are spread over processes; those marked alone then have the machine.
-SPREAD ?= -n 2 --dist loadfile
+# Files of tests are spread over processes, in the order of tests/conftest.py; those marked alone
+# then have the machine.
+SPREAD ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)
 	$(BIN)/pytest $(SPREAD) -m "not slow and not alone"
