@@ -5,12 +5,13 @@ import mmap
 import os
 import resource
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from palestra.system import Pulse
+from palestra.system import Pulse, ask_for_stacks
 
 
 @pytest.fixture
@@ -118,3 +119,16 @@ def test_a_call_that_is_over_leaves_no_text_behind(pulse: Pulse) -> None:
     pulse.forget(text)
 
     assert sys.getrefcount(text) == held_elsewhere
+
+
+def test_the_stacks_of_a_process_are_waited_for_until_they_are_whole(pulse: Pulse) -> None:
+    pulse.begin()
+    for pause_s in ask_for_stacks(pulse):
+        time.sleep(pause_s)
+
+    assert f'File "{__file__}"' in pulse.stack_text()
+
+
+def test_a_process_that_has_not_begun_is_not_asked_for_its_stacks(pulse: Pulse) -> None:
+    # Number 0 means every process of this group, which the signal ends.
+    assert list(ask_for_stacks(pulse)) == []

@@ -106,6 +106,8 @@ def ask_for_stacks(pulse: Pulse) -> Iterator[float]:
     Yields seconds to wait, until all has come or nothing comes.
     """
     pulse.forget_stacks()
+    if not pulse.pid:
+        return  # it has not begun
     with contextlib.suppress(OSError):
         os.kill(pulse.pid, STACKS_SIGNAL)
     deadline, before = time.monotonic() + STACKS_WITHIN_S, ""
