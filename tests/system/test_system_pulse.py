@@ -4,6 +4,7 @@ import contextlib
 import mmap
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from palestra.system import Pulse, ask_for_stacks
+from palestra.system.pulse import STACKS_SIGNAL
 
 
 @pytest.fixture
@@ -111,6 +113,18 @@ def test_coroutines_that_go_on_in_turns_write_their_texts_once() -> None:
     pulse.close()
 
 
+def test_a_process_that_has_not_begun_is_not_asked_for_its_stacks(pulse: Pulse) -> None:
+    # A signal to process 0 goes to this whole group.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {STACKS_SIGNAL})
+    try:
+        pauses = list(ask_for_stacks(pulse))
+        received = signal.sigtimedwait({STACKS_SIGNAL}, 0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    assert (received, pauses) == (None, [])
+
+
 def test_a_call_that_is_over_leaves_no_text_behind(pulse: Pulse) -> None:
     text = bytes(1000)
     held_elsewhere = sys.getrefcount(text)
@@ -127,8 +141,3 @@ def test_the_stacks_of_a_process_are_waited_for_until_they_are_whole(pulse: Puls
         time.sleep(pause_s)
 
     assert f'File "{__file__}"' in pulse.stack_text()
-
-
-def test_a_process_that_has_not_begun_is_not_asked_for_its_stacks(pulse: Pulse) -> None:
-    # Number 0 means every process of this group, which the signal ends.
-    assert list(ask_for_stacks(pulse)) == []
