@@ -22,7 +22,6 @@ def ways(*, naive: bool) -> list[Way]:
     found = [
         Way("orjson over the rows, nothing else", "parse"),
         Way("json over the rows, nothing else", "json"),
-        Way("palestra prepare, one process", "alone"),
         Way("palestra prepare", "prepare"),
     ]
     return [*found, Way("pydantic and json, all rows in memory", "naive")] if naive else found

@@ -50,17 +50,8 @@ def naive(path: Path, output: Path) -> None:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def alone(path: Path, output: Path) -> None:
-    """Ours, in this process."""
-    _prepare(path, output, processes=0)
-
-
 def prepare(path: Path, output: Path) -> None:
     """Ours."""
-    _prepare(path, output, processes=None)
-
-
-def _prepare(path: Path, output: Path, *, processes: int | None) -> None:
     config = load_config(config_paths=[MCQA], required=(), use_env_yaml=False)
     doors = doors_of_agents(config, [AGENT], tell=sys.exit)
     assert doors[AGENT]
@@ -68,13 +59,13 @@ def _prepare(path: Path, output: Path, *, processes: int | None) -> None:
     entry = DatasetEntry.model_validate(given)
     prepare_datasets(
         [Located(AgentDataset(AGENT, entry), path)],
-        PrepareSettings(output, overwrite_metrics_conflicts=True, processes=processes),
+        PrepareSettings(output, overwrite_metrics_conflicts=True),
         doors=doors,
         tell=sys.exit,
     )
 
 
-WAYS = {"parse": parse, "json": parse_with_json, "naive": naive, "alone": alone, "prepare": prepare}
+WAYS = {"parse": parse, "json": parse_with_json, "naive": naive, "prepare": prepare}
 
 
 def main(way: str, folder: Path) -> None:

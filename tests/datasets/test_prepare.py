@@ -1,7 +1,6 @@
 """From files of rows to what a trainer reads."""
 
 import json
-import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from preparations import dataset, located, prepare, read_rows, row, write_rows
+from preparations import dataset, prepare, read_rows, row, write_rows
 
 from palestra.datasets import Door
-from palestra.datasets.preparing import PrepareSettings, prepare_datasets, tokenizer_at
-from palestra.errors import ConfigError, InputDataError, RunFailed
+from palestra.datasets.preparing import tokenizer_at
+from palestra.errors import ConfigError, InputDataError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.just(" a  b "),
@@ -45,10 +44,8 @@ def reference(lines: list[str], agent: str, repeats: int, start: int | None, end
     ]
 
 
-@given(st.lists(DATASET, min_size=1, max_size=3), st.sampled_from([7, 64, 10_000]))
-def test_every_row_is_written_with_its_agent_as_often_as_asked_for(
-    held: list[Any], part_bytes: int
-) -> None:
+@given(st.lists(DATASET, min_size=1, max_size=3))
+def test_every_row_is_written_with_its_agent_as_often_as_asked_for(held: list[Any]) -> None:
     wanted: list[Any] = []
     datasets = []
     with TemporaryDirectory() as name:
@@ -62,7 +59,7 @@ def test_every_row_is_written_with_its_agent_as_often_as_asked_for(
             slices = {"num_repeats": repeats, "start_idx": start, "end_idx": end}
             datasets.append(dataset(path, f"agent{number}", **slices))
 
-        prepare(folder / "out", *datasets, part_bytes=part_bytes)
+        prepare(folder / "out", *datasets)
 
         assert read_rows(folder / "out" / "train.jsonl") == wanted
         each = [read_rows(folder / f"data{n}_prepare.jsonl") for n in range(len(held))]
@@ -87,7 +84,7 @@ def test_every_bad_row_of_every_file_is_named_and_nothing_is_written(tmp_path: P
     second = write_rows(tmp_path / "b.jsonl", [{"answer": 1}, [], row()])
 
     with pytest.raises(InputDataError) as caught:
-        prepare(tmp_path / "out", dataset(first), dataset(second), part_bytes=20)
+        prepare(tmp_path / "out", dataset(first), dataset(second))
 
     said = caught.value.message
     assert "a.jsonl: 4 rows cannot be used" in said
@@ -212,21 +209,6 @@ def test_a_row_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(InputDataError, match="line 2: nested too deeply"):
         prepare(tmp_path / "out", dataset(path), doors=doors)
-
-
-def test_rows_that_are_changed_meanwhile_are_not_written(tmp_path: Path) -> None:
-    params = {"input": "a", "temprature": 1}
-    path = write_rows(tmp_path / "d.jsonl", [{"responses_create_params": params}])
-
-    def change(_: str) -> None:  # while it is told of the misspelt parameter
-        os.utime(path, ns=(1, 1))
-
-    with pytest.raises(RunFailed, match=r"d\.jsonl has changed while it was prepared"):
-        prepare_datasets(
-            located(dataset(path)), PrepareSettings(tmp_path / "out"), doors={}, tell=change
-        )
-
-    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["d.jsonl"]
 
 
 @pytest.fixture

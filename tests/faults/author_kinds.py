@@ -3,54 +3,28 @@
 import ctypes
 import os
 import random
-import re
-import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from author_deeds import (
+    backtrack,
+    backtrack_deaf,
+    close_output,
+    fail,
+    leave_a_sleeper,
+    set_an_alarm,
+    spin,
+)
+
 SEED = 20261122
 SHARE_OF_FINE = 0.5
 
 
-def backtrack() -> object:
-    return re.match(r"(a+)+$", "a" * 40 + "b")
-
-
-def spin() -> None:
-    while True:
-        pass
-
-
-def deaf() -> None:
-    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_IGN)
-    backtrack()
-
-
-def fail() -> None:
-    raise LookupError("no key")
-
-
 def fork_and_return() -> None:
     os.fork()
-
-
-def leave_a_sleeper() -> None:
-    if os.fork() == 0:
-        time.sleep(60)
-
-
-def close_output() -> None:
-    os.close(1)
-    sys.stdout.close()
-
-
-def set_an_alarm() -> None:
-    signal.signal(signal.SIGALRM, lambda *_: None)
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
 
 
 def stay_here() -> None:
@@ -75,7 +49,7 @@ RAISES: dict[str, Callable[[], Any]] = {
 BREAKS: dict[str, Callable[[], Any]] = {
     "regex": backtrack,
     "loop": spin,
-    "deaf": deaf,
+    "deaf": backtrack_deaf,
     "sleep": lambda: time.sleep(600),
     "os._exit": lambda: os._exit(3),
     "segfault": lambda: ctypes.string_at(0),

@@ -80,7 +80,7 @@ class World:
 
     def env(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if "API_KEY" not in name}
-        paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
             **kept,
             "PYTHONPATH": os.pathsep.join(paths),

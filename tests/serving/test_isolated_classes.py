@@ -152,7 +152,7 @@ def test_what_hangs_or_breaks_ends_its_own_session_alone() -> None:
     }
     hung = endings[0]
     assert hung is not None
-    assert "isolated_functions.py" in hung.evidence.traceback
+    assert "author_deeds.py" in hung.evidence.traceback
     assert hung.evidence.traceback.endswith(" in backtrack")
     assert [result["same_process"] for result in scored] == [True] * 3
 

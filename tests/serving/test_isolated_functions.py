@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import author_deeds
 from palestra.errors import CallError, FailureKind
 from palestra.schema import VerifyRequest, response_of
 from palestra.serving import FunctionServer, ResourcesServerConfig, load_server_class, server_client
@@ -18,6 +19,7 @@ pytestmark = [
 ]
 
 FILE = Path(__file__).parent / "isolated_functions.py"
+DEEDS = author_deeds.__file__
 LIMIT_S = 3.0
 HANGS = ("regex", "loop", "deaf", "sleep")
 BREAKS = ("exit", "sys exit", "segfault", "memory", "raise", "rubbish", "close everything")
@@ -76,12 +78,19 @@ def test_what_returns_is_scored_beside_it(endings: Endings, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "place"), [("regex", "backtrack"), ("loop", "spin"), ("segfault", "<lambda>")]
+    ("kind", "function", "file"),
+    [
+        ("regex", "backtrack", DEEDS),
+        ("loop", "spin", DEEDS),
+        ("segfault", "<lambda>", str(FILE)),
+    ],
 )
-def test_the_failure_names_function_file_and_line(endings: Endings, kind: str, place: str) -> None:
+def test_the_failure_names_function_file_and_line(
+    endings: Endings, kind: str, function: str, file: str
+) -> None:
     failure = endings[kind]
 
     assert isinstance(failure, CallError)
     frame = failure.evidence.traceback
-    assert frame.startswith(f"{FILE}:"), failure
-    assert frame.endswith(f" in {place}")
+    assert frame.startswith(f"{file}:"), failure
+    assert frame.endswith(f" in {function}")

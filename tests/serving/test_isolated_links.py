@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from palestra.sandbox.workers.held import Held
+from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.sandbox.workers.nursery import EXIT_CODE
 from palestra.serving.isolation.link import Ended, Hung, Link, WorkerGone
 from palestra.serving.isolation.wire import VALUE, message_frame, order_frame
@@ -22,7 +22,7 @@ def linked() -> Iterator[tuple[Link, socket.socket, socket.socket]]:
     with calls, their_calls, line, their_line:
         for sock in (calls, line):
             sock.setblocking(False)
-        yield Link(Held(calls, line, 0), lambda *_: None), their_calls, their_line
+        yield Link(WorkerHandle(calls, line, 0), lambda *_: None), their_calls, their_line
 
 
 def test_a_limit_that_comes_with_the_answer_does_not_kill_the_next_call() -> None:

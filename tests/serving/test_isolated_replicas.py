@@ -10,7 +10,7 @@ from palestra.schema import VerifyRequest, response_of
 from palestra.serving import ResourcesServer, ResourcesServerConfig, server_client
 from palestra.serving.isolation.bodies import body_bytes, read_body
 from palestra.serving.isolation.client import Questions
-from palestra.serving.isolation.replica import Inside
+from palestra.serving.isolation.replica import ReplicaCalls
 from palestra.serving.isolation.wire import (
     BUG,
     CALL,
@@ -43,8 +43,8 @@ async def answer_to(path: str, content: bytes) -> list[Any]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(2.0)
-        inside = Inside(server, Questions(), theirs, NothingToRestore())
-        asyncio.get_running_loop().add_reader(theirs, inside.read)
+        calls = ReplicaCalls(server, Questions(), theirs, NothingToRestore())
+        asyncio.get_running_loop().add_reader(theirs, calls.read)
         ours.sendall(order_frame(CALL, 1, path, "s", content, CallContext()))
         message: list[Any] = [BUG]
         while message[0] == BUG:
@@ -81,10 +81,10 @@ def test_a_worker_that_cannot_read_what_comes_ends() -> None:
         )
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            inside = Inside(server, Questions(), theirs, NothingToRestore())
-            asyncio.get_running_loop().add_reader(theirs, inside.read)
+            calls = ReplicaCalls(server, Questions(), theirs, NothingToRestore())
+            asyncio.get_running_loop().add_reader(theirs, calls.read)
             ours.sendall(struct.pack(">I", LONGEST_MESSAGE + 1))
             async with asyncio.timeout(2.0):
-                await inside.gone.wait()
+                await calls.gone.wait()
 
     asyncio.run(run())

@@ -12,11 +12,11 @@ import pytest
 
 from palestra.errors import RowError, from_body
 from palestra.sandbox.workers.frames import receive
-from palestra.sandbox.workers.held import Held
+from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.serving import server_client
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.isolation import wire
-from palestra.serving.isolation.sticky import SessionWorkers
+from palestra.serving.isolation.session_workers import SessionWorkers
 from palestra.serving.isolation.wire import (
     ASK,
     REPLY,
@@ -41,8 +41,8 @@ class PlayedWorker:
             sock.setblocking(False)
         self.calls.settimeout(LIMIT_S)
 
-    async def fork(self) -> Held:
-        return Held(self._ours, self._our_line, 0)
+    async def fork(self) -> WorkerHandle:
+        return WorkerHandle(self._ours, self._our_line, 0)
 
     def end(self) -> None:
         for sock in (self._ours, self.calls, self._our_line, self._line):

@@ -23,7 +23,7 @@ from palestra.datasets import differences, metrics_of
 from palestra.errors import InputDataError
 from palestra.schema import CREATE_PARAMS, ResponseCreateParams, finite_reward, read_jsonl
 from palestra.serving import cache_root, interpreter_for
-from palestra.serving.overrun import place_on
+from palestra.serving.stacks import place_on
 
 EXAMPLES: Final = 5
 COMPAT: Final = "palestra.compat.nemo_gym"

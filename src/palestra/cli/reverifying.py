@@ -22,7 +22,7 @@ from palestra.cli.settings import existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
 from palestra.errors import ConfigError, RunFailed, ServerDied
-from palestra.rollouts import RunPaths, of_them
+from palestra.rollouts import RunPaths, truncated_and_empty
 from palestra.rollouts.reverification import (
     Checked,
     FoundTaskRows,
@@ -188,7 +188,7 @@ def _environment(args: ReverifyArgs, overrides: list[str]) -> tuple[dict[str, An
     given = args.environment
     if given is None or any("config_paths" in item for item in overrides):
         return {}, given
-    target = find_target(EvalArgs(target=given))
+    target = find_target(EvalArgs(target=given), overrides)
     name = None if given.endswith((".yaml", ".yml")) else next(iter(target.extra), target.name)
     return {**target.extra, "config_paths": list(target.configs)}, name
 
@@ -234,7 +234,7 @@ def _environment_of(agent: InstanceConfig) -> str:
     own = agent.settings.get("resources_server")
     if isinstance(own, Mapping):
         return str(own.get("name"))
-    return next((ref.name for ref in agent.refs if ref.type == ServerType.RESOURCES), "")
+    return next(iter(agent.referenced(ServerType.RESOURCES)), "")
 
 
 def _needed(config: ResolvedConfig, servers: Iterable[str], *, models: bool) -> frozenset[str]:
@@ -392,7 +392,7 @@ def _report(result: Mapping[str, Any], args: ReverifyArgs, paths: ReverifyPaths)
 
 def _show_changes(result: Mapping[str, Any]) -> None:
     failed = sum(result["failed"].values())
-    marks = of_them(result["truncated"], result["empty_answers"])
+    marks = truncated_and_empty(result["truncated"], result["empty_answers"])
     say(f"{result['rows']} rows = {result['verified']} verified{marks} + {failed} failed")
     counts = ("rows", "unchanged", "changed", "no_previous", "failed")
     environments: Mapping[str, Mapping[str, Any]] = result["environments"]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from palestra.cluster.filling import OPTION_OF
 from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import Collect
 from palestra.config import (
@@ -22,16 +23,11 @@ from palestra.rollouts.arguments import CollectArgs, args_from
 from palestra.serving.loading import load_server_class
 
 _DECIDED: Final = {
-    "input_jsonl_fpath": "--input-file",
+    **{key: "--" + option.replace("_", "-") for key, option in OPTION_OF.items()},
     "output_jsonl_fpath": "--output-dir",
-    "agent_name": "--agent-name",
-    "limit": "--limit",
-    "num_repeats": "--num-repeats",
-    "num_samples_in_parallel": "--num-samples-in-parallel",
     "shard": "--num-chunks",
     "split": "--input-file",
     "resume_from_cache": "nothing: jobs always go on from what is there",
-    "overwrite": "--rerun-done",
     "on_stale": "--rerun-done",
     "progress": "nothing: logs are plain",
 }

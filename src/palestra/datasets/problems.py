@@ -62,13 +62,6 @@ class RowProblems:
         """Line `line` of `path` has the problem `what`."""
         self._lines(path, what).add(line)
 
-    def merge(self, other: "RowProblems", *, offset: int = 0) -> None:
-        """Take those of `other`, which counted its lines from `offset` on."""
-        for path, what, lines in other.found():
-            mine = self._lines(path, what)
-            for first, last in lines.ranges():
-                mine.add(first + offset, last + offset)
-
     def found(self) -> Iterator[tuple[Path, str, Lines]]:
         """Each kind of problem in each file."""
         for path, kinds in self._files.items():

@@ -5,7 +5,7 @@ once, as a scored row or as a typed failure.
 """
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
-from palestra.rollouts.accounting import Accounting, AccountingError, of_them
+from palestra.rollouts.accounting import Accounting, AccountingError, truncated_and_empty
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.attempt import attempt, with_grace
@@ -49,7 +49,7 @@ from palestra.rollouts.results import (
     outcome_of,
     went_on,
 )
-from palestra.rollouts.row_checks import check_rows, doors_behind
+from palestra.rollouts.row_checks import AgentRoute, check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
 from palestra.rollouts.settings import (
@@ -69,6 +69,7 @@ __all__ = [
     "OPERATIONAL",
     "Accounting",
     "AccountingError",
+    "AgentRoute",
     "BoundedTasks",
     "CollectSettings",
     "Collected",
@@ -115,7 +116,6 @@ __all__ = [
     "load_prompt",
     "materialize",
     "merge",
-    "of_them",
     "open_for_events",
     "outcome_of",
     "plan",
@@ -128,6 +128,7 @@ __all__ = [
     "run",
     "scored_keys",
     "semantics_of",
+    "truncated_and_empty",
     "unfinished_rollouts",
     "went_on",
     "why_not_writable",

@@ -16,7 +16,7 @@ class AccountingError(PalestraError):
     """Requested and ended do not add up: a bug of ours, never the user's."""
 
 
-def of_them(truncated: int, empty: int) -> str:
+def truncated_and_empty(truncated: int, empty: int) -> str:
     """`, 2 of them truncated, 3 of them empty answers`; what there is none of is left out."""
     counts = ((truncated, "truncated"), (empty, "empty answers"))
     return "".join(f", {count} of them {what}" for count, what in counts if count)
@@ -98,7 +98,10 @@ class Accounting:
             for outcome, count in sorted(self.ended.items())
             if not outcome.has_reward
         )
-        cut = of_them(self.ended[Outcome.TRUNCATED], self.empty_answers) + self._broken_tools()
+        cut = (
+            truncated_and_empty(self.ended[Outcome.TRUNCATED], self.empty_answers)
+            + self._broken_tools()
+        )
         failed = f"failed {self.failed}" + (f" ({kinds})" if kinds else "")
         left = f" + not run {self.remaining}" if self.remaining else ""
         return f"requested {self.requested} = scored {self.scored}{cut} + {failed}{left}"

@@ -1,7 +1,7 @@
 """Rows on disk: their identity, their reserved keys, and reading them with line numbers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -56,6 +56,8 @@ class Line:
     """The last line, cut off before its line break: what a kill leaves behind."""
     ended: bool = True
     """Whether it has its line break; a journal's row without one was never acknowledged."""
+    text: bytes = field(default=b"", repr=False, compare=False)
+    """The bytes of a row, as they stand in the file."""
 
 
 def read_jsonl(path: Path, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]:
@@ -80,7 +82,7 @@ def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator
         if not raw.strip():
             continue
         try:
-            yield Line(number, orjson.loads(raw), ended=ended)
+            yield Line(number, orjson.loads(raw), ended=ended, text=raw)
         except orjson.JSONDecodeError as error:
             if number == 1 and (kind := other_than_text(raw)):
                 yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")

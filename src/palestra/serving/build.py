@@ -84,7 +84,7 @@ def build_server(
 
 def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> None:
     if isinstance(server, ResourcesServer) and server.wants_isolation():
-        from palestra.serving.isolation.sticky import workers_of
+        from palestra.serving.isolation.session_workers import workers_of
 
         server.isolate(workers_of(server, instance, client))
 

@@ -1,17 +1,12 @@
 """A call of an author's that holds its process: where it executes, and what that means to its rollout."""
 
-import re
-from typing import Final
-
 import msgspec
 
 from palestra.errors import CallError, RowIdentity, add_row
 from palestra.serving.author_calls import AuthorCall
 from palestra.serving.authors_errors import AuthorsPlace, overran
-from palestra.serving.isolation.stacks import authors_place
+from palestra.serving.stacks import place_on
 from palestra.system import Executing
-
-_THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
 
 
 def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
@@ -60,24 +55,3 @@ def place_of(call: Executing, stacks: str) -> AuthorsPlace:
     if place.file or author is None:
         return place
     return AuthorsPlace(author.function, author.file, author.line)
-
-
-def stack_of(stacks: str, ident: int | None) -> list[str]:
-    """The lines of one thread's stack, the innermost first; without `ident`, the main thread's.
-
-    That one comes last.
-    """
-    threads: dict[int, list[str]] = {}
-    lines: list[str] = []
-    for line in stacks.splitlines():
-        thread = _THREAD.match(line)
-        if thread is not None:
-            lines = threads.setdefault(int(thread[1], 16), [])
-        else:
-            lines.append(line)
-    return lines if ident is None else threads.get(ident, [])
-
-
-def place_on(stacks: str, ident: int | None = None) -> AuthorsPlace:
-    """Where one thread stands; without `ident`, the main thread."""
-    return authors_place("\n".join(stack_of(stacks, ident)))

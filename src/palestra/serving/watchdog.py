@@ -37,8 +37,8 @@ UNBLAMED_S: Final = 2.0
 
 def watchdog_threshold_s(tree: Mapping[str, Any]) -> float:
     """The setting `watchdog`: from how many seconds on a block is told; 0 turns it off."""
-    given = tree.get("watchdog")
-    return THRESHOLD_S if given is None else float(given)
+    threshold_s = tree.get("watchdog")
+    return THRESHOLD_S if threshold_s is None else float(threshold_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ counts, so that a machine that slept, or a terminal that stopped both, accuses n
 
 import contextlib
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -20,6 +21,9 @@ GRACE_S: Final = 2.0
 """How long after its rollout's deadline a call that holds the loop is waited for."""
 LEAST_S: Final = 3.0
 """A call that began late in its rollout has at least this long."""
+STACKS_WITHIN_S: Final = 0.5
+STACKS_PAUSE_S: Final = 0.05
+"""They are whole when nothing has come for so long."""
 
 
 @dataclass(slots=True)
@@ -96,8 +100,21 @@ def _state(path: Path) -> str:
         return ""
 
 
-def ask_for_stacks(pulse: Pulse) -> None:
-    """Have the watched process write the stacks of its threads; they come a moment later."""
+def ask_for_stacks(pulse: Pulse) -> Iterator[float]:
+    """Have the watched process write the stacks of its threads, if it can.
+
+    Yields seconds to wait, until all has come or nothing comes.
+    """
     pulse.forget_stacks()
+    pid = pulse.pid
+    if not pid:
+        return  # it has not begun; a signal to 0 would go to this process and its whole group
     with contextlib.suppress(OSError):
-        os.kill(pulse.pid, STACKS_SIGNAL)
+        os.kill(pid, STACKS_SIGNAL)
+    deadline, before = time.monotonic() + STACKS_WITHIN_S, ""
+    while time.monotonic() < deadline:
+        yield STACKS_PAUSE_S
+        text = pulse.stack_text()
+        if text and text == before:
+            return
+        before = text

@@ -22,7 +22,7 @@ _LEAVING: Final = frozenset({__file__, contextlib.__file__})
 """The files whose code runs when the body is left."""
 
 
-class HoldsLoop(BaseException):
+class LoopBlocked(BaseException):
     """Raised in code that holds the event loop for too long. No `except Exception` swallows it."""
 
     def place(self) -> AuthorsPlace:
@@ -38,7 +38,7 @@ class HoldsLoop(BaseException):
 
 @final
 class Interruption:
-    """Raises `HoldsLoop` in what holds the loop for `limit_s`.
+    """Raises `LoopBlocked` in what holds the loop for `limit_s`.
 
     It does nothing outside the main thread, and where a profiler uses the same signal.
     """
@@ -67,7 +67,7 @@ class Interruption:
             # Not while the body is being left: the handler and the timer would stay.
             is_leaving = frame is not None and frame.f_code.co_filename in _LEAVING
             if self._is_watching and not is_leaving and guard.still_s() >= self._limit_s:
-                raise HoldsLoop
+                raise LoopBlocked
 
         signal.signal(signal.SIGPROF, interrupt)
         self._is_watching = True

@@ -27,7 +27,7 @@ from palestra.serving import (
 )
 from palestra.serving.author_calls import VERIFY
 from palestra.serving.authors_errors import overran
-from palestra.testing.interrupting import HoldsLoop, Interruption
+from palestra.testing.interrupting import Interruption, LoopBlocked
 from palestra.testing.places import config_of, data_file_of, entrypoint_of
 
 Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
@@ -90,8 +90,8 @@ def verify(
         server = server_of(environment)
         try:
             return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))
-        except HoldsLoop as held:
-            failure = overran(server.name, VERIFY, held.place(), timeout_s)
+        except LoopBlocked as blocked:
+            failure = overran(server.name, VERIFY, blocked.place(), timeout_s)
             return Verdict(None, timeout_s, timeout_s, failure=failure, timed_out=True)
 
 

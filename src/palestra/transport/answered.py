@@ -14,7 +14,8 @@ MOST_ROLLOUTS: Final = 100_000
 
 
 ONE_DEADLINE_S: Final = 10.0
-"""Each process on the way takes half a second off a deadline; two attempts differ by more."""
+"""Deadlines that differ by less are of one attempt: each process on the way takes half a second off,
+and a further attempt begins later than that."""
 
 _Attempt = tuple[str, int | str | None, int | None, int]
 

@@ -2,9 +2,11 @@
 
 A refusal is a busy answer (429), an error of the server (5xx), or a connection that was refused or
 cut. One answer of any endpoint to any request of the run ends the streak: a judge that refuses
-while the policy answers does not stop the run here. A refusal of one row (400) counts neither way. The run waits for a request that may still be answered: one that was sent before the
-streak began, or that has taken much longer than a refusal takes. A busy endpoint refuses most
-requests at once and answers the others minutes later.
+while the policy answers does not stop the run here. A refusal of one row (400) counts neither way.
+
+The run waits for a request that may still be answered: one that was sent before the streak began,
+or that has taken much longer than a refusal takes. A busy endpoint refuses most requests at once
+and answers the others minutes later.
 """
 
 import time

@@ -50,7 +50,9 @@ def write_rows(
                 yield orjson.dumps(row) + b"\n"
 
     with Outputs() as outputs:
-        outputs.stream(output, lines())
+        write = outputs.make(output)
+        for line in lines():
+            write(line)
         problems.raise_if_any(hint="nothing was written; mend these, or take them out")
         if not count:
             raise InputDataError(f"{source} has no rows")

@@ -1,86 +1,53 @@
-"""Count, mean, deviation and range of numbers, from sums that are exact."""
+"""Count, mean, deviation and range of numbers that come by."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import mul
 from typing import Final
 
-_SCALE: Final = 1074
-"""Every finite float is a whole multiple of 2 to the minus this: sums in that unit lose nothing."""
-_LARGEST: Final = 1e300
-"""Beyond it, a deviation might be no float."""
-_SMALL: Final = 1 << 40
-"""Whole numbers below it are summed up faster."""
-_ROOT_BITS: Final = 64
-"""Binary places to which a deviation is taken."""
+_LARGEST: Final = 1e140
+"""Beyond it, a squared deviation might be no float."""
 
 
 @dataclass(slots=True)
 class Numbers:
-    """Numbers that came by. They are not kept; sums are whole numbers of `2 ** -1074`."""
+    """Numbers that came by. They are not kept.
+
+    Sums of squared deviations are put together as Chan, Golub and LeVeque (1979) do it: no digits
+    are lost where the mean is much larger than the deviation.
+    """
 
     count: int = 0
     low: float = math.inf
     high: float = -math.inf
-    total: int = 0
-    squares: int = 0
+    average: float = 0.0
+    """The mean; 0 of nothing."""
+    squares: float = 0.0
+    """The sum of squared deviations from the mean."""
 
     def add(self, values: Iterable[float]) -> None:
-        """Take `values`; those beyond 1e300 are no numbers here."""
-        held = list(values)
-        if set(map(type, held)) == {int} and min(held) > -_SMALL and max(held) < _SMALL:
-            self._add_sums(len(held), min(held), max(held), {1: (int(sum(held)), _squares(held))})
-        else:
-            self.add_counted(Counter(held))
-
-    def add_counted(self, counted: Mapping[float, int]) -> None:
-        """Take values, each as many times as it says."""
-        # Per denominator first: sums of small numbers are made much faster than those of large ones.
-        sums: dict[int, tuple[int, int]] = {}
-        taken = {n: times for n, times in counted.items() if -_LARGEST <= n <= _LARGEST}
-        for value, times in taken.items():
-            top, bottom = value.as_integer_ratio()
-            total, squares = sums.get(bottom, (0, 0))
-            part = times * top
-            sums[bottom] = total + part, squares + part * top
+        """Take `values`; those beyond 1e140, infinite ones included, are no numbers here."""
+        taken = [value for value in values if -_LARGEST <= value <= _LARGEST]
         if taken:
-            self._add_sums(sum(taken.values()), min(taken), max(taken), sums)
-
-    def _add_sums(
-        self, count: int, low: float, high: float, sums: Mapping[int, tuple[int, int]]
-    ) -> None:
-        """`sums`: denominator -> sum of numerators, and of their squares."""
-        self.count += count
-        self.low = min(self.low, low)
-        self.high = max(self.high, high)
-        for bottom, (total, squares) in sums.items():
-            shift = _SCALE + 1 - bottom.bit_length()
-            self.total += total << shift
-            self.squares += squares << (2 * shift)
+            mean = math.fsum(taken) / len(taken)
+            squares = math.fsum((value - mean) * (value - mean) for value in taken)
+            self.merge(Numbers(len(taken), min(taken), max(taken), mean, squares))
 
     def merge(self, other: "Numbers") -> None:
         """Take all that `other` has taken."""
-        self.count += other.count
-        self.total += other.total
-        self.squares += other.squares
-        self.low = min(self.low, other.low)
-        self.high = max(self.high, other.high)
-
-    @property
-    def average(self) -> float:
-        """The mean; 0 of nothing."""
-        return self.total / (self.count << _SCALE) if self.count else 0.0
+        if not other.count:
+            return
+        count = self.count + other.count
+        apart = other.average - self.average
+        self.squares += other.squares + apart * apart * self.count * other.count / count
+        self.average += apart * other.count / count
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self.count = count
 
     @property
     def deviation(self) -> float:
         """The sample standard deviation; 0 of fewer than two."""
-        if self.count < 2:
-            return 0.0
-        above = self.count * self.squares - self.total * self.total
-        below = self.count * (self.count - 1) << (2 * _SCALE)
-        return math.isqrt((above << 2 * _ROOT_BITS) // below) / (1 << _ROOT_BITS)
+        return math.sqrt(self.squares / (self.count - 1)) if self.count > 1 else 0.0
 
     def summary(self) -> dict[str, float]:
         """As metrics files hold it, rounded."""
@@ -92,10 +59,6 @@ class Numbers:
             "Max": rounded(float(high)),
             "Standard deviation": rounded(self.deviation),
         }
-
-
-def _squares(values: list[float]) -> int:
-    return int(sum(map(mul, values, values)))
 
 
 def rounded(value: float) -> float:

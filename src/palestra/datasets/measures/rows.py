@@ -97,15 +97,6 @@ class RowMeasures:
             **{name: field.summary() for name, field in self.fields.items() if field},
         }
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what only helps to take rows."""
-        return {name: held for name, held in vars(self).items() if not name.startswith("_")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """As it was given."""
-        self.__init__()  # type: ignore[misc]
-        vars(self).update(state)
-
 
 def _numbers(requests: Iterable[Mapping[str, Any]], name: str) -> list[float]:
     values = [params[name] for params in requests if name in params]

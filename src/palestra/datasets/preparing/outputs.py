@@ -7,16 +7,13 @@ two preparations from writing the same files.
 
 import contextlib
 import errno
-import os
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
 from palestra.errors import BadInput, InputDataError, Layer
-from palestra.system import move, open_alone, sync
+from palestra.system import move, open_alone, remove_empty, sync
 
-_PUSH_EVERY_S: Final = 0.1
 _BESIDE: Final = "metrics and prepared rows stand beside the data: its folder must be writable"
 _HINTS: Final = {
     errno.EACCES: _BESIDE,
@@ -36,6 +33,8 @@ class Outputs:
 
     def __init__(self) -> None:
         self._open: dict[Path, BinaryIO] = {}
+        self._made: list[Path] = []
+        """Folders that were not there before, innermost first."""
 
     def __enter__(self) -> Self:
         return self
@@ -47,12 +46,14 @@ class Outputs:
             with contextlib.suppress(OSError):  # what it still holds need not go anywhere
                 file.close()
         self._open.clear()
+        remove_empty(self._made)
 
-    def make(self, path: Path, *, size: int) -> Path:
-        """A file of `size` bytes that will be at `path`; where it is written meanwhile."""
+    def make(self, path: Path) -> Callable[[bytes], None]:
+        """A file that will be at `path`, empty so far; what writes to it. Raises CannotWrite."""
         if path.is_dir():
             raise CannotWrite(f"cannot write {path}: it is a folder", hint="give a file's name")
         with telling(path):
+            self._made[:0] = [folder for folder in path.parents if not folder.exists()]
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 file = open_alone(_beside(path))
@@ -63,40 +64,12 @@ class Outputs:
                 ) from None
             self._open[path] = file
             file.truncate(0)
-            file.truncate(size)
-        return _beside(path)
 
-    def write(self, path: Path, text: bytes) -> None:
-        """A small file, at once."""
-        self.make(path, size=0)
-        with telling(path):
-            self._open[path].write(text)
+        def write(data: bytes) -> None:
+            with telling(path):
+                file.write(data)
 
-    def stream(self, path: Path, pieces: Iterable[bytes]) -> None:
-        """A file of pieces that are only made while it is written."""
-        self.make(path, size=0)
-        with telling(path):
-            for piece in pieces:
-                self._open[path].write(piece)
-
-    @contextlib.contextmanager
-    def reaching_the_disk(self) -> Iterator[None]:
-        """What the body writes goes to the disk meanwhile, so that nobody has to wait for it then."""
-        ended = threading.Event()
-
-        def push() -> None:
-            while not ended.wait(_PUSH_EVERY_S):
-                for file in self._open.values():
-                    with contextlib.suppress(OSError):  # `put_in_place` meets it again
-                        os.fsync(file.fileno())
-
-        thread = threading.Thread(target=push, name="prepare-push", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        return write
 
     def put_in_place(self) -> None:
         """Give every file its name, the one that was made first as the last."""

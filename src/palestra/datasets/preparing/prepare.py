@@ -1,4 +1,4 @@
-"""From files of rows to files that a trainer reads: look at everything, then write everything."""
+"""From files of rows to files that a trainer reads: all of them, once everything is known good."""
 
 import itertools
 import json
@@ -11,12 +11,9 @@ from palestra.config import nearest
 from palestra.datasets.entries import AgentDataset, DatasetEntry
 from palestra.datasets.measures import TOKENS, RowMeasures
 from palestra.datasets.metrics import DatasetMetrics, contradictions
-from palestra.datasets.preparing.crew import Crew, crew_for
 from palestra.datasets.preparing.files import Located
-from palestra.datasets.preparing.jobs import Count, Found, Look, Write, rows_changed
 from palestra.datasets.preparing.outputs import Outputs
-from palestra.datasets.preparing.parts import PART_BYTES, Part, parts_of
-from palestra.datasets.preparing.rows import DatasetRows
+from palestra.datasets.preparing.rows import DatasetRows, TakenRows
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import load_prompt
 from palestra.datasets.request_models import Door
@@ -40,9 +37,6 @@ class PrepareSettings:
     project: Path | None = None
     """Files are written beside rows that lie below it, and else below `output_dirpath`; None:
     beside all rows."""
-    processes: int | None = None
-    """How many read rows; None: as many as there are cores, when there is much to read."""
-    part_bytes: int = PART_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +62,6 @@ class _Examined:
     stem: str
     folder: Path
     """Where what is written for this dataset goes."""
-    parts: list[Part] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
     measures: RowMeasures = field(default_factory=RowMeasures)
     agreed: bool = False
     """Whether metrics are there that say the same, and as much: they stay as they are."""
@@ -92,11 +84,6 @@ class _Examined:
     def prepared_path(self) -> Path:
         return self.folder / f"{self.stem}_prepare.jsonl"
 
-    @property
-    def size(self) -> int:
-        """Bytes that its rows become."""
-        return sum(found.size for found in self.found)
-
     def metrics(self) -> DatasetMetrics:
         return {**described(self.located.entry), **self.measures.summary()}
 
@@ -108,23 +95,19 @@ def prepare_datasets(
     doors: Mapping[str, Sequence[Door]],
     tell: Callable[[str], None],
 ) -> list[PreparedFile]:
-    """Check and measure every row; then write the metrics, and the rows with their agent.
+    """Check and measure every row, and write it with its agent; then write the metrics.
 
     `doors`: agent -> what its servers take. Raises InputDataError naming every bad row, and then
     nothing is written; and when earlier metrics say something else, which is then written beside
     them.
     """
     examined = _planned(located, settings, doors)
-    before = _versions(examined)
     _refuse_own_inputs(examined, settings)
-    with crew_for([one.rows for one in examined], processes=settings.processes) as crew:
-        _examine(examined, crew, settings, tell)
+    with Outputs() as outputs:
+        _write_rows(examined, outputs, settings, tell)
         _compare(examined, overwrite=settings.overwrite_metrics_conflicts)
-        with Outputs() as outputs:
-            made = _write_all(examined, crew, outputs, settings)
-            if before != _versions(examined):
-                raise rows_changed(_changed(examined, before))
-            outputs.put_in_place()
+        made = _write_metrics(examined, outputs, settings)
+        outputs.put_in_place()
     for one in examined:
         one.conflict_path.unlink(missing_ok=True)
     return made
@@ -160,21 +143,6 @@ def _folder_of(located: Located, settings: PrepareSettings) -> Path:
     given = Path(located.entry.jsonl_fpath).parent
     below = [part for part in given.parts if part not in {given.anchor, ".."}]
     return settings.output_dirpath.joinpath(*below)
-
-
-def _versions(examined: Sequence[_Examined]) -> list[tuple[int, int]]:
-    """What tells that a file is no longer the one that was looked at."""
-    stats = [one.located.path.stat() for one in examined]
-    return [(stat.st_size, stat.st_mtime_ns) for stat in stats]
-
-
-def _changed(examined: Sequence[_Examined], before: Sequence[tuple[int, int]]) -> Path:
-    after = _versions(examined)
-    return next(
-        one.located.path
-        for one, was, now in zip(examined, before, after, strict=True)
-        if was != now
-    )
 
 
 def _stems(located: Sequence[Located]) -> list[str]:
@@ -213,50 +181,37 @@ def _of_type(settings: PrepareSettings, kind: str) -> Path:
     return settings.output_dirpath / f"{kind}.jsonl"
 
 
-def _examine(
+def _write_rows(
     examined: Sequence[_Examined],
-    crew: Crew,
+    outputs: Outputs,
     settings: PrepareSettings,
     tell: Callable[[str], None],
 ) -> None:
-    """Look at every row of every dataset. Raises InputDataError naming all that are bad."""
+    """Check, measure and write every row of every dataset; those of a type stand in their order.
+
+    Raises InputDataError naming all rows that are bad.
+    """
     problems = RowProblems()
     empty: list[str] = []
-    for one in examined:
-        one.parts = parts_of(one.rows.path, part_bytes=settings.part_bytes)
-        firsts = _first_rows(one, crew)
-        lines = 0
-        unknown: set[str] = set()
-        looks = [
-            Look(examined.index(one), part, first)
-            for part, first in zip(one.parts, firsts, strict=True)
-        ]
-        for found in crew.each(looks):
-            problems.merge(found.problems, offset=lines)
-            found.problems = RowProblems()
-            lines += found.lines
-            unknown |= found.unknown_params
-            one.measures.merge(found.measures)
-            found.measures = RowMeasures()
-            one.found.append(found)
-        _warn_of(unknown, one, tell)
-        if not sum(found.rows for found in one.found):
-            empty.append(f"{one.rows.path} has no rows")
-        elif not one.measures.examples and not problems:
-            empty.append(f"{one.rows.path} has no rows from {one.rows.start} to {one.rows.end}")
+    for kind, group in itertools.groupby(examined, key=lambda one: one.located.entry.type):
+        write_of_type = outputs.make(_of_type(settings, kind))
+        for one in group:
+            write_own = outputs.make(one.prepared_path)
+            taken = TakenRows(one.rows, problems)
+            for block in taken.blocks():
+                write_own(block)
+                write_of_type(block)
+            one.measures = taken.measures
+            _warn_of(taken.unknown_params, one, tell)
+            if not taken.count:
+                empty.append(f"{one.rows.path} has no rows")
+            elif not one.measures.examples and not problems:
+                empty.append(f"{one.rows.path} has no rows from {one.rows.start} to {one.rows.end}")
     problems.raise_if_any(hint="nothing was written; mend these rows, or take them out")
     if empty:
         raise InputDataError(
             "\n".join(empty), hint=f"one task a line, as JSON with {CREATE_PARAMS}"
         )
-
-
-def _first_rows(one: _Examined, crew: Crew) -> list[int]:
-    """The number of each part's first row, where that matters."""
-    if not one.rows.sliced:
-        return [0] * len(one.parts)
-    counts = list(crew.each([Count(part) for part in one.parts]))
-    return list(itertools.accumulate(counts, initial=0))[:-1]
 
 
 def _warn_of(unknown: Collection[str], one: _Examined, tell: Callable[[str], None]) -> None:
@@ -283,7 +238,7 @@ def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
         return
     with Outputs() as outputs:
         for one in conflicts:
-            outputs.write(one.conflict_path, _as_json(one.metrics()))
+            outputs.make(one.conflict_path)(_as_json(one.metrics()))
         outputs.put_in_place()
     raise InputDataError(
         "\n".join(told),
@@ -312,53 +267,29 @@ def _none_missing(stored: Mapping[str, Any], found: DatasetMetrics) -> list[str]
     return None if TOKENS in found and TOKENS not in stored else []
 
 
-def _write_all(
-    examined: Sequence[_Examined], crew: Crew, outputs: Outputs, settings: PrepareSettings
+def _write_metrics(
+    examined: Sequence[_Examined], outputs: Outputs, settings: PrepareSettings
 ) -> list[PreparedFile]:
-    """Write everything beside its name; the rows of a type stand in the configuration's order."""
+    """Write the metrics of each dataset, and of all of a type."""
     made = []
-    writes: list[Write] = []
     for kind, group in itertools.groupby(examined, key=lambda one: one.located.entry.type):
         together = list(group)
-        of_type = _of_type(settings, kind)
-        whole = outputs.make(of_type, size=sum(one.size for one in together))
-        at = 0
         for one in together:
-            beside = outputs.make(one.prepared_path, size=one.size)
-            writes += _writes(examined.index(one), one, (beside, 0), (whole, at))
-            at += one.size
             if not one.agreed:
-                outputs.write(one.metrics_path, _as_json(one.metrics()))
+                outputs.make(one.metrics_path)(_as_json(one.metrics()))
             examples = one.measures.examples
-            rows = examples * one.rows.repeats
             made.append(
                 PreparedFile(
                     one.prepared_path,
                     one.metrics_path,
                     examples,
-                    rows,
+                    examples * one.rows.repeats,
                     one.measures.summary(),
                     one.located.dataset,
                 )
             )
-        made.append(_of_all(kind, of_type, together, outputs))
-    with outputs.reaching_the_disk():
-        for _ in crew.each(writes):
-            pass
+        made.append(_of_all(kind, _of_type(settings, kind), together, outputs))
     return made
-
-
-def _writes(
-    number: int, one: _Examined, own: tuple[Path, int], whole: tuple[Path, int]
-) -> list[Write]:
-    writes = []
-    first = at = 0
-    for part, found in zip(one.parts, one.found, strict=True):
-        targets = tuple((path, start + at) for path, start in (own, whole))
-        writes.append(Write(number, part, first, found.plain, found.solid, found.size, targets))
-        first += found.rows
-        at += found.size
-    return writes
 
 
 def _of_all(kind: str, path: Path, together: Sequence[_Examined], outputs: Outputs) -> PreparedFile:
@@ -370,7 +301,7 @@ def _of_all(kind: str, path: Path, together: Sequence[_Examined], outputs: Outpu
     about = {"name": kind, "type": kind, "jsonl_fpath": str(path), "Number of rows": rows}
     metrics = path.with_name(f"{kind}_metrics.json")
     summary = measures.summary()
-    outputs.write(metrics, _as_json({**about, **summary}))
+    outputs.make(metrics)(_as_json({**about, **summary}))
     return PreparedFile(path, metrics, measures.examples, rows, summary)
 
 

@@ -1,20 +1,23 @@
 """Which rows of a file a dataset takes, what they are held to, and what becomes of their lines."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
-
-import orjson
+from typing import Any, Final, final
 
 from palestra.datasets.extras import needs
+from palestra.datasets.measures import RowMeasures
+from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import PromptTemplate, fill_row
 from palestra.datasets.request_models import Door
-from palestra.errors import ConfigError
-from palestra.schema import AGENT_REF
+from palestra.datasets.row_checks import TOO_DEEP, RowCheck
+from palestra.errors import ConfigError, InputDataError
+from palestra.schema import AGENT_REF, Line, read_jsonl
 
 AGENT_TYPE: Final = "responses_api_agents"
+MEASURED_AT_ONCE: Final = 256
+"""Rows: enough to be measured fast, few enough to be held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,6 @@ class DatasetRows:
     doors: tuple[Door, ...] = ()
     tokenizer: Path | None = None
 
-    @property
-    def sliced(self) -> bool:
-        """Whether where a row stands decides on it."""
-        return bool(self.start) or self.end is not None
-
     def takes(self, number: int) -> bool:
         """Whether row `number` of the file, from 0, is one of its rows."""
         return number >= self.start and (self.end is None or number < self.end)
@@ -46,55 +44,99 @@ class DatasetRows:
         return {"type": AGENT_TYPE, "name": self.agent}
 
 
-class Writer:
-    """Makes of a dataset's lines those that are run: each with its agent, and repeated."""
+@final
+@dataclass(slots=True)
+class TakenRows:
+    """One pass over the rows of a dataset: each is checked, measured, and made ready to be written."""
 
-    def __init__(self, rows: DatasetRows) -> None:
-        self._rows = rows
-        self._ending = f', "{AGENT_REF}": {json.dumps(rows.reference)}}}'.encode()
+    rows: DatasetRows
+    problems: RowProblems
+    """Gets what is wrong with rows."""
+    count: int = 0
+    """Rows of the file, those too that the dataset does not take."""
+    measures: RowMeasures = field(init=False)
+    _check: RowCheck = field(init=False)
+    _ending: bytes = field(init=False)
 
-    def is_plain(self, line: bytes, row: Any) -> bool:
-        """Whether its bytes stay as they are, and only the agent is added at their end."""
-        return (
-            self._rows.prompt is None
-            and line[0] == ord("{")
-            and line[-1] == ord("}")
-            and AGENT_REF not in row
-        )
+    def __post_init__(self) -> None:
+        tokenizer = self.rows.tokenizer
+        self.measures = RowMeasures(tokenizer_at(tokenizer) if tokenizer else None)
+        self._check = RowCheck(self.rows.doors)
+        self._ending = f', "{AGENT_REF}": {json.dumps(self.rows.reference)}}}'.encode()
 
-    def plain_size(self, lines: int, size: int) -> int:
-        """What so many plain lines of so many bytes become, line breaks included."""
-        # The closing brace goes into the ending, and a line break comes after it.
-        return self._rows.repeats * (size + lines * len(self._ending))
+    @property
+    def unknown_params(self) -> set[str]:
+        """Parameters of requests that we do not know."""
+        return self._check.unknown_params
 
-    def solid(self, text: bytes) -> bytes:
-        """Plain lines, and nothing else, as they are to be written."""
-        if self._rows.repeats > 1:
-            return self.plain(text.rstrip(b"\n").split(b"\n"))
-        # Searching for one byte is many times faster than for the two at the end of a line.
-        lines = text.removesuffix(b"\n").split(b"\n")
-        ending = self._ending + b"\n"
-        return ending.join([line[:-1] for line in lines]) + ending
+    def blocks(self) -> Iterator[bytes]:
+        """Lines with their agent, repeated, some rows at a time. Raises InputDataError."""
+        numbers: list[int] = []
+        taken: list[Any] = []
+        made: list[bytes] = []
+        for line in _read(self.rows.path):
+            row = self._row(line)
+            self.count += 1
+            if row is None or not self.rows.takes(self.count - 1):
+                continue
+            numbers.append(line.number)
+            taken.append(row)
+            made.append(self._line(line.text, row))
+            if len(taken) == MEASURED_AT_ONCE:
+                self._measure(numbers, taken)
+                yield b"".join(made)
+                numbers, taken, made = [], [], []
+        self._measure(numbers, taken)
+        yield b"".join(made)
 
-    def plain(self, lines: Iterable[bytes]) -> bytes:
-        """Plain lines as they are to be written."""
-        return b"".join([(line[:-1] + self._ending + b"\n") * self._rows.repeats for line in lines])
+    def _row(self, line: Line) -> Any:
+        """The row of a line, filled into the prompt; None when it is no good."""
+        if not line.error and self.rows.prompt is not None and isinstance(line.row, dict):
+            try:
+                line = replace(line, row=fill_row(self.rows.prompt, line.row))
+            except ValueError as error:
+                self.problems.add(self.rows.path, line.number, str(error))
+                return None
+        if not line.error and self._check.passes(line.row):
+            return line.row
+        for problem in self._check.problems(line):
+            self.problems.add(self.rows.path, line.number, problem)
+        return None
 
-    def any(self, line: bytes) -> bytes:
-        """One line of any kind as it is to be written."""
+    def _line(self, line: bytes, row: Any) -> bytes:
+        """A line as it is to be written: its bytes stay as they are where that is possible."""
         text = line.strip()
-        row = orjson.loads(text)
-        if self._rows.prompt is None and row.get(AGENT_REF) == self._rows.reference:
-            made = text
-        elif self._rows.prompt is None and AGENT_REF not in row:
+        if self.rows.prompt is not None:
+            made = self._dumped(fill_row(self.rows.prompt, json.loads(text)))
+        elif AGENT_REF not in row:
             made = text[:-1] + self._ending
+        elif row[AGENT_REF] == self.rows.reference:
+            made = text
         else:
-            # Python's own decoder keeps numbers of any size as they are.
-            row = json.loads(text)
-            if self._rows.prompt is not None:
-                row = fill_row(self._rows.prompt, row)
-            made = json.dumps({**row, AGENT_REF: self._rows.reference}).encode()
-        return (made + b"\n") * self._rows.repeats
+            made = self._dumped(json.loads(text))
+        return (made + b"\n") * self.rows.repeats
+
+    def _dumped(self, row: dict[str, Any]) -> bytes:
+        # Python's own coder keeps numbers of any size as they are.
+        return json.dumps({**row, AGENT_REF: self.rows.reference}).encode()
+
+    def _measure(self, numbers: list[int], rows: list[Any]) -> None:
+        """Measure these rows, which stand in these lines."""
+        try:
+            self.measures.add(rows)
+        except RecursionError:
+            for number, row in zip(numbers, rows, strict=True):
+                try:
+                    RowMeasures().add([row])
+                except RecursionError:
+                    self.problems.add(self.rows.path, number, TOO_DEEP)
+
+
+def _read(path: Path) -> Iterator[Line]:
+    try:
+        yield from read_jsonl(path)
+    except OSError as error:
+        raise InputDataError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def tokenizer_at(path: Path) -> Callable[[str], int]:
@@ -109,13 +151,3 @@ def tokenizer_at(path: Path) -> Callable[[str], int]:
             f"tokenizer {path}: {error}", hint="the tokenizer.json of a model, or its folder"
         ) from error
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
-
-
-def taken(rows: DatasetRows, lines: Iterable[bytes], first_row: int) -> Iterator[bytes]:
-    """Of lines that begin with row `first_row`, blank ones left out, those of the dataset."""
-    number = first_row
-    for line in lines:
-        if line and not line.isspace():
-            if rows.takes(number):
-                yield line
-            number += 1

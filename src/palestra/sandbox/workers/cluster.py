@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any, Final, TypeVar, final
 
 from palestra.errors import ConfigError
-from palestra.sandbox.workers.held import STARVED_S
+from palestra.sandbox.workers.handle import STARVED_S
 from palestra.sandbox.workers.keeper import START_LIMIT_S
 from palestra.sandbox.workers.local import LocalWorkers
 from palestra.sandbox.workers.outcomes import Outcome, WorkersBroken

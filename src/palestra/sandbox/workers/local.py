@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 from palestra.sandbox.processors import usable_processors
 from palestra.sandbox.workers.frames import call_frame
-from palestra.sandbox.workers.held import Held
+from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.sandbox.workers.keeper import Keeper
 from palestra.sandbox.workers.outcomes import Outcome, WorkersBroken
 
@@ -40,7 +40,7 @@ class LocalWorkers:
         self._keeper = Keeper(
             preload=preload, memory_mib=memory_mib, calls=calls, growth_mib=growth_mib
         )
-        self._idle: list[Held] = []
+        self._idle: list[WorkerHandle] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._places = asyncio.Semaphore(self._size)
         self._closings = 0
@@ -65,7 +65,7 @@ class LocalWorkers:
                     worker.kill()
         return outcome
 
-    def _waiting_one(self) -> Held | None:
+    def _waiting_one(self) -> WorkerHandle | None:
         while self._idle:
             worker = self._idle.pop()
             if worker.alive():
@@ -86,7 +86,7 @@ class LocalWorkers:
         await asyncio.to_thread(_end, self._keeper, self._idle)
 
 
-def _end(keeper: Keeper, idle: list[Held]) -> None:
+def _end(keeper: Keeper, idle: list[WorkerHandle]) -> None:
     while idle:
         idle.pop().kill()
     keeper.end()

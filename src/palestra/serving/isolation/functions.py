@@ -9,8 +9,8 @@ import orjson
 
 from palestra.errors import CallError, Evidence, VerifierError, from_body
 from palestra.sandbox.workers.keeper import Keeper
+from palestra.serving.importing import OF_START, start_limit_s
 from palestra.serving.isolation.failures import MEMORY_MIB, failure_of, out_of_memory
-from palestra.serving.isolation.free import FreeWorkers
 from palestra.serving.isolation.limits import limit_of
 from palestra.serving.isolation.link import WorkerGone
 from palestra.serving.isolation.wire import (
@@ -20,6 +20,7 @@ from palestra.serving.isolation.wire import (
     order_frame,
     sent_context,
 )
+from palestra.serving.isolation.worker_pool import WorkerPool
 from palestra.serving.own_errors import OwnErrors
 from palestra.transport import CallContext, current_call
 
@@ -37,12 +38,13 @@ class FunctionCalls:
         self._server = server
         self._errors = errors
         argument = {"file": str(file)}
-        self._workers = FreeWorkers(
+        self._workers = WorkerPool(
             Keeper(
                 program=PROGRAM,
                 argument=argument,
                 memory_mib=MEMORY_MIB,
                 as_here=True,
+                start_limit_s=OF_START * start_limit_s(),
                 sources=file,
             )
         )

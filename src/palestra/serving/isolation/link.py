@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from palestra.sandbox.workers.held import Held
+from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.serving.authors_errors import AuthorsPlace
-from palestra.serving.isolation.stacks import authors_place, is_whole
 from palestra.serving.isolation.wire import ANSWERS, Frames, Rubbish, read_message
+from palestra.serving.stacks import authors_place, is_whole
 
 STACK_LIMIT_S: Final = 0.4
 """For a worker to show its stack: moments, more on a busy machine."""
@@ -57,8 +57,10 @@ class WorkerGone(Exception):
 class Link:
     """To one worker that is ready. `on_message` gets what is no answer."""
 
-    def __init__(self, held: Held, on_message: Callable[["Link", list[Any]], None]) -> None:
-        self._held = held
+    def __init__(
+        self, worker: WorkerHandle, on_message: Callable[["Link", list[Any]], None]
+    ) -> None:
+        self._worker = worker
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
         self._frames = Frames()
@@ -70,8 +72,8 @@ class Link:
         self._next = 0
         self.ending: Ending | None = None
         # Whoever forgets to end it leaves no process and no socket behind either.
-        weakref.finalize(self, held.kill)
-        self._loop.add_reader(held.calls, self._read)
+        weakref.finalize(self, worker.kill)
+        self._loop.add_reader(worker.calls, self._read)
 
     @property
     def alive(self) -> bool:
@@ -86,7 +88,7 @@ class Link:
     @property
     def pid(self) -> int:
         """Of its process."""
-        return self._held.pid
+        return self._worker.pid
 
     def number(self) -> int:
         """For a new call."""
@@ -102,7 +104,7 @@ class Link:
             view = view[self._sent(view) :]
             if not view:
                 return
-            self._loop.add_writer(self._held.calls, self._write)
+            self._loop.add_writer(self._worker.calls, self._write)
         self._outgoing.append(view)
 
     def ask(self, number: int, frame: bytes) -> asyncio.Future[list[Any]]:
@@ -140,7 +142,7 @@ class Link:
         with contextlib.suppress(OSError, TimeoutError):
             if self._stack is None:  # else another call of it hangs, too, and its stack is coming
                 self._stack = bytearray()
-                self._held.line.send(b"?")
+                self._worker.line.send(b"?")
             async with asyncio.timeout(STACK_LIMIT_S):
                 await self._stack_whole.wait()
         stack = (self._stack or b"").decode("utf-8", "replace")
@@ -151,13 +153,13 @@ class Link:
         if self.ending is not None:
             return
         self.ending = ending
-        self._loop.remove_reader(self._held.calls)
+        self._loop.remove_reader(self._worker.calls)
         if self._outgoing:
-            self._loop.remove_writer(self._held.calls)
+            self._loop.remove_writer(self._worker.calls)
         if self._closing is None or self._closing is asyncio.current_task():
-            self._held.kill()
+            self._worker.kill()
         else:  # the loop still reads from what that would close
-            self._closing.add_done_callback(lambda _: self._held.kill())
+            self._closing.add_done_callback(lambda _: self._worker.kill())
             self._closing.cancel()
         self._stack_whole.set()
         for waiting in self._waiting.values():
@@ -166,7 +168,7 @@ class Link:
 
     def _sent(self, view: memoryview) -> int:
         try:
-            return self._held.calls.send(view)
+            return self._worker.calls.send(view)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError:  # it has ended, which the reader is about to learn
@@ -179,17 +181,17 @@ class Link:
             if rest:
                 self._outgoing.appendleft(rest)
                 return
-        self._loop.remove_writer(self._held.calls)
+        self._loop.remove_writer(self._worker.calls)
 
     def _read(self) -> None:
         try:
-            chunk = self._held.calls.recv(_CHUNK)
+            chunk = self._worker.calls.recv(_CHUNK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             chunk = b""
         if not chunk:
-            self._loop.remove_reader(self._held.calls)
+            self._loop.remove_reader(self._worker.calls)
             if self._closing is None:
                 self._closing = self._loop.create_task(self._learn_ending())
         elif self._stack is not None:
@@ -219,6 +221,6 @@ class Link:
             self.end(Ended(None))
 
     async def _learn_ending(self) -> None:
-        code = await self._held.exit_code()
+        code = await self._worker.exit_code()
         stack = (self._stack or b"").decode("utf-8", "replace")
         self.end(Ended(code, authors_place(stack)))

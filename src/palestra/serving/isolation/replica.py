@@ -70,8 +70,8 @@ async def _serve(
     server: Server, questions: Questions, sock: socket.socket, endurance: Endurance
 ) -> None:
     surroundings = Surroundings(sock, endurance)
-    inside = Inside(server, questions, sock, surroundings)
-    asyncio.get_running_loop().add_reader(sock, inside.read)
+    calls = ReplicaCalls(server, questions, sock, surroundings)
+    asyncio.get_running_loop().add_reader(sock, calls.read)
     sock.setblocking(True)  # or a long answer is lost: the loop's reader made it non-blocking
     try:
         await server.start()
@@ -80,7 +80,7 @@ async def _serve(
         sock.sendall(message_frame(REFUSED, True, f"{error_text(error)}\n{frames}"))
         return
     surroundings.say_ready(sock)
-    await inside.gone.wait()
+    await calls.gone.wait()
 
 
 class Restoring(Protocol):
@@ -90,7 +90,7 @@ class Restoring(Protocol):
 
 
 @final
-class Inside:
+class ReplicaCalls:
     """The calls that one worker serves."""
 
     def __init__(

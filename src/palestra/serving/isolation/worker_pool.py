@@ -30,7 +30,7 @@ IDLE_S: Final = 10.0
 
 
 @final
-class FreeWorkers:
+class WorkerPool:
     """As many as calls wait for, within limits. Belongs to the event loop that calls it."""
 
     def __init__(self, keeper: Keeper) -> None:

@@ -24,11 +24,12 @@ from palestra.errors import (
     from_body,
     to_body,
 )
-from palestra.sandbox.workers.held import Held
+from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.sandbox.workers.keeper import Keeper
 from palestra.schema import encode_json, set_fields, to_plain
 from palestra.serving.authors_errors import error_text
 from palestra.serving.endpoints import Endpoint
+from palestra.serving.importing import OF_START, start_limit_s
 from palestra.serving.isolation.bodies import body_bytes, exact_body_bytes
 from palestra.serving.isolation.failures import MEMORY_MIB, failure_of
 from palestra.serving.isolation.limits import limit_of
@@ -61,14 +62,14 @@ CANCEL_GRACE_S: Final = 0.3
 """For a worker to cancel an async method: one that does not is held by it."""
 ABANDONED_S: Final = 1.0
 """How long a plain method may go on that nobody waits for, before its worker is killed."""
-EVERYBODY: Final = -1
+UNKNOWN_CALL: Final = -1
 """The culprit, where it cannot be told."""
 _WORKER: Final = "worker"
 _BEGUN: Final = "begun"
 _LEFT: Final = "leaves its worker at the end"
 """What this process keeps of a session; its state is in the worker."""
 _UNENCODABLE: Final = (pickle.PicklingError, TypeError, AttributeError)
-_OURS: Final = ("x-palestra-", "authorization", "cookie", "content-type", "content-length")
+_OWN_HEADERS: Final = ("x-palestra-", "authorization", "cookie", "content-type", "content-length")
 
 
 @dataclass(eq=False, slots=True)
@@ -78,7 +79,7 @@ class _Worker:
     link: Link
     sessions: set[str] = field(default_factory=set)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the one plain method that runs."""
+    """Locked while a plain method runs: one at a time."""
     contexts: dict[int, CallContext] = field(default_factory=dict)
     """Of the calls that it serves."""
     running: int = 0
@@ -129,9 +130,9 @@ class _Worker:
         """Find the call that the worker ended for. Every call is told of it before any fails."""
         if not self.culprit and isinstance(ending, Ended):
             # The plain method that runs is the first suspect; or the only call there is.
-            alone = number if len(self.contexts) == 1 else EVERYBODY
+            alone = number if len(self.contexts) == 1 else UNKNOWN_CALL
             self.culprit = self.running or alone
-        if self.culprit in {number, EVERYBODY}:
+        if self.culprit in {number, UNKNOWN_CALL}:
             path = call.endpoint.path
             self.faults[call.session_id] = path, ending
             self.reason = self.reason or failure_of(server, path, ending).message
@@ -175,7 +176,7 @@ class _Call:
 class Forking(Protocol):
     """Makes worker processes: a `Keeper` does."""
 
-    async def fork(self) -> Held:
+    async def fork(self) -> WorkerHandle:
         """A new worker, ready for calls. Raises WorkersBroken."""
 
     def end(self) -> None:
@@ -494,7 +495,7 @@ class SessionWorkers:
             method,
             path,
             body=body,
-            headers={n: v for n, v in headers if not n.lower().startswith(_OURS)},
+            headers={n: v for n, v in headers if not n.lower().startswith(_OWN_HEADERS)},
             cookies=parse_set_cookies(cookies[0].split(";")) if cookies else {},
             session_id=session_id,
         )
@@ -542,6 +543,7 @@ def workers_of(
             argument=argument,
             memory_mib=MEMORY_MIB,
             as_here=True,
+            start_limit_s=OF_START * start_limit_s(),
             sources=instance.folder,
         ),
         server=server.name,

@@ -45,7 +45,7 @@ class NoProcess(WorkersBroken):
 
 
 @final
-class Held:
+class WorkerHandle:
     """A worker that we hold: its line is open, so it lives."""
 
     def __init__(self, calls: socket.socket, line: socket.socket, memory_mib: int) -> None:
