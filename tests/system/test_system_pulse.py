@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,14 +115,14 @@ def test_coroutines_that_go_on_in_turns_write_their_texts_once() -> None:
 
 def test_a_process_that_has_not_begun_is_not_asked_for_its_stacks(pulse: Pulse) -> None:
     # A signal to process 0 goes to this whole group.
-    received: list[int] = []
-    before = signal.signal(STACKS_SIGNAL, lambda number, _: received.append(number))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {STACKS_SIGNAL})
     try:
         pauses = list(ask_for_stacks(pulse))
+        received = signal.sigtimedwait({STACKS_SIGNAL}, 0)
     finally:
-        signal.signal(STACKS_SIGNAL, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    assert (received, pauses) == ([], [])
+    assert (received, pauses) == (None, [])
 
 
 def test_a_call_that_is_over_leaves_no_text_behind(pulse: Pulse) -> None:
@@ -132,3 +133,11 @@ def test_a_call_that_is_over_leaves_no_text_behind(pulse: Pulse) -> None:
     pulse.forget(text)
 
     assert sys.getrefcount(text) == held_elsewhere
+
+
+def test_the_stacks_of_a_process_are_waited_for_until_they_are_whole(pulse: Pulse) -> None:
+    pulse.begin()
+    for pause_s in ask_for_stacks(pulse):
+        time.sleep(pause_s)
+
+    assert f'File "{__file__}"' in pulse.stack_text()
