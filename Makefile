@@ -35,12 +35,12 @@ demo: $(INSTALLED)
 	@echo "== 25 reasoning tasks, 4 rollouts each"
 	$(BIN)/palestra eval reasoning_gym --model local --limit 25 --repeats 4 --max-output-tokens 48
 
-# Files of tests are spread over processes; those marked alone then have the machine.
-SPREAD ?= -n 2 --dist loadfile
+# Files of tests are spread over processes, in the order of tests/conftest.py; those marked alone
+# (each of them is slow, too) then have the machine.
+SPREAD ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)
 	$(BIN)/pytest $(SPREAD) -m "not slow and not alone"
-	$(BIN)/pytest -m "alone and not slow"
 
 # On another Python, in an environment of its own: make test-python PYTHON=python3.13
 OTHER = .venv-$(shell $(PYTHON) -c 'import sys; print("%s.%s" % sys.version_info[:2])')

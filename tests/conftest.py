@@ -1,8 +1,20 @@
 """What holds for every test."""
 
+from collections import Counter
+
+import pytest
 from hypothesis import settings
 
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("palestra", deadline=None)
 settings.register_profile("thorough", deadline=None, max_examples=5_000)
 settings.load_profile("palestra")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, the larger ones before: else the last one keeps a core idle."""
+    sizes = Counter(item.path for item in items)
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    places = {path: place for place, path in enumerate(sizes)}
+    items.sort(key=lambda item: (-slow[item.path], -sizes[item.path], places[item.path]))

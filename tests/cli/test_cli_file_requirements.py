@@ -53,6 +53,12 @@ def test_a_one_file_environment_runs_with_the_requirements_beside_it(
     [row] = world.rows("out/r.jsonl")
     assert row["reward"] == 0.75
     assert row["responses_create_params"]["input"][0]["content"] == "1?"
+    assert "is being made" in done.err
+
+    again = world.run("palestra", *evaluated(fake), "--overwrite")
+
+    assert "requirements.txt" in again.err
+    assert "is being made" not in again.err
 
 
 def test_satisfied_requirements_change_nothing(world: World, fake: FakeEndpoint) -> None:

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from email.parser import Parser
 from pathlib import Path
 from zipfile import ZipFile
@@ -10,23 +9,15 @@ from zipfile import ZipFile
 import pytest
 from cli_world import World
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+from installed_wheel import UV, build_wheel
 
-REPOSITORY = Path(__file__).parents[2]
-UV = [sys.executable, "-m", "uv"]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
-    out = tmp_path_factory.mktemp("wheel")
-    command = [*UV, "build", "--wheel", "--out-dir", str(out), str(REPOSITORY)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    if done.returncode and "hatchling" in done.stderr:
-        pytest.skip("the build needs hatchling, which cannot be fetched here")
-    assert done.returncode == 0, done.stderr
-    (made,) = out.glob("*.whl")
-    return made
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """A run whose endpoint refuses everything stops, and goes on once the endpoint answers."""
 
 import pytest
-from cli_world import FakeEndpoint, World
+from cli_world import FakeEndpoint, World, free_port
 
 ENV = """
 from palestra import environment
@@ -79,3 +79,24 @@ def test_a_run_of_which_nothing_has_ended_is_not_to_be_resumed(
     assert refused.code == 1
     assert "hint: --patience SECONDS" in refused.err
     assert "--resume" not in refused.err
+
+
+@pytest.mark.parametrize("name", ["", "#tiny"])
+def test_an_endpoint_that_is_down_at_the_start_is_waited_for_as_long(
+    world: World, name: str
+) -> None:
+    world.write("my_env.py", ENV)
+    url = f"http://127.0.0.1:{free_port()}/v1"
+
+    done = world.run(
+        *("palestra", "eval", "my_env.py", "--model", f"vllm:{url}{name}", "--patience", "1"),
+        timeout_s=25,
+    )
+
+    assert done.code == 1
+    [error] = done.errors
+    assert "policy_model has no endpoint after 1 s" in error
+    assert url in error
+    [waiting] = [line for line in done.err.splitlines() if "waiting for its endpoint" in line]
+    assert "giving up at" in waiting
+    assert url in waiting

@@ -1,13 +1,30 @@
 """The page for users of NeMo Gym says what their commands print here, now."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-from documents import REPOSITORY
+from documents import REPOSITORY, blocks
 
 PAGE = REPOSITORY / "docs" / "from-nemo-gym.md"
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+
+def test_every_command_of_the_field_is_on_the_page() -> None:
+    typed = "\n".join(block.text for block in blocks(PAGE) if block.language == "bash")
+    names = {name for name in PROJECT["scripts"] if name.startswith("ng_")}
+
+    assert names - set(re.findall(r"\bng_\w+", typed)) == set()
+
+
+def test_no_row_of_the_page_says_anything_but_works() -> None:
+    rows = re.findall(r"^\| \[.*\| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+
+    assert len(rows) == PAGE.read_text().count("\n## ")
+    assert set(rows) == {"works"}
 
 
 @pytest.mark.slow
@@ -24,5 +41,7 @@ def test_the_page_is_what_its_commands_print(tmp_path: Path) -> None:
         check=False,
     )
 
+    if "Ray cluster for this fleet did not start" in done.stderr:
+        pytest.skip("Ray itself did not start")
     assert done.returncode == 0, done.stderr
     assert made.read_text() == PAGE.read_text(), "python scripts/from_nemo_gym.py renews it"

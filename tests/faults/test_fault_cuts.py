@@ -176,6 +176,7 @@ def test_a_journal_cut_anywhere_is_resumed_as_if_it_were_not(uncut: Uncut, folde
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # it takes every core
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_journal_cut_at_every_byte_is_resumed_as_if_it_were_not(

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 from scripted_runs import AGENT, settings, task, write_rows
 
 from palestra.errors import InputDataError
-from palestra.rollouts import check_rows, plan
+from palestra.rollouts import AgentRoute, check_rows, plan
 from palestra.schema import RunRequest, VerifyRequest, VerifyResponse
 from palestra.serving import ResourcesServer, ResourcesServerConfig
 from palestra.serving.published import published_schema
@@ -36,7 +36,7 @@ def checked(
     *rows: Any,
     server: type[ResourcesServer] = Quiz,
     environments: tuple[str, ...] = ("quiz",),
-    forwarding: tuple[str, ...] = (AGENT,),
+    forwards: bool = True,
 ) -> None:
     """Plan a run over `rows`, and hold them to what the environment publishes."""
     write_rows(folder / "tasks.jsonl", rows)
@@ -47,7 +47,7 @@ def checked(
     for name in environments:
         targets[name] = Target(name, "resources_servers", local=quiz)
     targets[AGENT] = Target(AGENT, "responses_api_agents", local=quiz)
-    asyncio.run(check_rows(planned, client, {AGENT: environments}, forwarding=forwarding))
+    asyncio.run(check_rows(planned, client, [AgentRoute(AGENT, environments, forwards)]))
 
 
 def refused(folder: Path, *rows: Any, **how: Any) -> str:
@@ -82,10 +82,10 @@ def test_a_text_that_is_no_number_is_found_before_the_run(tmp_path: Path) -> Non
 
 
 def test_an_agent_that_may_add_fields_answers_for_those_that_are_missing(tmp_path: Path) -> None:
-    checked(tmp_path, task(1), forwarding=())
+    checked(tmp_path, task(1), forwards=False)
 
     assert "line 2: /expected_answer" in refused(
-        tmp_path, task(1), task(2, expected_answer=["4"]), forwarding=()
+        tmp_path, task(1), task(2, expected_answer=["4"]), forwards=False
     )
 
 

@@ -275,6 +275,22 @@ def test_a_server_that_is_never_ready_ends_with_the_start_deadline(
     assert error.message == "x was not ready within 0.5 s"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", [EMBEDDED, PROCESS])
+def test_an_import_that_does_not_end_is_told_with_its_line(
+    project: Project, placement: str
+) -> None:
+    text = (
+        f"{ENVIRONMENT_APP}\nimport time\nuntil = time.time() + 9\nwhile time.time() < until: pass"
+    )
+    project.environment(text)
+    error = refused(project.load(X_ALONE, "++start_timeout=4"), placement)
+
+    assert isinstance(error, ServerDied)
+    assert error.file.endswith("resources_servers/x/app.py")
+    assert error.line == len(text.splitlines())
+
+
 def test_an_app_that_cannot_be_made_is_found_before_any_row(project: Project) -> None:
     broken = "    def setup_webserver(self):\n        raise KeyError('a route')\n"
     project.environment(ENVIRONMENT_APP + "\n" + broken)

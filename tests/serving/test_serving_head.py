@@ -31,11 +31,14 @@ from palestra.serving import (
 )
 from palestra.serving.listener import serving
 from palestra.serving.runfile import (
+    ENDED_KEPT_S,
+    EndedFleet,
     RunFile,
     live_run_files,
     read_run_file,
     remove_run_file,
     run_dir,
+    write_ended_fleet,
     write_run_file,
 )
 from palestra.serving.sockets import http_url, listen
@@ -197,7 +200,18 @@ def test_what_the_body_raises_comes_out_as_it_is(project: Project) -> None:
 
     with pytest.raises(ServerDied, match="x ended"):
         asyncio.run(served())
-    assert list(run_dir().glob("*")) == []
+    assert list(run_dir().glob("*.json")) == []
+
+
+@pytest.mark.usefixtures("project")
+def test_what_a_fleet_left_long_ago_goes_when_another_one_ends() -> None:
+    for port, age_s in ((1, 2 * ENDED_KEPT_S), (2, 0.0)):
+        write_ended_fleet(run_file(port=port), EndedFleet("n", "stopped", ""))
+        path = run_dir() / f"{port}.ended"
+        os.utime(path, (path.stat().st_atime, path.stat().st_mtime - age_s))
+    write_ended_fleet(run_file(port=3), EndedFleet("n", "stopped", ""))
+
+    assert {path.name for path in run_dir().iterdir()} == {"2.ended", "3.ended"}
 
 
 # Finding a fleet

@@ -1,10 +1,13 @@
 """Servers that use Ray themselves, on a real Ray of this machine."""
 
+import asyncio
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -16,6 +19,7 @@ from typing import Any
 import pytest
 from serving_world import free_port
 
+from palestra.serving.ray_clusters import RayPlace
 from ray_programs import MARK, ray_folder, started_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
@@ -173,10 +177,11 @@ def test_a_fleet_that_only_looks_for_ray_starts_none(work: Path) -> None:
         assert "ray_head_node_address" not in servers.configuration()
 
 
+@pytest.mark.parametrize("port", [None, "", ":", ":http"])
 def test_an_address_that_does_not_answer_ends_the_command_before_a_server_starts(
-    work: Path,
+    work: Path, port: str | None
 ) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = "127.0.0.1" + (f":{free_port()}" if port is None else port)
 
     done = subprocess.run(
         ng_run(work, "+config_paths=[first.yaml]", f"++ray_head_node_address={address}"),
@@ -191,3 +196,44 @@ def test_an_address_that_does_not_answer_ends_the_command_before_a_server_starts
     assert done.returncode == 2
     assert f"the Ray cluster at {address} cannot be used" in done.stderr
     assert "[first]" not in done.stderr
+
+
+class Importing:
+    """A module `ray` whose import waits: the fake reaches it as `ray_import`."""
+
+    def __init__(self) -> None:
+        self.began, self.may_end = threading.Event(), threading.Event()
+
+
+@pytest.fixture
+def importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Importing]:
+    (tmp_path / "ray.py").write_text(
+        "import ray_import\n"
+        "ray_import.began.set()\n"
+        "ray_import.may_end.wait(20)\n"
+        "def is_initialized():\n"
+        "    return True\n"
+    )
+    made: Any = Importing()
+    others = {name for name in sys.modules if name.partition(".")[0] == "ray"}
+    for name in others:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ray_import", made)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield made
+    sys.modules.pop("ray", None)
+
+
+def test_a_server_waits_for_ray_which_another_one_is_importing(importing: Importing) -> None:
+    async def connect() -> None:
+        first = asyncio.create_task(asyncio.to_thread(importlib.import_module, "ray"))
+        await asyncio.to_thread(importing.began.wait, 20)
+        second = asyncio.create_task(
+            RayPlace.of_fleet({"ray_head_node_address": "x"}).connect(None)
+        )
+        await asyncio.sleep(0)
+        assert not second.done()
+        importing.may_end.set()
+        await asyncio.gather(first, second)
+
+    asyncio.run(connect())

@@ -4,13 +4,16 @@ import contextlib
 import mmap
 import os
 import resource
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from palestra.system import Pulse
+from palestra.system import Pulse, ask_for_stacks
+from palestra.system.pulse import STACKS_SIGNAL
 
 
 @pytest.fixture
@@ -110,6 +113,18 @@ def test_coroutines_that_go_on_in_turns_write_their_texts_once() -> None:
     pulse.close()
 
 
+def test_a_process_that_has_not_begun_is_not_asked_for_its_stacks(pulse: Pulse) -> None:
+    # A signal to process 0 goes to this whole group.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {STACKS_SIGNAL})
+    try:
+        pauses = list(ask_for_stacks(pulse))
+        received = signal.sigtimedwait({STACKS_SIGNAL}, 0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    assert (received, pauses) == (None, [])
+
+
 def test_a_call_that_is_over_leaves_no_text_behind(pulse: Pulse) -> None:
     text = bytes(1000)
     held_elsewhere = sys.getrefcount(text)
@@ -118,3 +133,11 @@ def test_a_call_that_is_over_leaves_no_text_behind(pulse: Pulse) -> None:
     pulse.forget(text)
 
     assert sys.getrefcount(text) == held_elsewhere
+
+
+def test_the_stacks_of_a_process_are_waited_for_until_they_are_whole(pulse: Pulse) -> None:
+    pulse.begin()
+    for pause_s in ask_for_stacks(pulse):
+        time.sleep(pause_s)
+
+    assert f'File "{__file__}"' in pulse.stack_text()

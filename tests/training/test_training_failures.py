@@ -24,6 +24,7 @@ from palestra.errors import (
     VerifierError,
 )
 from palestra.schema import Outcome
+from palestra.serving.authors_errors import AuthorsPlace, overran
 from palestra.training import (
     Attempts,
     Failed,
@@ -33,6 +34,7 @@ from palestra.training import (
     OnIncomplete,
     OnStale,
 )
+from palestra.training.failing import hint_of
 from palestra.transport import current_call
 
 pytestmark = pytest.mark.anyio
@@ -301,6 +303,16 @@ async def test_an_endpoint_that_refuses_everything_is_told_with_the_trainers_own
 
     assert "endpoint_patience_s" in caught.value.cause.setting
     assert "--patience" not in str(caught.value.hint)
+    for outcome in caught.value.outcomes:
+        assert "--patience" not in getattr(getattr(outcome, "evidence", None), "hint", "")
+
+
+def test_hints_of_a_call_that_did_not_return_name_no_flag() -> None:
+    error = overran("env", "/verify", AuthorsPlace("verify", "env.py", 3), 5.0)
+
+    assert "rollout_timeout" in hint_of(error)
+    assert "--" not in hint_of(error)
+    assert "--" not in hint_of(EndpointRefuses("refused", hint="--patience SECONDS"))
 
 
 async def test_another_rollouts_row_is_refused() -> None:

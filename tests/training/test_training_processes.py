@@ -463,6 +463,8 @@ async def test_a_fleet_that_is_gone_has_left_word_of_why(
     # Where a fleet was stopped, nothing ran out of memory.
     assert ("num_prompts_per_step * num_generations_per_prompt" in error.hint) is known
     assert (f"(process {head.pid}) was stopped" in error.cause.sentence) is not known
+    assert error.hint in str(error)
+    assert not hasattr(error, "__notes__")
     assert (error.cause.process, error.cause.signal) == (
         ("agent", "SIGKILL") if known else ("", "")
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.config import PACKAGE_ROOT, InstanceConfig, ServerType, load_config
+from palestra.config import InstanceConfig, ServerType, load_config
 from palestra.datasets import Door, DoorKeeper, doors_in
 from palestra.schema import CREATE_PARAMS, plain_input
 from palestra.serving import Server, build_server, server_client
@@ -81,6 +81,4 @@ def _names(agent: InstanceConfig, environment: str) -> bool:
 
 def _forwards(agent: InstanceConfig) -> bool:
     """Whether it hands rows on unchanged, as ours do; an author's own may add fields."""
-    environments = [ref for ref in agent.refs if ref.type == ServerType.RESOURCES]
-    ours = agent.folder is not None and agent.folder.is_relative_to(PACKAGE_ROOT)
-    return ours and len(environments) == 1
+    return agent.is_shipped and len(agent.referenced(ServerType.RESOURCES)) == 1

@@ -16,6 +16,7 @@ from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, SERVER_TREES, nearest, project_root, renamed
 from palestra.errors import ConfigError, RunFailed
+from palestra.serving import starting_within
 from palestra.system import beating
 
 RESOURCES = "resources_servers"
@@ -164,8 +165,9 @@ async def _reports(folders: Sequence[Path], args: TestArgs) -> list[FolderReport
         limit_of="a folder",
         hint="make that line return, or raise --timeout",
     )
-    async with beating():
-        return [await _report(folder, args, name=len(folders) > 1) for folder in folders]
+    with starting_within(args.timeout_s):
+        async with beating():
+            return [await _report(folder, args, name=len(folders) > 1) for folder in folders]
 
 
 async def _report(folder: Path, args: TestArgs, *, name: bool) -> FolderReport:

@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from palestra.cli.console import notice
+from palestra.cli.endpoints import Wait, wait_for
 from palestra.config import MASK, load_config, names_in_files
-from palestra.errors import CallError, ConfigError, excerpt
+from palestra.errors import ConfigError, ModelError, excerpt
 
 LOCAL = "local"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -18,12 +19,13 @@ POLICY = "policy_model"
 
 
 def model_config(
-    model: str | None, overrides: list[str], configs: Sequence[str] = ()
+    model: str | None, overrides: list[str], configs: Sequence[str] = (), *, wait: Wait
 ) -> tuple[list[str], dict[str, Any]]:
     """Config files and settings for `--model`.
 
     `local`; `openai:NAME`; `vllm:URL[#NAME]`; the name of a model instance in the configs, which
-    are `configs` and those of the overrides and env.yaml. Without one it is their `policy_model`;
+    are `configs` and those of the overrides and env.yaml. `wait`: for an endpoint that is asked which
+    model it serves. Without one it is their `policy_model`;
     without that, and without an endpoint in the overrides or env.yaml: the local model, which is
     said.
     """
@@ -42,7 +44,9 @@ def model_config(
             rest, overrides
         )
     if kind == "vllm" and rest:
-        return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], _vllm(rest, overrides)
+        return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], _vllm(
+            rest, overrides, wait
+        )
     if kind in {"openai", "vllm"}:
         raise ConfigError(
             f"--model {model!r} names no model",
@@ -66,14 +70,14 @@ def _openai(name: str, overrides: list[str]) -> dict[str, Any]:
     return extra
 
 
-def _vllm(endpoint: str, overrides: list[str]) -> dict[str, Any]:
+def _vllm(endpoint: str, overrides: list[str], wait: Wait) -> dict[str, Any]:
     url, _, name = endpoint.partition("#")
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--model 'vllm:{url}' holds no URL", hint="vllm:http://HOST:PORT/v1")
     extra = {"policy_base_url": url}
     if not any("policy_api_key" in item for item in overrides):
         extra["policy_api_key"] = os.environ.get("VLLM_API_KEY", "EMPTY")
-    extra["policy_model_name"] = name or _only_model(url, _key(overrides, extra))
+    extra["policy_model_name"] = name or _only_model(url, _key(overrides, extra), wait)
     return extra
 
 
@@ -109,8 +113,11 @@ def _names_endpoint(overrides: list[str]) -> bool:
     return asked or (env.exists() and "policy_base_url" in env.read_text())
 
 
-def _only_model(url: str, key: str) -> str:
-    """The model that the endpoint serves. Raises ConfigError unless there is exactly one."""
+def _only_model(url: str, key: str, wait: Wait) -> str:
+    """The model that the endpoint serves, once it answers.
+
+    Raises ConfigError unless there is exactly one, RunFailed when it does not answer in time.
+    """
     import asyncio
 
     from palestra.transport import AutoTransport, HttpRequest
@@ -128,6 +135,9 @@ def _only_model(url: str, key: str) -> str:
                     f"{asked} answered {reply.status}: {_said(reply.body, key)}",
                     hint="give the key: VLLM_API_KEY, or '++policy_api_key=${oc.env:MY_KEY}'",
                 )
+            if reply.status >= 500:
+                said = _said(reply.body, key)
+                raise ModelError(f"{asked} answered {reply.status}: {said}", status=reply.status)
             if reply.status != 200:
                 raise ValueError(f"it answered {reply.status}: {_said(reply.body, key)}")
             return [str(item["id"]) for item in orjson.loads(reply.body)["data"]]
@@ -135,12 +145,7 @@ def _only_model(url: str, key: str) -> str:
             await http.aclose()
 
     try:
-        names = asyncio.run(ask())
-    except CallError as error:
-        raise ConfigError(
-            f"{asked} does not say which models it serves: {error.message}",
-            hint="is the URL right, and is the endpoint running?",
-        ) from None
+        names = asyncio.run(wait_for(POLICY, ask, wait))
     except (ValueError, KeyError, TypeError) as error:
         reason = str(error) if isinstance(error, ValueError) else "it holds no list of models"
         raise ConfigError(

@@ -19,6 +19,7 @@ from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import Hopeless, PalestraError, RunFailed, ServerDied
 from palestra.rollouts import (
+    AgentRoute,
     Collected,
     CollectSettings,
     PreparedRun,
@@ -117,7 +118,7 @@ async def collect_with(
     until the first rollout nothing of an earlier run is touched.
     """
     open_files = raise_descriptor_limit()
-    agents = [i for i in choice.config.instances.values() if i.type == ServerType.AGENT]
+    agents = choice.config.instances_of(ServerType.AGENT)
     planning = partial(
         plan,
         settings,
@@ -129,13 +130,7 @@ async def collect_with(
     begun = False
     try:
         async with choice.open() as fleet:
-            environments = {
-                agent.name: tuple(r.name for r in agent.refs if r.type == ServerType.RESOURCES)
-                for agent in agents
-            }
-            # An author's own agent may add to a row what its environment asks for.
-            shipped = {a.name for a in agents if a.is_shipped}
-            await check_rows(planned, fleet.client, environments, forwarding=shipped)
+            await check_rows(planned, fleet.client, map(AgentRoute.of, agents))
             targets = fleet.client.targets.values()
             if warning := check_descriptors(settings, planned.remaining, targets, open_files):
                 notice(f"warning: {warning}")

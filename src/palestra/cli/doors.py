@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from palestra.config import InstanceConfig, ResolvedConfig, ServerType
+from palestra.config import InstanceConfig, ResolvedConfig
 from palestra.datasets import Door
 from palestra.errors import PalestraError
-from palestra.rollouts import doors_behind
+from palestra.rollouts import AgentRoute, doors_behind
 from palestra.serving import build_server, server_client
 from palestra.transport import ServerClient, Target
 
@@ -23,20 +23,13 @@ async def _doors(
 ) -> dict[str, list[Door]]:
     targets: dict[str, Target] = {}
     client = server_client(targets, config.tree)
-    environments = {
-        agent.name: tuple(
-            ref.name
-            for ref in agent.refs
-            if ref.type == ServerType.RESOURCES and ref.name in config.instances
-        )
-        for agent in agents
-    }
-    wanted = [*environments, *(name for names in environments.values() for name in names)]
+    routes = [AgentRoute.of(agent) for agent in agents]
+    names = [name for route in routes for name in (route.agent, *route.environments)]
     try:
-        for name in dict.fromkeys(wanted):
-            _put(config.instance(name), client, targets, tell)
-        shipped = {a.name for a in agents if a.is_shipped}
-        return await doors_behind(client, environments, forwarding=shipped)
+        for name in dict.fromkeys(names):
+            if name in config.instances:
+                _put(config.instance(name), client, targets, tell)
+        return await doors_behind(client, routes)
     finally:
         await client.http.aclose()
 

@@ -3,19 +3,23 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
 from palestra.cli.console import notice
+from palestra.cli.settings import PatienceArgs, args_from
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import CallError, Hopeless, RunFailed
 from palestra.serving import Fleet, ModelServer, ask_endpoint
 from palestra.transport import ServerClient
 
-READY_TIMEOUT_S = 60.0
-"""How long an endpoint that may still be starting is waited for."""
 ASK_AGAIN_S = 2.0
-FIRST_LINE_S = 2.0
+SHORTEST_S = 1.0
+"""What an endpoint that answers at all has for its first answer, however short the wait is."""
 LINE_EVERY_S = 60.0
 WAITING_LONGER = "model_endpoint_readiness_timeout_seconds"
+
+T = TypeVar("T")
 
 Check = Callable[[], Awaitable[str]]
 """What an endpoint said of itself. Raises `CallError` when it cannot be reached."""
@@ -29,7 +33,7 @@ async def wait_for_endpoints(fleet: Fleet) -> None:
     """
     servers = [fleet.server(name) for name in fleet.instances]
     checks = {server.name: _masked(server) for server in servers if isinstance(server, ModelServer)}
-    await _wait_for_all(checks, _limit(fleet.config))
+    await _wait_for_all(checks, Wait.of(fleet.config.tree))
 
 
 def _masked(server: ModelServer) -> Check:
@@ -51,25 +55,49 @@ async def ask_endpoints(client: ServerClient, config: ResolvedConfig) -> None:
     models = [
         name for name, target in client.targets.items() if target.server_type == ServerType.MODEL
     ]
-    await _wait_for_all({name: check_of(name) for name in models}, _limit(config))
+    await _wait_for_all({name: check_of(name) for name in models}, Wait.of(config.tree))
 
 
-def _limit(config: ResolvedConfig) -> float:
-    given = config.tree.get(WAITING_LONGER)
-    return READY_TIMEOUT_S if given is None else float(given)
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long an endpoint that may still be starting is waited for, and what sets that."""
+
+    limit_s: float | None
+    """None: without end."""
+    setting: str = "--patience SECONDS (+patience)"
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Self:
+        """The field's own setting where it is given, else the patience of the run."""
+        given = tree.get(WAITING_LONGER)
+        if given is not None:
+            return cls(float(given), f"++{WAITING_LONGER}=SECONDS")
+        return cls(args_from(PatienceArgs, tree).patience)
+
+    def ends_at(self) -> str:
+        """`giving up at 14:03:10`, of a wait that begins now, by the clock of this machine."""
+        if self.limit_s is None:
+            return "without end"
+        return (
+            f"giving up at {time.strftime('%H:%M:%S', time.localtime(time.time() + self.limit_s))}"
+        )
 
 
-async def _wait_for_all(checks: Mapping[str, Check], limit_s: float) -> None:
+async def _wait_for_all(checks: Mapping[str, Check], wait: Wait) -> None:
     async with asyncio.TaskGroup() as tasks:
         for name, check in checks.items():
-            tasks.create_task(_wait_for(name, check, limit_s), name=f"endpoint of {name}")
+            tasks.create_task(_say_endpoint(name, check, wait), name=f"endpoint of {name}")
+
+
+async def _say_endpoint(name: str, check: Check, wait: Wait) -> None:
+    notice(f"{name}: {await wait_for(name, check, wait)}")
 
 
 class Pace:
-    """When the next line about the same wait is due: after 2, 4, 8 seconds, then once a minute."""
+    """When the next line about a wait is due: at once, after 2, 4, 8 seconds, then once a minute."""
 
     def __init__(self) -> None:
-        self._next_s = FIRST_LINE_S
+        self._next_s = 0.0
 
     def is_due(self, elapsed_s: float) -> bool:
         """Whether to say it now, so many seconds into the wait; if so, it counts as said."""
@@ -79,28 +107,35 @@ class Pace:
         return True
 
 
-async def _wait_for(name: str, check: Check, limit_s: float) -> None:
-    started, pace = time.monotonic(), Pace()
-    deadline = started + limit_s
+async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait) -> T:
+    """What `check` returns, asked again until the wait ends. Says what is waited for, and until when.
+
+    Raises RunFailed at the end of the wait, and what `check` raises when waiting does not help.
+    """
+    started, pace, ends_at = time.monotonic(), Pace(), wait.ends_at()
+    deadline = None if wait.limit_s is None else started + wait.limit_s
+    trouble = "no answer"
     while True:
         try:
-            notice(f"{name}: {await check()}")
+            async with asyncio.timeout(_left_s(deadline, at_least=SHORTEST_S)) as limit:
+                return await check()
         except Hopeless:
             raise
         except CallError as error:
-            if time.monotonic() >= deadline:
-                raise RunFailed(
-                    f"{name} has no endpoint after {limit_s:.0f} s: {error.message}",
-                    hint="is base_url right, and is the endpoint running? "
-                    f"++{WAITING_LONGER}=<seconds> waits longer",
-                ) from error
-            now = time.monotonic()
-            if pace.is_due(now - started):
-                left = max(0.0, deadline - now)
-                notice(
-                    f"{name}: waiting for its endpoint, {left:.0f} s more "
-                    f"(++{WAITING_LONGER}): {error.message}"
-                )
-            await asyncio.sleep(ASK_AGAIN_S)
-        else:
-            return
+            trouble = error.message
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        left_s = _left_s(deadline)
+        if left_s == 0:
+            raise RunFailed(
+                f"{name} has no endpoint after {wait.limit_s:g} s: {trouble}",
+                hint=f"is base_url right, and is the endpoint running? {wait.setting} waits longer",
+            )
+        if pace.is_due(time.monotonic() - started):
+            notice(f"{name}: waiting for its endpoint, {ends_at} ({wait.setting}): {trouble}")
+        await asyncio.sleep(ASK_AGAIN_S if left_s is None else min(ASK_AGAIN_S, left_s))
+
+
+def _left_s(deadline: float | None, at_least: float = 0.0) -> float | None:
+    return None if deadline is None else max(at_least, deadline - time.monotonic())

@@ -15,6 +15,7 @@ from palestra.cli.again import verified_by
 from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, notice, say, shown, warn_all
+from palestra.cli.endpoints import Wait
 from palestra.cli.meaning import run_meaning
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
@@ -24,7 +25,15 @@ from palestra.cli.watching import Watch, watching
 from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType, did_you_mean, nearest
 from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import CollectSettings, intended
-from palestra.serving import cache_root, file_rows, requirements_of, unsatisfied
+from palestra.serving import (
+    cache_root,
+    file_rows,
+    made_interpreter,
+    requirements_of,
+    start_timeout_of,
+    starting_within,
+    unsatisfied,
+)
 from palestra.system import remove_empty
 
 
@@ -60,7 +69,7 @@ class Target:
 
 def evaluate(args: EvalArgs, overrides: list[str]) -> int:
     """Run one environment against one model, and profile what comes out."""
-    target = find_target(args)
+    target = find_target(args, overrides)
     if target.empty:
         raise InputDataError(target.empty, hint="give it rows: @environment(data=[{…}, …])")
     config = _config(target, args, overrides)
@@ -119,11 +128,16 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
-def find_target(args: EvalArgs) -> Target:
-    """What `args.target` means. Raises ConfigError with the nearest name when it means nothing."""
+def find_target(args: EvalArgs, overrides: list[str]) -> Target:
+    """What `args.target` means. Raises ConfigError with the nearest name when it means nothing.
+
+    `overrides`: those of the command; `start_timeout` bounds the import of a file.
+    """
     given = _config_in(args.target) or args.target
     if given.endswith(".py"):
-        return _file_target(existing_path(given))
+        settings = load(overrides, ng=False, required=()).tree
+        with starting_within(start_timeout_of(settings)):
+            return _file_target(existing_path(given))
     if given.endswith((".yaml", ".yml")):
         return Target(Path(given).stem, (given,))
     config = f"resources_servers/{given}/configs/{given}.yaml"
@@ -196,9 +210,10 @@ def _file_target(path: Path) -> Target:
         near = did_you_mean(path.name, _own_environments())
         raise ConfigError(f"{path} does not exist{near}")
     if missing := unsatisfied(requirements_of(path)):
+        first = "" if made_interpreter(path, cache=cache_root()) else "; it is being made, once"
         notice(
             f"{path.name} runs in an environment of its own, with {', '.join(missing)} of "
-            "requirements.txt; it is made the first time"
+            f"requirements.txt{first}"
         )
     made = file_rows(path.absolute(), cache=cache_root())
     server = _server_name(made.name, path.stem)
@@ -244,7 +259,9 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
 
 
 def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
-    paths, extra = model_config(args.model, overrides, target.configs)
+    settings = load(overrides, ng=False, extra=args.collecting, required=()).tree
+    wait = Wait.of(settings)
+    paths, extra = model_config(args.model, overrides, target.configs, wait=wait)
     merged = {**target.extra, **extra, **args.collecting, "config_paths": [*target.configs, *paths]}
     return load(overrides, ng=False, extra=merged)
 

@@ -127,10 +127,10 @@ async def _run(
         config_paths=paths, cwd=instance.folder.parents[1], required=(), use_env_yaml=False
     )
     models = {
-        ref.name: model
+        name: model
         for other in config.instances.values()
-        for ref in other.refs
-        if ref.type == ServerType.MODEL and model is not None
+        for name in other.referenced(ServerType.MODEL)
+        if model is not None
     }
     if model is None:
         params = {**row[CREATE_PARAMS], "max_output_tokens": MOST_TOKENS, "temperature": 0.0}

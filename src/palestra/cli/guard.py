@@ -249,24 +249,39 @@ class Guard:
         return self._pulse.stack_text()
 
     def _tell_of_block(self, quiet_s: float) -> None:
-        from palestra.serving.overrun import blocking
+        from palestra.serving.importing import author_import
+        from palestra.serving.overrun import blocking, place_of
 
         call = running_one(self._pid, self._lookout.executing)
-        holder = blocking(call, self._stacks())
+        stacks = self._stacks()
+        if call is not None and (started := author_import(call)) is not None:
+            place = place_of(call, stacks)
+            at = f": it is executing {place}" if place.file else ""
+            self._say(
+                f"{started.file} has been imported for {quiet_s:.0f} s, and may be for "
+                f"{started.limit_s:g} s (++start_timeout){at}"
+            )
+            return
+        holder = blocking(call, stacks)
         self._say(f"warning: {holder} for {quiet_s:.0f} s: nothing else of this command can run")
 
     # What is said and done when the child is ended
 
     def _end_overdue(self, call: Executing) -> None:
         """End the child for `call`, unless that has returned while its stack came."""
+        from palestra.serving.importing import unfinished_import
         from palestra.serving.overrun import overrun, row_name
 
         lasted_s = time.monotonic() - call.since
-        error = overrun(call, self._stacks(), lasted_s)
+        stacks = self._stacks()
+        error = overrun(call, stacks, lasted_s)
+        unfinished = unfinished_import(call, stacks)
         self._read_pulse(time.monotonic())
         if call not in self._lookout.overdue():
             return
         self._kill()
+        if unfinished is not None:
+            self._give_up(unfinished.message, unfinished.hint)
         if error is None:
             self._give_up(f"the event loop has not run for {self._lookout.quiet_s:.0f} s")
         row = error.evidence.row
@@ -364,4 +379,5 @@ class Guard:
 def _load() -> None:
     """Import what ending the run in its place takes, and the run itself."""
     import palestra.rollouts.reverification
+    import palestra.serving.importing
     import palestra.serving.overrun  # noqa: F401

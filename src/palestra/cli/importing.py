@@ -90,7 +90,7 @@ def _config(environment: str | None, overrides: list[str]) -> ResolvedConfig:
     if environment is not None:
         from palestra.cli.evaluating import EvalArgs, find_target
 
-        target = find_target(EvalArgs(target=environment))
+        target = find_target(EvalArgs(target=environment), overrides)
         extra = {**target.extra, "config_paths": list(target.configs)}
     config = load(overrides, ng=False, extra=extra, require_all=False, required=())
     warn_all(config.warnings)

@@ -188,7 +188,7 @@ def _environment(args: ReverifyArgs, overrides: list[str]) -> tuple[dict[str, An
     given = args.environment
     if given is None or any("config_paths" in item for item in overrides):
         return {}, given
-    target = find_target(EvalArgs(target=given))
+    target = find_target(EvalArgs(target=given), overrides)
     name = None if given.endswith((".yaml", ".yml")) else next(iter(target.extra), target.name)
     return {**target.extra, "config_paths": list(target.configs)}, name
 
@@ -234,7 +234,7 @@ def _environment_of(agent: InstanceConfig) -> str:
     own = agent.settings.get("resources_server")
     if isinstance(own, Mapping):
         return str(own.get("name"))
-    return next((ref.name for ref in agent.refs if ref.type == ServerType.RESOURCES), "")
+    return next(iter(agent.referenced(ServerType.RESOURCES)), "")
 
 
 def _needed(config: ResolvedConfig, servers: Iterable[str], *, models: bool) -> frozenset[str]:

@@ -11,6 +11,7 @@ from palestra.config import ResolvedConfig, load_config
 from palestra.rollouts.arguments import (
     HOW_TO_GIVE,
     CollectArgs,
+    PatienceArgs,
     args_from,
     concurrency,
     datasets_of,
@@ -94,6 +95,7 @@ __all__ = [
     "HOW_TO_GIVE",
     "AggregateArgs",
     "CollectArgs",
+    "PatienceArgs",
     "ProfileArgs",
     "args_from",
     "concurrency",

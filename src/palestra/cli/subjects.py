@@ -51,7 +51,7 @@ def _wanted(name: str, overrides: list[str]) -> Wanted:
     if any("config_paths" in item for item in overrides):
         config = load(overrides, ng=False, required=())
         return Wanted(_instance(name, config), None, {}, config)
-    target = find_target(EvalArgs(target=name))
+    target = find_target(EvalArgs(target=name), overrides)
     extra = {**target.extra, "config_paths": list(target.configs)}
     config = load(overrides, ng=False, extra=extra, required=())
     servers = config.instances_of(ServerType.RESOURCES)

@@ -37,6 +37,7 @@ from palestra.config.redact import (
     redact,
     secrets_in,
 )
+from palestra.config.references import find_references
 from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerRef, ServerType
 from palestra.config.settings import settings_from
 from palestra.config.spelling import did_you_mean, nearest
@@ -58,6 +59,7 @@ __all__ = [
     "config_from_tree",
     "did_you_mean",
     "dump_yaml",
+    "find_references",
     "find_secrets",
     "is_secret_name",
     "load_config",

@@ -70,6 +70,10 @@ class InstanceConfig:
         """`host:port` as configured; the port is `auto` until one is allocated."""
         return f"{self.host}:{'auto' if self.port is None else self.port}"
 
+    def referenced(self, server_type: ServerType) -> tuple[str, ...]:
+        """The names of the instances of that type that the settings refer to."""
+        return tuple(ref.name for ref in self.refs if ref.type == server_type)
+
     @property
     def is_shipped(self) -> bool:
         """Whether its code came with Palestra."""

@@ -50,10 +50,8 @@ async def expect(subject: Subject, round_: Round, known: Known) -> Forecast | No
 
 def _share(config: ResolvedConfig, known: Known, rows: AgentRows) -> Share:
     endpoint = known.endpoint_of(config.instance(rows.agent))
-    refs = config.instance(rows.agent).refs
-    judged = any(
-        known.judges(config.instance(ref.name)) for ref in refs if ref.type == ServerType.RESOURCES
-    )
+    environments = config.instance(rows.agent).referenced(ServerType.RESOURCES)
+    judged = any(known.judges(config.instance(name)) for name in environments)
     name = endpoint.name if endpoint is not None else ""
     pace = known.paces.get(rows.agent) or (endpoint.pace if endpoint else None)
     settings = config.instances[name].settings if name in config.instances else {}

@@ -13,9 +13,10 @@ from palestra.conformance import LoopGuard
 from palestra.doctor.checking import LOCAL_S, Looked, Round, in_thread
 from palestra.doctor.checks import data, infra, model, verifier
 from palestra.doctor.findings import has_errors
-from palestra.doctor.subject import UNBOUNDED, Known, Subject, environments_of
+from palestra.doctor.subject import UNBOUNDED, Known, Subject
 from palestra.doctor.survey import AgentRows
 from palestra.errors import Layer
+from palestra.rollouts import AgentRoute
 from palestra.serving import ResourcesServer
 from palestra.transport import ServerClient
 
@@ -67,18 +68,13 @@ class RowChecks:
 
     async def _request_models(self, client: ServerClient) -> None:
         agents = self._config.instances_of(ServerType.AGENT)
-        environments = {
-            agent.name: environments_of(agent)
-            for agent in agents
-            if {agent.name, *environments_of(agent)} <= client.targets.keys()
-        }
-        forwarding = {a.name for a in agents if a.is_shipped}
+        routes = [AgentRoute.of(agent) for agent in agents]
         planned = self._known.planned
         run = planned.run if planned is not None else None
         work = (
-            data.check_request_models(run, client, environments, forwarding=forwarding)
+            data.check_request_models(run, client, routes)
             if run is not None
-            else data.check_good_rows(self._settings, client, environments, forwarding=forwarding)
+            else data.check_good_rows(self._settings, client, routes)
         )
         await self._round.look(Layer.DATA, "request models", work, within_s=ROWS_S)
 

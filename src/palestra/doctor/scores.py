@@ -13,7 +13,7 @@ import orjson
 
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import Observation, Rank
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, TOOL_FAILURES, says_nothing
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, TOOL_FAILURES, is_truncated, says_nothing
 
 MOST_EXAMPLES: Final = 3
 MOST_SHARE: Final = 0.5
@@ -128,8 +128,7 @@ def _seen(cause: str, text: str, shown: _Tally) -> Observation:
 
 def _cut(row: ScoredRow) -> _Details | None:
     """Why there is no whole answer; None for one that is whole."""
-    details = row.response.incomplete_details if row.response else None
-    return details if details is not None and details.reason == "max_output_tokens" else None
+    return row.response.incomplete_details if is_truncated(row.response) and row.response else None
 
 
 def _is_empty(output: msgspec.Raw) -> bool:

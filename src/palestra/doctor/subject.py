@@ -67,13 +67,13 @@ class Known:
         """Each environment with the rows of the agents that bring them there."""
         found: dict[str, list[AgentRows]] = {}
         for rows in self.rows:
-            for name in environments_of(config.instance(rows.agent)):
+            for name in config.instance(rows.agent).referenced(ServerType.RESOURCES):
                 found.setdefault(name, []).append(rows)
         return found
 
     def endpoint_of(self, agent: InstanceConfig) -> Endpoint | None:
         """What was learned of the first model of an agent."""
-        names = (ref.name for ref in agent.refs if ref.type == ServerType.MODEL)
+        names = agent.referenced(ServerType.MODEL)
         return next((self.endpoints[name] for name in names if name in self.endpoints), None)
 
     def judges(self, environment: InstanceConfig) -> bool:
@@ -86,10 +86,5 @@ class Known:
         return tuple(model.name for model in models if has_errors(model.looked.findings))
 
     def _models_of(self, environment: InstanceConfig) -> list[Endpoint]:
-        models = [ref.name for ref in environment.refs if ref.type == ServerType.MODEL]
+        models = environment.referenced(ServerType.MODEL)
         return [self.endpoints[name] for name in models if name in self.endpoints]
-
-
-def environments_of(agent: InstanceConfig) -> tuple[str, ...]:
-    """The resources servers behind an agent."""
-    return tuple(ref.name for ref in agent.refs if ref.type == ServerType.RESOURCES)

@@ -31,11 +31,17 @@ from palestra.profiling.manifests import check_one_run, requested_beside
 from palestra.profiling.scan import PARTIAL, Block, RowReader
 from palestra.profiling.sources import Files, failure_files, run_files
 from palestra.profiling.tables import Codes, Failure, KeyTable, Scanned
-from palestra.schema import EMPTY_ANSWER, FAILURE_TERMINAL, RETRIABLE, reverify_in
+from palestra.schema import (
+    AGENT_REF,
+    EMPTY_ANSWER,
+    FAILURE_CLASS,
+    FAILURE_TERMINAL,
+    RETRIABLE,
+    is_truncated,
+    reverify_in,
+)
 
-AGENT_REF = "agent_ref"
 CREATE_PARAMS = "responses_create_params"
-FAILURE_CLASS = "_ng_failure_class"
 LONGEST_SHOWN = 60
 LARGEST_VALUE = 1e100
 """Sums of squares of rewards up to here are far from the end of what a double holds."""
@@ -139,7 +145,7 @@ class _Scan:
                 _refuse_other_than_rollouts(block)
                 self._keep(table, block)
                 columns.add(block.fields, len(block))
-                truncated.extend(map(_is_cut, block.field(RESPONSE)))
+                truncated.extend(map(is_truncated, block.field(RESPONSE)))
                 empty.extend(value is True for value in block.field(EMPTY_ANSWER))
         if not len(table):
             raise InputDataError(f"{paths[0]} and its other shards hold no rows")
@@ -173,12 +179,6 @@ class _Scan:
             families = block.field(self._group_by[0])
             names = [_family(value, self._group_by[1:]) for value in families]
             table.family.extend(_family_codes(self.families, names))
-
-
-def _is_cut(response: object) -> bool:
-    """Whether an answer, or a conversation, was cut off at a limit on tokens or context."""
-    details = getattr(response, "incomplete_details", None)
-    return isinstance(details, dict) and details.get("reason") == "max_output_tokens"
 
 
 def _family_codes(families: Codes[str], names: Sequence[str | None]) -> "array[int]":

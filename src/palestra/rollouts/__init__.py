@@ -49,7 +49,7 @@ from palestra.rollouts.results import (
     outcome_of,
     went_on,
 )
-from palestra.rollouts.row_checks import check_rows, doors_behind
+from palestra.rollouts.row_checks import AgentRoute, check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.semantics import OPERATIONAL, semantics_of
 from palestra.rollouts.settings import (
@@ -69,6 +69,7 @@ __all__ = [
     "OPERATIONAL",
     "Accounting",
     "AccountingError",
+    "AgentRoute",
     "BoundedTasks",
     "CollectSettings",
     "Collected",

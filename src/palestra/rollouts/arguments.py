@@ -41,10 +41,27 @@ def concurrency(given: Any) -> int | Literal["auto"] | None:
     return number
 
 
-class CollectArgs(BaseModel):
-    """What `collect` and `ng_collect_rollouts` take."""
+class PatienceArgs(BaseModel):
+    """How long a run waits for endpoints that do not answer; None: without end."""
 
     model_config = ConfigDict(extra="ignore")
+
+    patience: float | None = Field(default=PATIENCE_S, ge=0)
+
+    @field_validator("patience", mode="before")
+    @classmethod
+    def _is_a_patience(cls, value: Any) -> Any:
+        """Seconds; 0 and `none` are patience without end."""
+        return None if str(value).lower() in NO_END else value
+
+    @field_validator("patience")
+    @classmethod
+    def _ends(cls, value: float | None) -> float | None:
+        return value if value and math.isfinite(value) else None
+
+
+class CollectArgs(PatienceArgs):
+    """What `collect` and `ng_collect_rollouts` take."""
 
     split: Literal["train", "validation", "benchmark", "example"] | None = None
     input_jsonl_fpath: str | None = Field(default=None, validate_default=True)
@@ -61,7 +78,6 @@ class CollectArgs(BaseModel):
     min_coverage: float = Field(default=1.0, ge=0, le=1)
     rollout_timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
     max_attempts: int = Field(default=3, ge=1)
-    patience: float | None = Field(default=PATIENCE_S, ge=0)
     overwrite: bool = False
     on_stale: Literal["error", "restart"] = "error"
     shard: str | None = None
@@ -80,17 +96,6 @@ class CollectArgs(BaseModel):
     @classmethod
     def _is_a_concurrency(cls, value: Any) -> Any:
         return concurrency(value)
-
-    @field_validator("patience", mode="before")
-    @classmethod
-    def _is_a_patience(cls, value: Any) -> Any:
-        """Seconds; 0 and `none` are patience without end."""
-        return None if str(value).lower() in NO_END else value
-
-    @field_validator("patience")
-    @classmethod
-    def _ends(cls, value: float | None) -> float | None:
-        return value if value and math.isfinite(value) else None
 
     @field_validator("shard")
     @classmethod

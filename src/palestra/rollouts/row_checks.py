@@ -7,8 +7,11 @@ calls is found here, with its line.
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
 
+from palestra.config import InstanceConfig, ServerType
 from palestra.datasets import Door, DoorKeeper, RowProblems, doors_in
 from palestra.errors import CallError
 from palestra.rollouts.prepare import PreparedRun
@@ -18,38 +21,45 @@ from palestra.transport import CallContext, ServerClient, calling
 ANSWER_WITHIN_S = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class AgentRoute:
+    """The servers that a row of one agent reaches."""
+
+    agent: str
+    environments: tuple[str, ...]
+    """The resources servers that the agent's settings name."""
+    forwards_rows: bool
+    """Whether the agent is known to forward rows unchanged. An author's own agent may supply
+    fields of its own to its environment."""
+
+    @classmethod
+    def of(cls, agent: InstanceConfig) -> Self:
+        """The route through an agent of a configuration."""
+        return cls(agent.name, agent.referenced(ServerType.RESOURCES), agent.is_shipped)
+
+
 async def check_rows(
-    planned: PreparedRun,
-    client: ServerClient,
-    environments: Mapping[str, tuple[str, ...]],
-    *,
-    forwarding: Collection[str] = (),
+    planned: PreparedRun, client: ServerClient, routes: Iterable[AgentRoute]
 ) -> None:
     """Raise InputDataError naming every row that a server would reject; see `doors_behind`."""
-    doors = await doors_behind(client, environments, forwarding=forwarding)
+    doors = await doors_behind(client, routes)
     if any(doors.values()):
         await asyncio.to_thread(_check, planned, doors)
 
 
-async def doors_behind(
-    client: ServerClient,
-    environments: Mapping[str, tuple[str, ...]],
-    *,
-    forwarding: Collection[str] = (),
-) -> dict[str, list[Door]]:
+async def doors_behind(client: ServerClient, routes: Iterable[AgentRoute]) -> dict[str, list[Door]]:
     """What a row of each agent has to pass: its agent's `/run`, and its environments' endpoints.
 
-    `environments`: agent -> the resources servers behind it. `forwarding`: the agents known to
-    forward rows unchanged; any other may supply fields of its own to its environment, and an
-    agent of several environments may choose what each is given. There, only what a row has is
-    checked. A server that publishes nothing is not checked against.
+    An agent of several environments may choose what each is given. There, and behind an agent that
+    may supply fields of its own, only what a row has is checked. A server that publishes nothing,
+    or that the client does not know, is not checked against.
     """
     doors: dict[str, list[Door]] = {}
-    for agent, servers in environments.items():
-        doors[agent] = await doors_of(client, agent, ("/run",))
-        whole = agent in forwarding and len(servers) == 1
-        for server in servers:
-            doors[agent] += await doors_of(
+    for route in routes:
+        doors[route.agent] = await doors_of(client, route.agent, ("/run",))
+        whole = route.forwards_rows and len(route.environments) == 1
+        for server in route.environments:
+            doors[route.agent] += await doors_of(
                 client, server, ("/seed_session", "/verify"), whole=whole
             )
     return doors
@@ -63,6 +73,8 @@ async def doors_of(
     whole: bool = True,
 ) -> list[Door]:
     """What `server` publishes about the bodies of `paths`; `whole`: rows are all of a body."""
+    if server not in client.targets:
+        return []
     try:
         with calling(CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)):
             reply = await client.get(server, "/openapi.json", stateless=True)

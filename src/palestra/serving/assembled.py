@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError, ServerDied
 from palestra.serving.build import build_server, server_client
+from palestra.serving.importing import start_timeout_of, starting_within
 from palestra.serving.own_errors import own_frames
 from palestra.serving.server import Server
 from palestra.transport import ServerClient, Target
@@ -43,14 +44,15 @@ async def assembled(
             made.server_client = client
             servers[name] = made
             targets[name] = Target(name, _type_of(config, name), local=made)
-        for name in names:
-            if name in servers:
-                continue
-            instance = config.instance(name)
-            servers[name] = build_server(instance, client)
-            targets[name] = Target(name, instance.type, local=servers[name])
-        for name, server in servers.items():
-            await _start(name, server)
+        with starting_within(start_timeout_of(config.tree)):
+            for name in names:
+                if name in servers:
+                    continue
+                instance = config.instance(name)
+                servers[name] = build_server(instance, client)
+                targets[name] = Target(name, instance.type, local=servers[name])
+            for name, server in servers.items():
+                await _start(name, server)
         yield Assembly(servers, client)
     finally:
         for server in servers.values():

@@ -61,7 +61,7 @@ def overran(
     where = f" in {place.function}, {place.file}:{place.line}" if place.file else ""
     return fault_of(server_type, path)(
         f"{server}{path} was still running after {limit_s:.1f} s{where}, and was stopped",
-        hint="give that line a limit of its own, or the row more time (--rollout-timeout; "
-        "of reverify and verify-env: --timeout)",
+        hint="give that line a limit of its own, or the row more time (rollout_timeout; "
+        "of reverify and verify-env: timeout)",
         evidence=Evidence(traceback=str(place)),
     )

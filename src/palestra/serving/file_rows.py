@@ -1,6 +1,7 @@
 """The name and the task rows of a one-file environment, also where its packages are elsewhere."""
 
 import asyncio
+import faulthandler
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,10 +12,11 @@ from typing import Any, Final
 import orjson
 
 from palestra.errors import ConfigError, InputDataError, PalestraError, ServerDied
+from palestra.serving.importing import AuthorImport, import_too_long, start_limit_s
 from palestra.serving.loading import load_environment
+from palestra.serving.stacks import place_on
 from palestra.serving.venvs import interpreter_for, requirements_of, unsatisfied
 
-TIMEOUT_S = 300.0
 _PROGRAM: Final = "from palestra.serving.file_rows import write_rows; write_rows()"
 
 
@@ -45,20 +47,20 @@ def _of(path: Path) -> FileRows:
 
 async def _elsewhere(path: Path, cache: Path) -> FileRows:
     python = await interpreter_for(path, cache=cache)
+    limit_s = start_limit_s()
     with tempfile.TemporaryDirectory(prefix="palestra-rows-") as folder:
-        answer = Path(folder) / "rows.json"
+        answer, stack = Path(folder) / "rows.json", Path(folder) / "stack.txt"
         process = await asyncio.create_subprocess_exec(
-            str(python), "-P", "-c", _PROGRAM, str(path), str(answer)
+            *(str(python), "-P", "-c", _PROGRAM, str(path), str(answer), str(stack), str(limit_s))
         )
         try:
-            async with asyncio.timeout(TIMEOUT_S):
-                code = await process.wait()
-        except TimeoutError:
-            raise ServerDied(f"{path} was not imported within {TIMEOUT_S:.0f} s") from None
+            code = await process.wait()
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+        if stack.exists() and (stacks := stack.read_text("utf-8", "replace")):
+            raise import_too_long(AuthorImport(str(path), limit_s), place_on(stacks))
         if not answer.exists():
             raise ServerDied(f"{path} could not be imported: {python} ended with exit code {code}")
         found = orjson.loads(answer.read_bytes())
@@ -69,8 +71,13 @@ async def _elsewhere(path: Path, cache: Path) -> FileRows:
 
 
 def write_rows() -> None:
-    """Write what the file of the first argument holds to the second one, or what is wrong."""
-    path, answer = map(Path, sys.argv[1:])
+    """Write what the file of the first argument holds to the second one, or what is wrong.
+
+    After the seconds of the last argument the stack goes to the third one, and this process ends,
+    whatever holds the interpreter's lock.
+    """
+    path, answer, stack = map(Path, sys.argv[1:4])
+    faulthandler.dump_traceback_later(float(sys.argv[4]), exit=True, file=stack.open("w"))
     found: dict[str, Any]
     try:
         read = _of(path)

@@ -28,6 +28,7 @@ from palestra.errors import (
 from palestra.serving.build import build_server, profiler_for, server_client
 from palestra.serving.child import Child, Ending
 from palestra.serving.head_address import HeadAddress
+from palestra.serving.importing import import_here, start_timeout_of, starting_within
 from palestra.serving.instance import STUCK_AFTER_S, RunningInstance, State
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from palestra.serving.server_profiles import ProfiledServer
 
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
-START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 2.0
 REMOTE_EVERY_S = 3.0
 
@@ -190,28 +190,34 @@ class Fleet:
     ) -> None:
         # Making an environment has a limit of its own, and takes as long as the network does.
         python = await self._interpreter(instance) if placement == PROCESS else None
-        limit_s = self._start_timeout()
+        limit_s = start_timeout_of(self.config.tree)
         limit = asyncio.timeout(limit_s)
         try:
-            async with limit:
-                if python is not None:
-                    await self._spawn(instance, sockets, python)
-                elif placement == EMBEDDED:
-                    await self._embed(instance, sockets)
-                else:
-                    await self._wait_ready(instance.name)
-                    asking = asyncio.create_task(self._ask_remote(instance.name))
-                    self._watchers.append(asking)
+            with starting_within(limit_s):
+                async with limit:
+                    if python is not None:
+                        await self._spawn(instance, sockets, python)
+                    elif placement == EMBEDDED:
+                        await self._embed(instance, sockets)
+                    else:
+                        await self._wait_ready(instance.name)
+                        asking = asyncio.create_task(self._ask_remote(instance.name))
+                        self._watchers.append(asking)
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise ServerDied(
-                f"{instance.name} was not ready within {limit_s:g} s",
-                hint="its log may say why; ++start_timeout=<seconds> gives it longer",
-            ) from None
+            raise await self._not_ready(instance, limit_s) from None
 
-    def _start_timeout(self) -> float:
-        return float(self.config.tree.get("start_timeout") or START_TIMEOUT_S)
+    async def _not_ready(self, instance: InstanceConfig, limit_s: float) -> ServerDied:
+        """Why an instance did not start in time: the line on which its import stands, if it does."""
+        for watch in self._watches:
+            if watch.instance == instance.name and (died := await watch.import_too_long()):
+                return died
+        file = None if instance.folder is None else instance.folder / instance.entrypoint
+        return (file and import_here(file, limit_s)) or ServerDied(
+            f"{instance.name} was not ready within {limit_s:g} s",
+            hint="its log may say why; ++start_timeout=<seconds> gives it longer",
+        )
 
     def _check_hosts(self) -> None:
         """Anything reachable from outside needs the fleet's token."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from palestra.config import PACKAGE_ROOT, ServerType
 from palestra.errors import ConfigError
 from palestra.serving.authoring import Environment, server_class_of
+from palestra.serving.importing import importing
 from palestra.serving.server import Server
 from palestra.serving.unimportable import unimportable
 
@@ -33,14 +34,15 @@ _loading = threading.RLock()
 def load_module(path: Path) -> ModuleType:
     """Import the file at `path`: by its package name when it is one of ours.
 
-    Raises ConfigError, with the author's error and line, when importing it raises.
+    Raises ConfigError, with the author's error and line, when importing it raises. One that does
+    not end is ended by the process's guard; see `importing`.
     """
     path = path.resolve()
     try:
         if path.is_relative_to(PACKAGE_ROOT):
             relative = path.relative_to(PACKAGE_ROOT).with_suffix("")
             return importlib.import_module(".".join(("palestra", *relative.parts)))
-        with _loading:
+        with _loading, importing(path):
             return _load_foreign(path)
     except ConfigError:
         raise

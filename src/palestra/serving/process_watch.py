@@ -6,6 +6,7 @@ from typing import Final, final
 
 from palestra.errors import CallError, RowIdentity, ServerDied
 from palestra.serving.child import Child
+from palestra.serving.importing import unfinished_import
 from palestra.serving.instance import STUCK_AFTER_S, RunningInstance, State
 from palestra.serving.overrun import (
     author_call,
@@ -72,6 +73,19 @@ class ProcessWatch:
             await asyncio.sleep(pause_s)
         self._stacks, self._stacks_at = self._pulse.stack_text(), asked_at
 
+    @property
+    def instance(self) -> str:
+        """The name of its instance."""
+        return self._running.name
+
+    async def import_too_long(self) -> ServerDied | None:
+        """The error of the import that it executes; None when it executes none."""
+        if self.child.has_ended:
+            return None
+        await self.take_stacks()
+        calls = (unfinished_import(call, self._stacks) for call in self._pulse.executing())
+        return next((died for died in calls if died is not None), None)
+
     def standing_still(self) -> str:
         """A sentence about a process whose loop does not run; empty when it does."""
         quiet_s = self._lookout.quiet_s
@@ -101,6 +115,9 @@ class ProcessWatch:
 
     def died_of(self, call: Executing) -> ServerDied:
         """Why the process was ended: for `call`, which did not return."""
+        if (died := unfinished_import(call, self._stacks)) is not None:
+            died.server = self.child.name
+            return died
         lasted_s = time.monotonic() - call.since
         failure = overrun(call, self._stacks, lasted_s)
         place = place_of(call, self._stacks)

@@ -5,16 +5,21 @@ head server repeats. A fleet that ends leaves `<port>.ended` with why, for comma
 to it; one that is killed (SIGKILL) leaves none.
 """
 
+import contextlib
 import os
 import tempfile
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from palestra.serving.sockets import http_url, reachable_host
 from palestra.system import born_at, write_whole
+
+ENDED_KEPT_S: Final = 3600.0
+"""How long it is kept why a fleet ended: attached commands look every second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,11 @@ def write_run_file(run: RunFile) -> Path:
 
 
 def write_ended_fleet(run: RunFile, ended: EndedFleet) -> None:
-    """Leave word of how the fleet of `run` ended."""
+    """Leave word of how the fleet of `run` ended, and remove what others left long ago."""
+    for path in run_dir().glob("*.ended"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > ENDED_KEPT_S:
+                path.unlink()
     _write(_ended_path(run.port).name, asdict(ended))
 
 

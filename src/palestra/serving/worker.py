@@ -20,6 +20,7 @@ from palestra.config import config_from_tree
 from palestra.errors import PalestraError
 from palestra.serving.build import GLOBAL_DEBUG, build_server, profiler_for, server_client
 from palestra.serving.garbage import rare_collections
+from palestra.serving.importing import start_timeout_of, starting_within
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder, refusal_line
 from palestra.serving.ray_clusters import RayPlace
@@ -131,7 +132,8 @@ def main() -> int:
     try:
         import uvloop
 
-        uvloop.run(serve(order))
+        with starting_within(start_timeout_of(order.tree)):
+            uvloop.run(serve(order))
     except PalestraError as error:
         sys.stderr.write(refusal_line(error) + "\n")
         return error.exit_code

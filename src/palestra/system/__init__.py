@@ -32,7 +32,7 @@ from palestra.system.lookout import (
     is_stopped,
     running_one,
 )
-from palestra.system.parents import become_subreaper, children_of, die_with_parent
+from palestra.system.parents import become_subreaper, children_of, die_with_parent, outlive_parent
 from palestra.system.processes import Process, boot_id, born_at
 from palestra.system.pulse import (
     STACKS_SIGNAL,
@@ -74,6 +74,7 @@ __all__ = [
     "make_current",
     "move",
     "open_alone",
+    "outlive_parent",
     "remove_empty",
     "replacing",
     "run",

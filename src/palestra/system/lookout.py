@@ -106,8 +106,11 @@ def ask_for_stacks(pulse: Pulse) -> Iterator[float]:
     Yields seconds to wait, until all has come or nothing comes.
     """
     pulse.forget_stacks()
+    pid = pulse.pid
+    if not pid:
+        return  # it has not begun; a signal to 0 would go to this process and its whole group
     with contextlib.suppress(OSError):
-        os.kill(pulse.pid, STACKS_SIGNAL)
+        os.kill(pid, STACKS_SIGNAL)
     deadline, before = time.monotonic() + STACKS_WITHIN_S, ""
     while time.monotonic() < deadline:
         yield STACKS_PAUSE_S

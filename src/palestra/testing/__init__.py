@@ -17,7 +17,12 @@ assert response.final_text == "4"
 """
 
 from palestra.schema import called, response_of, said
-from palestra.testing.endpoints import ScriptedEndpoint, model_response, scripted_endpoint
+from palestra.testing.endpoints import (
+    EndpointError,
+    ScriptedEndpoint,
+    model_response,
+    scripted_endpoint,
+)
 from palestra.testing.fleets import ScriptedFleet, fleet
 from palestra.testing.rows import task_row, task_rows
 from palestra.testing.scripted import ScriptedModel
@@ -29,6 +34,7 @@ from palestra.testing.verifying import (
 )
 
 __all__ = [
+    "EndpointError",
     "ScriptedEndpoint",
     "ScriptedFleet",
     "ScriptedModel",

@@ -27,11 +27,25 @@ class EndpointRequest:
     body: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class EndpointError:
+    """An answer that is an error, in the shape that OpenAI's API gives it."""
+
+    status: int
+    message: str
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The JSON of the answer."""
+        error = {"message": self.message, "type": "invalid_request_error"}
+        return {"error": {**error, "param": None, "code": None}}
+
+
 @dataclass
 class ScriptedEndpoint:
-    """Answers Chat Completions and Responses with texts, in order, and keeps what it was asked."""
+    """Answers Chat Completions and Responses in order, and keeps what it was asked."""
 
-    answers: list[str]
+    answers: list[str | EndpointError]
     url: str = ""
     """Without a path: `http://127.0.0.1:PORT`."""
     asked: list[EndpointRequest] = field(default_factory=list)
@@ -42,18 +56,20 @@ class ScriptedEndpoint:
         settings = {"base_url": f"{self.url}/v1", "api_key": "sk-scripted", "model_name": MODEL}
         return [f"++policy_{name}={value}" for name, value in settings.items()]
 
-    def answer(self, request: EndpointRequest) -> dict[str, Any]:
-        """The next answer, as the path's API has it."""
+    def answer(self, request: EndpointRequest) -> tuple[int, dict[str, Any]]:
+        """Status and body of the next answer, as the path's API has it."""
         self.asked.append(request)
-        text = self.answers[len(self.asked) - 1]
+        answer = self.answers[len(self.asked) - 1]
+        if isinstance(answer, EndpointError):
+            return answer.status, answer.body
         if request.path.endswith("/responses"):
-            return _response(text)
-        return _completion(text)
+            return 200, _response(answer)
+        return 200, _completion(answer)
 
 
 @contextlib.contextmanager
-def scripted_endpoint(*answers: str) -> Iterator[ScriptedEndpoint]:
-    """An endpoint on loopback that gives these answers, one a request."""
+def scripted_endpoint(*answers: str | EndpointError) -> Iterator[ScriptedEndpoint]:
+    """An endpoint on loopback that gives these answers (texts or errors), one a request."""
     endpoint = ScriptedEndpoint(list(answers))
 
     class Handler(BaseHTTPRequestHandler):
@@ -61,17 +77,17 @@ def scripted_endpoint(*answers: str) -> Iterator[ScriptedEndpoint]:
 
         def do_GET(self) -> None:
             """The models."""
-            self._send({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+            self._send(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
 
         def do_POST(self) -> None:
             """The next answer."""
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            self._send(endpoint.answer(EndpointRequest(self.path, headers, body)))
+            self._send(*endpoint.answer(EndpointRequest(self.path, headers, body)))
 
-        def _send(self, answer: Mapping[str, Any]) -> None:
+        def _send(self, status: int, answer: Mapping[str, Any]) -> None:
             body = json.dumps(answer).encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
             self.end_headers()

@@ -73,10 +73,9 @@ class ScriptedFleet:
 
     async def _start(self) -> Assembly:
         models = {
-            ref.name
+            name
             for instance in self._config.instances.values()
-            for ref in instance.refs
-            if ref.type == ServerType.MODEL
+            for name in instance.referenced(ServerType.MODEL)
         }
         stand_ins = dict.fromkeys(models, self.model)
         with nurseries_kept():

@@ -20,7 +20,7 @@ from palestra.serving import (
     TurnsTaken,
     TurnsWanted,
 )
-from palestra.training.servers import ANSWER_WITHIN_S, references_in
+from palestra.training.servers import ANSWER_WITHIN_S, referenced
 from palestra.transport import CallContext, Peer, ServerClient, calling, worker_cookie
 
 logger = logging.getLogger("palestra.training")
@@ -140,7 +140,7 @@ class ModelServers:
         """The models that an agent's settings name; all of the fleet's when they name none."""
         if agent not in self._behind:
             known = self._all()
-            named = references_in(self._client.tree.get(agent), ServerType.MODEL)
+            named = referenced(self._client.tree.get(agent), ServerType.MODEL)
             self._behind[agent] = tuple(name for name in known if not named or name in named)
         return self._behind[agent]
 

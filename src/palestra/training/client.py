@@ -23,7 +23,6 @@ from palestra.datasets import DoorKeeper
 from palestra.errors import (
     CallError,
     ConfigError,
-    EndpointRefuses,
     Layer,
     PalestraError,
     mask_error,
@@ -31,6 +30,7 @@ from palestra.errors import (
 from palestra.training.capture import ModelServers
 from palestra.training.checks import SECONDS, require, whole
 from palestra.training.errors import Cause
+from palestra.training.failing import hint_of
 from palestra.training.flights import Flight, Ticket
 from palestra.training.handle import Handle
 from palestra.training.lanes import Halt, Lane
@@ -66,10 +66,6 @@ logger = logging.getLogger("palestra.training")
 
 RUN_DIGITS = 12
 FORGETTING_S = 1.0
-REFUSES_HINT = (
-    "once the endpoint answers, make a new client; a longer endpoint_patience_s in ClientSettings "
-    "waits longer, and None without end"
-)
 """How long model servers are asked to forget, at a time: order among rollouts comes first."""
 
 
@@ -217,8 +213,7 @@ class RolloutClient:
         """The servers have ended, or can never answer: nothing is waited for any more."""
         inside = self._running
         mask_error(error, inside.servers.client.mask)
-        if isinstance(error, EndpointRefuses):
-            error.hint = REFUSES_HINT
+        error.hint = hint_of(error)
         tails: dict[str, tuple[str, ...]] = {}
         try:
             ending = inside.servers.ending or ending_behind(error)

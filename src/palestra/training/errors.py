@@ -100,7 +100,9 @@ class IncompleteRollouts(BatchFailed):
         self.failures = failures or {}
         self.log_tails = log_tails or {}
         self.least = least
-        super().__init__(_message(self), hint=cause.setting)
+        super().__init__(_message(self))
+        # In the message, not in a note: what trainers log is the message alone.
+        self.hint = cause.setting
 
 
 class NoTokenIds(BatchFailed):
@@ -184,6 +186,8 @@ def _message(error: IncompleteRollouts) -> str:
     if error.least is not None:
         lines.append(f"min_fraction in ClientSettings asks for at least {error.least}")
     lines.append(f"cause: {cause.sentence}")
+    if cause.setting:
+        lines.append(f"hint: {cause.setting}")
     if cause.waiting:
         lines.append(f"{len(cause.waiting)} rollouts wait for it: {_keys(cause.waiting)}")
     if cause.stack:

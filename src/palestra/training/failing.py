@@ -2,16 +2,25 @@
 
 from msgspec.structs import replace
 
-from palestra.errors import CallError, FailureKind, Hop, Layer
+from palestra.errors import CallError, EndpointRefuses, FailureKind, Hop, Layer, PalestraError
 from palestra.rollouts import outcome_of
 from palestra.training.outcomes import Evidence, Failed, FailureClass
 from palestra.training.requests import RolloutRequest
 
 MOST_BODY_CHARS = 2000
+REFUSES_HINT = (
+    "once the endpoint answers, make a new client; a longer endpoint_patience_s in ClientSettings "
+    "waits longer, and None without end"
+)
 NOT_REPEATED = (
     "not tried again, as its environment may have done something that would be done twice; "
     "`repeatable = True` in its class says that it has not"
 )
+
+
+def hint_of(error: PalestraError) -> str:
+    """What to do about an error, in the names of the client's settings and not of a command's flags."""
+    return REFUSES_HINT if isinstance(error, EndpointRefuses) else error.hint
 
 
 def class_of(error: CallError) -> FailureClass:
@@ -74,7 +83,7 @@ def _evidence(error: CallError) -> Evidence:
         body=bodies[-1][:MOST_BODY_CHARS] if bodies else "",
         where=" > ".join(_place(hop) for hop in known.hops),
         log_tail=known.traceback.splitlines(),
-        hint=error.hint,
+        hint=hint_of(error),
     )
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, final
 
-from palestra.config import ResolvedConfig, ServerType
+from palestra.config import ResolvedConfig, ServerType, find_references
 from palestra.datasets import DoorKeeper
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
-from palestra.rollouts import doors_behind
+from palestra.rollouts import AgentRoute, doors_behind
 from palestra.serving import PROCESS, REPEATABLE, Ending, Fleet, RunningInstance
 from palestra.training.checks import shown
 from palestra.training.memory import gone
@@ -171,32 +171,26 @@ async def repeatable_environments(client: ServerClient) -> dict[str, bool]:
 
 async def keepers_of(servers: Servers) -> dict[str, DoorKeeper]:
     """Agent -> what its rows are held to: its request model and its environments'."""
-    client, agents = servers.client, agents_of(servers)
-    environments = {
-        agent: tuple(
-            name
-            for name in references_in(client.tree.get(agent), ServerType.RESOURCES)
-            if name in client.targets
+    client = servers.client
+    routes = [
+        AgentRoute(
+            agent,
+            referenced(client.tree.get(agent), ServerType.RESOURCES),
+            agent in servers.instances and servers.instances[agent].is_shipped,
         )
-        for agent in agents
-    }
-    # An author's own agent may add to a row what its environment asks for.
-    shipped = {name for name, instance in servers.instances.items() if instance.is_shipped}
-    doors = await doors_behind(client, environments, forwarding=shipped)
+        for agent in agents_of(servers)
+    ]
+    doors = await doors_behind(client, routes)
     return {agent: DoorKeeper(asked) for agent, asked in doors.items() if asked}
 
 
 def environments_of(client: ServerClient, agent: str) -> list[str]:
     """The environments that an agent's settings name; all of the fleet's when they name none."""
     known = [t.name for t in client.targets.values() if t.server_type == ServerType.RESOURCES]
-    named = references_in(client.tree.get(agent), ServerType.RESOURCES)
+    named = referenced(client.tree.get(agent), ServerType.RESOURCES)
     return [name for name in known if not named or name in named]
 
 
-def references_in(settings: Any, kind: str) -> list[str]:
-    """The names in `{type: kind, name: …}`, wherever they stand in an instance's settings."""
-    if not isinstance(settings, Mapping):
-        return []
-    if settings.get("type") == kind and isinstance(settings.get("name"), str):
-        return [settings["name"]]
-    return [name for inner in settings.values() for name in references_in(inner, kind)]
+def referenced(settings: Any, server_type: ServerType) -> tuple[str, ...]:
+    """The names of the servers of that type that an instance's settings refer to."""
+    return tuple(ref.name for ref in find_references(settings) if ref.type == server_type)

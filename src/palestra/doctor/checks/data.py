@@ -1,7 +1,7 @@
 """Data: the plan of the run, which looks at every row, and what else rows have to pass."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,14 @@ from palestra.doctor.survey import Survey, survey
 from palestra.doctor.tabled import tabled
 from palestra.doctor.tool_schemas import check_tool_schemas
 from palestra.errors import InputDataError, Layer
-from palestra.rollouts import CollectSettings, PreparedRun, check_rows, doors_behind, plan
+from palestra.rollouts import (
+    AgentRoute,
+    CollectSettings,
+    PreparedRun,
+    check_rows,
+    doors_behind,
+    plan,
+)
 from palestra.schema import AGENT_REF, read_jsonl
 from palestra.transport import ServerClient
 
@@ -78,29 +85,21 @@ def _rows_looked(error: BadRows, settings: CollectSettings) -> Looked:
 
 
 async def check_request_models(
-    run: PreparedRun,
-    client: ServerClient,
-    environments: Mapping[str, tuple[str, ...]],
-    *,
-    forwarding: Collection[str],
+    run: PreparedRun, client: ServerClient, routes: Iterable[AgentRoute]
 ) -> Looked:
     """Whether every row passes the request models of its agent and its environment."""
     try:
-        await check_rows(run, client, environments, forwarding=forwarding)
+        await check_rows(run, client, routes)
     except BadRows as error:
         return Looked("refused", bad_rows(error.rows))
     return Looked("every row passes")
 
 
 async def check_good_rows(
-    settings: CollectSettings,
-    client: ServerClient,
-    environments: Mapping[str, tuple[str, ...]],
-    *,
-    forwarding: Collection[str],
+    settings: CollectSettings, client: ServerClient, routes: Iterable[AgentRoute]
 ) -> Looked:
     """As `check_request_models`, of a file with bad rows: of those that are rows at all."""
-    doors = await doors_behind(client, environments, forwarding=forwarding)
+    doors = await doors_behind(client, routes)
     keepers = {agent: DoorKeeper(found) for agent, found in doors.items()}
 
     def look() -> RowProblems:

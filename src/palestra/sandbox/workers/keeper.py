@@ -21,6 +21,8 @@ from palestra.system import start
 
 START_LIMIT_S: Final = 120.0
 """For the nursery's imports and a fork: seconds at most, minutes on a machine in trouble."""
+LAST_WORDS_S: Final = 5.0
+"""For a nursery whose imports have taken too long to print where they stand."""
 FORK_PAUSES_S: Final = (0.1, 0.3, 1.0, 3.0)
 """Between attempts when the system has no process left, which passes."""
 
@@ -49,11 +51,14 @@ class Keeper:
         argument: Any = None,
         as_here: bool = False,
         sources: Path | None = None,
+        start_limit_s: float = START_LIMIT_S,
     ) -> None:
         """`program`, `argument`: see `Order`. `as_here`: workers see the environment variables of
         this process, and print where it does. `sources`: the file or folder that it imports, so
-        that a nursery that was kept is not used when one of them has changed.
+        that a nursery that was kept is not used when one of them has changed. `start_limit_s`: for
+        the imports, and for a fork.
         """
+        self._start_limit_s = start_limit_s
         self._program = program
         self._argument = argument
         self._as_here = as_here
@@ -79,13 +84,14 @@ class Keeper:
     async def _fork(self) -> WorkerHandle:
         worker = self._ask()
         try:
-            async with asyncio.timeout(START_LIMIT_S):
+            async with asyncio.timeout(self._start_limit_s + LAST_WORDS_S):
                 if await worker.become_ready():
                     return worker
                 refusal = await worker.why_not()
         except TimeoutError:
             worker.kill()
-            raise WorkersBroken(f"a worker was not ready after {START_LIMIT_S:.0f} s") from None
+            message = f"a worker was not ready after {self._start_limit_s:g} s"
+            raise WorkersBroken(message) from None
         except BaseException:
             worker.kill()
             raise
@@ -147,6 +153,7 @@ class Keeper:
             growth_mib=self._growth_mib,
             program=self._program,
             argument=self._argument,
+            start_limit_s=self._start_limit_s,
             outputs=(outputs[0], outputs[1]) if outputs else None,
         )
         complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the nursery

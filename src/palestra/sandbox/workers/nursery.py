@@ -11,6 +11,7 @@ One thread, no event loop, so that forking is safe. It is told everything by soc
 A worker leads a process group: what it has started is killed with it.
 """
 
+import faulthandler
 import gc
 import os
 import selectors
@@ -31,7 +32,7 @@ from palestra.sandbox.workers.worker import (
     Serve,
     function_named,
 )
-from palestra.system import die_with_parent
+from palestra.system import die_with_parent, outlive_parent
 
 EXIT_CODE: Final = struct.Struct(">i")
 FIRST_ERRNO: Final = 1_000
@@ -53,6 +54,8 @@ class Order(msgspec.Struct, frozen=True):
     program: str
     """`module:function`, called once, before the first fork, with `argument`: it returns what a
     worker does with its socket."""
+    start_limit_s: float
+    """How long the imports may take. The stack is printed then, and this process ends."""
     argument: Any = None
     outputs: tuple[int, int] | None = None
     """File descriptors for what workers print; None drops it."""
@@ -64,9 +67,7 @@ def main(order_json: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _point_at_null(0, os.O_RDONLY)
     sys.path[:] = order.path
-    for name in order.preload:
-        _preload(name)
-    serve: Serve = function_named(order.program)(order.argument)
+    serve = _import(order)
     if order.outputs is None:
         # Parsers and libraries print what they think of a model's answer; nobody asked.
         _point_at_null(1, os.O_WRONLY)
@@ -80,6 +81,18 @@ def main(order_json: bytes) -> None:
     gc.freeze()
     endurance = Endurance(order.memory_mib, order.calls, order.growth_mib)
     Nursery(socket.socket(fileno=order.control), serve, endurance).run()
+
+
+def _import(order: Order) -> Serve:
+    """Import what the workers need. An author's file may hold the interpreter's lock for good."""
+    die_with_parent()
+    faulthandler.dump_traceback_later(order.start_limit_s, exit=True)
+    for name in order.preload:
+        _preload(name)
+    serve: Serve = function_named(order.program)(order.argument)
+    faulthandler.cancel_dump_traceback_later()
+    outlive_parent()
+    return serve
 
 
 def _preload(name: str) -> None:

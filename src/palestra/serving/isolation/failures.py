@@ -3,7 +3,7 @@
 from typing import Final
 
 from palestra.config import ServerType
-from palestra.errors import CallError, Evidence, Hop, InfraError, add_hop
+from palestra.errors import CallError, DeadlineExceeded, Evidence, Hop, InfraError, add_hop
 from palestra.sandbox.workers.handle import CRASHES
 from palestra.serving.authors_errors import AuthorsPlace, overran
 from palestra.serving.isolation.link import Ended, Ending, Hung
@@ -12,6 +12,9 @@ from palestra.transport import fault_of
 
 MEMORY_MIB: Final = 4096
 """Address space that an author's code may take, beyond what its worker began with."""
+LEAST_S: Final = 1.0
+"""A call that begins with less time left accuses nobody: the rollout had spent its time before, or
+the machine is too busy to give the call its turn."""
 _INSIDE: Final = "or set isolated=False, to run it inside the server's process"
 
 
@@ -26,6 +29,11 @@ def failure_of(server: str, path: str, ending: Ending) -> CallError:
 
 def _failure(server: str, path: str, ending: Ending) -> CallError:
     match ending:
+        case Hung(_, limit_s) if limit_s < LEAST_S:
+            return DeadlineExceeded(
+                f"{server}{path} was not done after the {limit_s:.1f} s that its rollout had left",
+                hint="raise rollout_timeout, or run fewer rollouts at once on this machine",
+            )
         case Hung(place, limit_s):
             return overran(server, path, place, limit_s)
         case Ended(code, place) if code is not None and -code in CRASHES:

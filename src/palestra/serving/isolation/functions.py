@@ -9,6 +9,7 @@ import orjson
 
 from palestra.errors import CallError, Evidence, VerifierError, from_body
 from palestra.sandbox.workers.keeper import Keeper
+from palestra.serving.importing import OF_START, start_limit_s
 from palestra.serving.isolation.failures import MEMORY_MIB, failure_of, out_of_memory
 from palestra.serving.isolation.limits import limit_of
 from palestra.serving.isolation.link import WorkerGone
@@ -43,6 +44,7 @@ class FunctionCalls:
                 argument=argument,
                 memory_mib=MEMORY_MIB,
                 as_here=True,
+                start_limit_s=OF_START * start_limit_s(),
                 sources=file,
             )
         )

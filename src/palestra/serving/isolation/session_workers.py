@@ -29,6 +29,7 @@ from palestra.sandbox.workers.keeper import Keeper
 from palestra.schema import encode_json, set_fields, to_plain
 from palestra.serving.authors_errors import error_text
 from palestra.serving.endpoints import Endpoint
+from palestra.serving.importing import OF_START, start_limit_s
 from palestra.serving.isolation.bodies import body_bytes, exact_body_bytes
 from palestra.serving.isolation.failures import MEMORY_MIB, failure_of
 from palestra.serving.isolation.limits import limit_of
@@ -542,6 +543,7 @@ def workers_of(
             argument=argument,
             memory_mib=MEMORY_MIB,
             as_here=True,
+            start_limit_s=OF_START * start_limit_s(),
             sources=instance.folder,
         ),
         server=server.name,

@@ -5,6 +5,7 @@ ends with the fleet. Processes that use Ray reach it through `RAY_ADDRESS`, whic
 """
 
 import asyncio
+import importlib
 import json
 import os
 import re
@@ -54,6 +55,7 @@ class RayPlace:
         self._imported = ""
         """The cluster's address, once Ray was imported here."""
         self._connected = False
+        self._connecting = asyncio.Lock()
         self._watch: ImportWatch | None = None
         self._tree: dict[str, Any] = {}
         self._before: dict[str, str | None] = {}
@@ -98,9 +100,11 @@ class RayPlace:
         What the environment names is only for servers that import Ray.
         """
         address = str(tree.get(RAY_ADDRESS) or "")
-        if ":" not in address:
-            return  # `auto` and `local` are for Ray to resolve
+        if address in {"", "auto", "local"}:
+            return  # for Ray to resolve
         host, _, port = address.rpartition("://")[2].rpartition(":")
+        if not port.isdecimal():
+            raise self._unusable("an address is <host>:<port>, auto or local")
         try:
             async with asyncio.timeout(REACH_LIMIT_S):
                 _, writer = await asyncio.open_connection(host, int(port))
@@ -132,8 +136,15 @@ class RayPlace:
 
         Raises ConfigError when that fails.
         """
-        ray: Any = sys.modules.get("ray")
-        if ray is None or ray.is_initialized():
+        if "ray" not in sys.modules:
+            return
+        # Another server of this process may be importing it at this moment: wait for that.
+        ray: Any = await asyncio.to_thread(importlib.import_module, "ray")
+        async with self._connecting:
+            await self._connect(ray, folder)
+
+    async def _connect(self, ray: Any, folder: Path | None) -> None:
+        if ray.is_initialized():
             return  # its author found the address in the environment
         if not self._imported:
             # Another fleet's server imported it before, or a trainer.

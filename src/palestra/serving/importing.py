@@ -1,0 +1,133 @@
+"""The import of an author's file: told to the pulse of this process, and bounded.
+
+An import runs whatever stands in the file, and may never end. Nothing inside the process can stop
+code that holds the interpreter's lock, so whoever watches the process ends it.
+"""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import msgspec
+
+from palestra.errors import ServerDied
+from palestra.serving.authors_errors import AuthorsPlace
+from palestra.serving.code_files import is_servers_file
+from palestra.serving.overrun import place_of
+from palestra.system import Executing, current_pulse
+
+START_TIMEOUT_S: Final = 120.0
+"""How long a server may take to start, and a file to be imported; `start_timeout` sets it."""
+OF_START: Final = 0.8
+"""The share of a server's start that the imports of its workers may take: they tell where they
+stand before the server is given up."""
+
+_limit_s: ContextVar[float] = ContextVar("palestra_start_timeout", default=START_TIMEOUT_S)
+_threads: Final[dict[Path, int]] = {}
+"""The thread that imports each file now."""
+
+
+class AuthorImport(msgspec.Struct, frozen=True, tag_field="what", tag="import"):
+    """The import of a file that Palestra does not ship."""
+
+    file: str
+    limit_s: float
+
+
+def start_timeout_of(tree: Mapping[str, Any]) -> float:
+    """Seconds that a server of a configuration may take to start."""
+    return float(tree.get("start_timeout") or START_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def starting_within(limit_s: float) -> Iterator[None]:
+    """Files that are imported in the body may take so long."""
+    token = _limit_s.set(limit_s)
+    try:
+        yield
+    finally:
+        _limit_s.reset(token)
+
+
+def start_limit_s() -> float:
+    """Seconds that a file may be imported here."""
+    return _limit_s.get()
+
+
+@contextlib.contextmanager
+def importing(path: Path) -> Iterator[None]:
+    """Tell the pulse that `path` is imported in the body, and until when it may be."""
+    limit_s, pulse = _limit_s.get(), current_pulse()
+    _threads[path] = threading.get_ident()
+    try:
+        if pulse is None:
+            yield
+            return
+        has_loop = pulse.last_beat is not None
+        if not has_loop:
+            pulse.beat()  # one that no other follows: the time without a beat counts from here
+        pulse.enter(
+            msgspec.json.encode(AuthorImport(str(path), limit_s)), time.monotonic() + limit_s
+        )
+        try:
+            yield
+        finally:
+            pulse.leave()
+            if not has_loop:
+                pulse.rest()
+    finally:
+        del _threads[path]
+
+
+def author_import(call: Executing) -> AuthorImport | None:
+    """The import that is executing; None when something else is."""
+    try:
+        return msgspec.json.decode(call.text, type=AuthorImport)
+    except msgspec.DecodeError:
+        return None
+
+
+def unfinished_import(call: Executing, stacks: str) -> ServerDied | None:
+    """The error of an import that has taken too long; None when `call` is no import.
+
+    `stacks`: what its process said of its threads.
+    """
+    started = author_import(call)
+    return None if started is None else import_too_long(started, place_of(call, stacks))
+
+
+def import_too_long(started: AuthorImport, place: AuthorsPlace) -> ServerDied:
+    """The error of an import that stands at `place` after its limit."""
+    where = f": it is executing {place}" if place.file else ""
+    return ServerDied(
+        f"{started.file} was not imported within {started.limit_s:g} s{where}",
+        hint="make the import of the file return, or give it longer: ++start_timeout=<seconds>",
+        function=place.function,
+        file=place.file,
+        line=place.line,
+    )
+
+
+def import_here(file: Path, limit_s: float) -> ServerDied | None:
+    """As `unfinished_import`, of a thread of this process that imports `file` now."""
+    ident = _threads.get(file.resolve())
+    if ident is None:
+        return None
+    place = _place_in(sys._current_frames().get(ident))  # noqa: SLF001  # there is no other way
+    return import_too_long(AuthorImport(str(file), limit_s), place)
+
+
+def _place_in(frame: FrameType | None) -> AuthorsPlace:
+    """The innermost frame of an author's file."""
+    while frame is not None:
+        code = frame.f_code
+        if is_servers_file(code.co_filename):
+            return AuthorsPlace(code.co_name, code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return AuthorsPlace()
