@@ -310,7 +310,7 @@ class Run:
     submission: str
     """The folder of this submission below `cluster/`: 0001, 0002, …"""
     executor: str
-    """slurm, local or none."""
+    """slurm, or none (also called local): this machine."""
     runtime: str
     """pyxis, apptainer, podman or none."""
     python: str
