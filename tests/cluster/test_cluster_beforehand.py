@@ -94,7 +94,9 @@ def test_options_of_a_queue_and_of_containers_are_used_where_there_are_some() ->
     assert "--mounts" in unused_options(options(mounts="/a:/a"), cluster())[0]
 
 
-def test_a_time_limit_and_a_cap_are_used_on_this_machine_too() -> None:
+def test_a_time_limit_is_used_on_this_machine_too_and_a_cap_has_no_effect() -> None:
     asked = options(time="1:00", array_cap=2, num_chunks=2)
 
     assert unused_options(asked, cluster(executor="none")) == []
+    (notice,) = unused_here(asked, cluster(executor="none"))
+    assert notice.startswith("--array-cap:")

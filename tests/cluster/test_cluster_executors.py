@@ -17,9 +17,7 @@ from planning import options, planned, write
 
 from palestra.cluster.executors import ClusterUnreachable, State, log_files, unit_ids
 from palestra.cluster.executors.commands import Answer, run_command
-from palestra.cluster.executors.local import LocalExecutor, cancel_queues, status_of
-from palestra.cluster.executors.none import NoneExecutor
-from palestra.cluster.executors.queue import Queue, QueueState, job_id
+from palestra.cluster.executors.here import HereExecutor, Queue, job_id
 from palestra.cluster.executors.slurm import SlurmExecutor, state_of
 from palestra.cluster.handing import hand_over
 from palestra.cluster.layout import RunFiles
@@ -263,7 +261,7 @@ def waiting_run(folder: Path, **given: Any) -> Run:
 
 def states_of(run: Run) -> dict[str, State]:
     files = RunFiles(Path(run.output_dir)).submission(run.submission)
-    found = status_of(job_id(files, job) for job in run.jobs)
+    found = HereExecutor().status(job_id(files, job) for job in run.jobs)
     return {unit.rpartition(":")[2]: told.state for unit, told in found.items()}
 
 
@@ -275,7 +273,7 @@ def test_jobs_run_in_their_order_and_each_task_of_an_array_once(tmp_path: Path) 
     run = waiting_run(tmp_path)
     ids: list[str] = []
 
-    NoneExecutor(lambda _: None).submit(run, lambda _job, number: ids.append(number))
+    HereExecutor(lambda _: None).submit(run, lambda _job, number: ids.append(number))
 
     assert order(run) == ["collect 0", "collect 1", "merge 0", "profile 0"]
     assert set(states_of(run).values()) == {State.DONE}
@@ -287,7 +285,7 @@ def test_what_depends_on_a_failed_job_never_starts_and_says_why(tmp_path: Path) 
     write(tmp_path / "collect.1", "3")
 
     with pytest.raises(RunFailed, match=r"collect_1: exit code 3.*merge: depends on collect"):
-        NoneExecutor(lambda _: None).submit(run, lambda _job, _id: None)
+        HereExecutor(lambda _: None).submit(run, lambda _job, _id: None)
 
     assert order(run) == ["collect 0", "collect 1"]
     assert states_of(run) == {
@@ -306,7 +304,7 @@ def test_a_job_that_failed_is_told_in_the_words_of_its_supervisor(tmp_path: Path
     write(submission.job("collect", 1).result, json.dumps(result))
 
     with pytest.raises(RunFailed, match=r"collect_1: it serves a, and not b \(exit code 13\)"):
-        NoneExecutor(lambda _: None).submit(run, lambda _job, _id: None)
+        HereExecutor(lambda _: None).submit(run, lambda _job, _id: None)
 
 
 def test_a_job_that_was_killed_is_told_from_one_that_failed(tmp_path: Path) -> None:
@@ -314,7 +312,7 @@ def test_a_job_that_was_killed_is_told_from_one_that_failed(tmp_path: Path) -> N
     write(tmp_path / "collect.1", "killed")
 
     with pytest.raises(RunFailed, match=r"collect_1: killed by SIGKILL \(out of memory\?\)"):
-        NoneExecutor(lambda _: None).submit(run, lambda _job, _id: None)
+        HereExecutor(lambda _: None).submit(run, lambda _job, _id: None)
 
 
 def test_what_comes_after_any_end_starts_after_a_failed_job(tmp_path: Path) -> None:
@@ -357,19 +355,35 @@ def test_stopping_a_queue_ends_what_runs_and_starts_nothing_more(tmp_path: Path)
     assert set(states_of(run).values()) == {State.CANCELLED}
 
 
+RUN = """
+import sys
+from pathlib import Path
+from palestra.cluster.executors.here import Queue
+from palestra.cluster.plan import read_plan
+sys.exit(0 if Queue(read_plan(Path(sys.argv[1]))).run() else 1)
+"""
+
+
+def running_in_a_process(run: Run) -> subprocess.Popen[bytes]:
+    """A process that runs it, and has come to a job that waits."""
+    folder = Path(run.output_dir)
+    plan = RunFiles(folder).submission(run.submission).plan
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(plan)])
+    while not (folder / "waits").exists():
+        assert process.poll() is None
+        threading.Event().wait(0.02)
+    return process
+
+
 def test_what_runs_in_a_process_that_is_gone_has_failed(tmp_path: Path) -> None:
     run = waiting_run(tmp_path)
     write(tmp_path / "collect.0", "wait")
     files = RunFiles(tmp_path).submission(run.submission)
-    argv = [sys.executable, "-m", "palestra.cluster.executors.queue", str(files.plan)]
-    process = subprocess.Popen(argv)
-    while not (tmp_path / "waits").exists():
-        assert process.poll() is None
-        threading.Event().wait(0.02)
+    process = running_in_a_process(run)
     process.kill()
     process.wait(10)
 
-    told = status_of([job_id(files, run.jobs[0])])
+    told = HereExecutor().status([job_id(files, run.jobs[0])])
     _end_orphan(files.folder)
 
     assert {one.reason for one in told.values()} == {"the process that ran the jobs is gone"}
@@ -387,25 +401,19 @@ def _end_orphan(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_queue_in_the_background_outlives_its_command_and_can_be_cancelled(
-    tmp_path: Path,
-) -> None:
+def test_a_command_that_runs_jobs_can_be_cancelled_by_another(tmp_path: Path) -> None:
     run = waiting_run(tmp_path)
     write(tmp_path / "collect.0", "wait")
-    ids: list[str] = []
-
-    LocalExecutor(timeout_s=60).submit(run, lambda _job, number: ids.append(number))
-    while not (tmp_path / "waits").exists():
-        threading.Event().wait(0.02)
+    process = running_in_a_process(run)
+    files = RunFiles(tmp_path).submission(run.submission)
     before = states_of(run)
-    cancel_queues(ids)
+
+    HereExecutor().cancel([job_id(files, job) for job in run.jobs])
 
     assert before["collect_0"] is State.RUNNING
     assert before["merge"] is State.QUEUED
     assert set(states_of(run).values()) == {State.CANCELLED}
-    queue = QueueState.read(RunFiles(tmp_path).submission(run.submission).folder)
-    assert queue is not None
-    assert not queue.process.runs
+    assert process.wait(10) == 1
 
 
 def test_the_units_of_an_array_are_its_tasks() -> None:

@@ -14,7 +14,7 @@ from palestra.cli.clustering import following as commands
 from palestra.cli.commands.cluster_runs import add_to
 from palestra.cluster import ledger
 from palestra.cluster.executors import ClusterUnreachable, JobState, State, unit_ids
-from palestra.cluster.executors.queue import job_id
+from palestra.cluster.executors.here import job_id
 from palestra.cluster.following import RunStatus, Standing, status_of
 from palestra.cluster.plan import After
 from palestra.cluster.units import folder_of, read_run

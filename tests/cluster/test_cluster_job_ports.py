@@ -12,7 +12,7 @@ from palestra.cluster.supervisor import ports
 from palestra.cluster.supervisor.context import Context
 from palestra.cluster.supervisor.ports import PortLocks, answered, listeners_on
 from palestra.cluster.supervisor.services import Service
-from palestra.cluster.supervisor.spec import read_spec
+from palestra.cluster.supervisor.task import read_task
 
 
 def test_two_jobs_of_a_user_never_choose_the_same_port(tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ def test_who_listens_is_told_apart_by_what_ours_were_started_with() -> None:
 def test_a_service_whose_port_was_taken_gets_another(tmp_path: Path) -> None:
     made = world(tmp_path, service(("python3", "-c", "import sys; sys.exit(1)", "{port}")))
     context = Context(
-        read_spec(made.submission.plan, "shards", 0), dict(os.environ), PortLocks(tmp_path)
+        read_task(made.submission.plan, "shards", 0), dict(os.environ), PortLocks(tmp_path)
     )
     context.files.folder.mkdir(parents=True)
-    started = Service(context, context.job.services[0])
+    started = Service(context, context.task.job.services[0])
     started.start()
     with socket.create_server(("127.0.0.1", started._port)):
         while not started.ended():

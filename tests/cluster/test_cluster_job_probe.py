@@ -9,6 +9,7 @@ from threading import Thread
 
 import pytest
 
+from palestra.cluster.plan import Probe
 from palestra.cluster.supervisor.probe import (
     Answer,
     BadProbe,
@@ -18,9 +19,8 @@ from palestra.cluster.supervisor.probe import (
     check,
     wait_ready,
 )
-from palestra.cluster.supervisor.spec import ProbeSpec
 
-SPEC = ProbeSpec("/v1/models", 200, "wanted", 10.0, 2.0, 1.0)
+SPEC = Probe("/v1/models", 200, "wanted", 10.0, 2.0, 1.0)
 NOT_YET = Answer(None, "no answer (refused)")
 READY = Answer(Verdict.READY, "it serves wanted")
 
@@ -40,7 +40,7 @@ class Clock:
 
 def waiting(
     answers: Callable[[], Answer],
-    spec: ProbeSpec = SPEC,
+    spec: Probe = SPEC,
     *,
     died: Callable[[], str] = lambda: "",
     said: list[str] | None = None,

@@ -11,8 +11,8 @@ from planning import HOSTED, PYXIS, cluster, facts, options, planned
 from palestra.cluster.components import allocations
 from palestra.cluster.plan import After, Component, OnExit, Role, from_json, to_json
 from palestra.cluster.planner import plan_run, replan
-from palestra.cluster.supervisor.spec import read_spec
 from palestra.cluster.supervisor.steps import Place, argv_of
+from palestra.cluster.supervisor.task import read_task
 from palestra.errors import ConfigError
 
 SPLIT = {"partition": "gpu", "partitions": {"driver": "cpu", "sandbox": "cpu"}}
@@ -270,10 +270,10 @@ def test_rows_that_only_a_container_can_read_are_stamped_in_one(
     run = planned(asked, on, materialized=False, input_file="/data/in.jsonl")
     plan = tmp_path / "plan.json"
     plan.write_bytes(to_json(run))
-    job = read_spec(plan, "prepare", 0)
+    task = read_task(plan, "prepare", 0)
     place = Place({"{plan}": "/lustre/out/cluster/0001/plan.json"})
 
-    command = argv_of(job, job.main, place, list(job.main.env))
+    command = argv_of(task, task.job.main, place, list(task.job.main.env))
 
     mounts = ["/lustre/models:/models:ro", "/nfs/data:/data:ro"]
     mounts += [f"{path}:{path}" for path in ("/lustre/out", "/lustre/out/logs")]

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from verifying import post_verify, recorded, said, verify
+from verifying import example_rows, post_verify, recorded, said, verify
 
 from judge_fakes import REFERENCE, fleet, question_text
 from palestra.resources_servers.text_to_sql.app import TextToSqlConfig, TextToSqlServer
-from palestra.resources_servers.text_to_sql.example_rows import SQLITE, rows
 from palestra.resources_servers.text_to_sql.execution import SAME, compare
 from palestra.resources_servers.text_to_sql.extraction import extract_sql
 from palestra.resources_servers.text_to_sql.queries import is_ordered, same_text
 from palestra.sandbox import Crashed, Raised, Returned
 
+EXAMPLES = example_rows("text_to_sql")
+SQLITE = EXAMPLES[0]["sql_context"]
 LONG_BOOKS = "SELECT title FROM books WHERE pages > 200"
 LOANS = """
 SELECT m.name, COUNT(l.loan_id) FROM members m
@@ -359,7 +360,7 @@ def test_without_a_judge_what_cannot_be_run_gets_no_reward(row: Any, kind: str) 
     assert body["error"]["type"] == kind
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row["uuid"])
+@pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["uuid"])
 def test_the_reference_queries_of_the_example_rows_are_right(row: dict[str, Any]) -> None:
     again = compare(row["sql_context"], row["sql"], f"SELECT * FROM ({row['sql']})")
 

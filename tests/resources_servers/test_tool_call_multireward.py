@@ -2,12 +2,21 @@ import json
 from typing import Any
 
 import pytest
-from verifying import agrees, answered, called, post_verify, recorded, said, server_of, verify
+from verifying import (
+    agrees,
+    answered,
+    called,
+    example_rows,
+    post_verify,
+    recorded,
+    said,
+    server_of,
+    verify,
+)
 
 from palestra.resources_servers.example_tool_call_multireward.app import WeatherServer
-from palestra.resources_servers.example_tool_call_multireward.example_rows import rows
 
-ROW = rows()[0]
+ROW = example_rows("example_tool_call_multireward")[0]
 BERGEN = called("get_weather", '{"city": "Bergen"}')
 
 

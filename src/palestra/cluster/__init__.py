@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from palestra.cluster.commands import run_cmd
-from palestra.cluster.executors.none import to_stderr
+from palestra.cluster.executors.here import to_stderr
 from palestra.cluster.submit import rollouts
 from palestra.cluster.submitter import Submission
 from palestra.errors import ConfigError

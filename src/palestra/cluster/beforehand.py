@@ -67,6 +67,7 @@ def unused_here(options: JobOptions, cluster: ClusterConfig) -> list[str]:
     for_queue = {
         "--partition": options.partition is not None,
         "--exclusive": options.exclusive is not None,
+        "--array-cap": isinstance(options, RolloutOptions) and options.array_cap is not None,
     }
     if cluster.executor in HERE and (given := _given(for_queue)):
         return [f"{given}: no effect, since executor {cluster.executor} has no queue"]

@@ -8,6 +8,7 @@ from typing import Final
 HERE: Final = Path(__file__).parent.parent
 MODULES: Final = (
     "cluster/layout.py",
+    "cluster/plan.py",
     "cluster/supervisor/*.py",
     "system/commands.py",
     "system/files.py",

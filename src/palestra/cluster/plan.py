@@ -1,8 +1,8 @@
 """The plan of a run: what every job does, decided before anything is submitted.
 
 Frozen values that go to JSON and back (`to_json`, `from_json`), so that a plan is tested without
-a cluster, and read inside a job by a supervisor that has only the standard library: there a
-`Run` is the mapping that `plan.json` holds, with these field names.
+a cluster. A job's supervisor carries this module with it: standard library only, for Python 3.8 and
+later.
 
     Run        one submission of one run: its shards and its jobs
     Shard      one job's share of the rollouts: a seed and a chunk of the tasks
@@ -24,12 +24,14 @@ since nobody knows their values earlier (only these exact tokens: other braces s
     {shard}        the shard's name
 """
 
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
-from pathlib import Path
-from typing import Final
+from __future__ import annotations
 
-import orjson
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
 
 FORMAT: Final = 1
 
@@ -48,7 +50,7 @@ TOKENS: Final = (
 )
 
 
-class Role(StrEnum):
+class Role(str, Enum):  # noqa: UP042  # Python 3.11 has StrEnum
     """What a component is for; `plan.json` holds the value."""
 
     SERVER = "server"
@@ -75,7 +77,7 @@ MAIN_ROLES: Final = frozenset({Role.PREPARE, Role.DRIVER, Role.MERGE, Role.PROFI
 """The main step of a job: each job has exactly one."""
 
 
-class Action(StrEnum):
+class Action(str, Enum):  # noqa: UP042  # as above
     """What the supervisor does when a component that is no main step exits, even with 0."""
 
     FATAL = "fatal"
@@ -86,7 +88,7 @@ class Action(StrEnum):
     """The job goes on, and the log says so."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OnExit:
     """The policy of one component. `restarts`: how often, with RESTART."""
 
@@ -94,7 +96,7 @@ class OnExit:
     restarts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Probe:
     """How to tell that a service is ready, and later that it still is. All times in seconds.
 
@@ -112,7 +114,7 @@ class Probe:
     """Between attempts, and between looks once the service is ready."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mount:
     """A folder of the cluster's file system inside a container. `flags`: as written, such as ro."""
 
@@ -121,7 +123,7 @@ class Mount:
     flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Setup:
     """Bash commands of a main step, each run as `bash -c` in its container and workdir."""
 
@@ -132,7 +134,7 @@ class Setup:
     """After the main step went well; its failure is the job's."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Component:
     """One program of a job. `nodes`, `tasks` (in all), `cpus` and `gpus` (per task, per node)."""
 
@@ -167,8 +169,19 @@ class Component:
         """Whether its exit decides the job."""
         return self.role in MAIN_ROLES
 
+    @property
+    def has_port(self) -> bool:
+        """Whether it listens where it is told to."""
+        texts = (*self.argv, *self.worker_argv, *self.env.values())
+        return self.probe is not None or any("{port}" in text for text in texts)
 
-@dataclass(frozen=True, slots=True)
+    @property
+    def has_head_port(self) -> bool:
+        """Whether its nodes meet at another port of the first."""
+        return any("{head_port}" in text for text in (*self.argv, *self.worker_argv))
+
+
+@dataclass(frozen=True)
 class Allocation:
     """What one group of a job asks the queue for: the maximum over its components."""
 
@@ -181,7 +194,7 @@ class Allocation:
     partition: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class After:
     """A dependency of a job, on another job of the plan (`job`) or on a known id (`job_id`)."""
 
@@ -190,7 +203,7 @@ class After:
     job_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """One submission to the queue.
 
@@ -218,8 +231,13 @@ class Job:
         """The component whose exit decides the job."""
         return next(component for component in self.components if component.is_main)
 
+    @property
+    def services(self) -> tuple[Component, ...]:
+        """The components that the main step needs to be ready."""
+        return tuple(component for component in self.components if not component.is_main)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Shard:
     """One job's share of the rollouts: of one seed, the tasks of one chunk.
 
@@ -241,7 +259,7 @@ class Shard:
     """Rollouts expected; None as `tasks`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """The model that is asked. Self-hosted when `server` names a component, else at `base_url`.
 
@@ -256,7 +274,7 @@ class Policy:
     """The variable that holds the key; its value is in no file."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Collect:
     """What the driver of every shard does.
 
@@ -280,7 +298,7 @@ class Collect:
     the job `prepare` stamps them, before any model is loaded (`RunFiles.stamped`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """One submission of one run. Paths are those of the cluster, outside containers."""
 
@@ -292,7 +310,7 @@ class Run:
     submission: str
     """The folder of this submission below `cluster/`: 0001, 0002, …"""
     executor: str
-    """slurm, local or none."""
+    """slurm, or none (also called local): this machine."""
     runtime: str
     """pyxis, apptainer, podman or none."""
     python: str
@@ -339,14 +357,57 @@ def is_command(run: Run) -> bool:
 
 def to_json(run: Run) -> bytes:
     """The plan as `plan.json` holds it: the same bytes for the same plan."""
-    return orjson.dumps(asdict(run), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+    text = json.dumps(asdict(run), indent=2, sort_keys=True, ensure_ascii=False)
+    return text.encode() + b"\n"
 
 
 def from_json(text: bytes) -> Run:
     """The plan that `to_json` wrote. Raises ValueError for anything else."""
-    from pydantic import TypeAdapter  # slow to import, and only readers need it
+    try:
+        fields = json.loads(text)
+        if fields["format"] != FORMAT:
+            raise ValueError(f"it has format {fields['format']}, and {FORMAT} is read here")
+        return Run(
+            **{
+                **_values(fields),
+                "collect": Collect(**_values(fields["collect"])),
+                "policy": Policy(**fields["policy"]),
+                "shards": tuple(Shard(**shard) for shard in fields["shards"]),
+                "jobs": tuple(map(_job, fields["jobs"])),
+            }
+        )
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"it is no plan ({error!r})") from error
 
-    return TypeAdapter(Run).validate_json(text)
+
+def _job(fields: Mapping[str, Any]) -> Job:
+    return Job(
+        **{
+            **_values(fields),
+            "components": tuple(map(_component, fields["components"])),
+            "allocations": tuple(Allocation(**held) for held in fields["allocations"]),
+            "after": tuple(After(**held) for held in fields["after"]),
+        }
+    )
+
+
+def _component(fields: Mapping[str, Any]) -> Component:
+    on_exit, probe = fields["on_exit"], fields["probe"]
+    return Component(
+        **{
+            **_values(fields),
+            "role": Role(fields["role"]),
+            "mounts": tuple(Mount(**_values(mount)) for mount in fields["mounts"]),
+            "on_exit": OnExit(Action(on_exit["action"]), on_exit["restarts"]),
+            "probe": Probe(**probe) if probe else None,
+            "setup": Setup(**fields["setup"]),
+        }
+    )
+
+
+def _values(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as the tuples that they were."""
+    return {n: tuple(held) if isinstance(held, list) else held for n, held in fields.items()}
 
 
 def read_plan(path: Path) -> Run:

@@ -1,9 +1,7 @@
 """Handing a rendered run to whatever runs jobs: four verbs, submit, status, cancel, logs.
 
 slurm.py   Slurm, through its own commands
-local.py   this machine, in the background
-none.py    this machine, inside the command
-queue.py   what the last two share: jobs of one submission in order, one process each
+here.py    this machine (`local` and `none`): inside the command, one job after the other
 """
 
 from palestra.cluster.executors.choose import executor_for

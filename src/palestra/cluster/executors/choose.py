@@ -1,8 +1,7 @@
 """Which executor a name means."""
 
 from palestra.cluster.executors.executor import Executor
-from palestra.cluster.executors.local import LocalExecutor
-from palestra.cluster.executors.none import NoneExecutor
+from palestra.cluster.executors.here import HereExecutor
 from palestra.cluster.executors.slurm import SlurmExecutor
 from palestra.errors import ConfigError
 
@@ -11,8 +10,6 @@ def executor_for(name: str, *, timeout_s: float = 60.0) -> Executor:
     """The executor of that name; no call of it takes longer than `timeout_s`, but running does."""
     if name == "slurm":
         return SlurmExecutor(timeout_s=timeout_s)
-    if name == "local":
-        return LocalExecutor(timeout_s=timeout_s)
-    if name == "none":
-        return NoneExecutor()
-    raise ConfigError(f"there is no executor {name!r}", hint="slurm, local or none")
+    if name in {"local", "none"}:
+        return HereExecutor()
+    raise ConfigError(f"there is no executor {name!r}", hint="slurm or none (also called local)")

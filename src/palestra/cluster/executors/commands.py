@@ -32,7 +32,7 @@ def run_command(argv: Sequence[str], timeout_s: float, /) -> Answer:
     except FileNotFoundError as error:
         raise ConfigError(
             f"there is no {argv[0]} here",
-            hint="run this where the cluster's commands are, or choose executor local or none",
+            hint="run this where the cluster's commands are, or choose executor none",
         ) from error
     except TimeoutError as error:
         raise ClusterUnreachable(

@@ -7,7 +7,7 @@ ledger, and for a shard in the done file.
 Standard library only, and of any Python from 3.8 on: the batch node may have nothing else.
 
     __main__.py    arguments, signals, the exit code
-    spec.py        what it needs of `plan.json`
+    task.py        the job that it runs
     supervise.py   one job from start to finish
     requeue.py     a drained job goes back into the queue
     services.py    a service: port, endpoint, probe, restarts

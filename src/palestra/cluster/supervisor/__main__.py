@@ -19,8 +19,8 @@ from palestra.cluster.supervisor import keyed, processes, slurm
 from palestra.cluster.supervisor.context import PORT, Context, nodes_of
 from palestra.cluster.supervisor.ports import PortLocks, address_here
 from palestra.cluster.supervisor.requeue import left_in, requeue_if_worthwhile
-from palestra.cluster.supervisor.spec import BadPlan, read_spec
 from palestra.cluster.supervisor.supervise import Signals, Supervision
+from palestra.cluster.supervisor.task import BadPlan, read_task
 
 BAD_PLAN = 2
 
@@ -50,8 +50,8 @@ def main(given: Sequence[str] | None = None) -> int:
         return small(arguments[1:])
     asked = _parsed(arguments)
     try:
-        job = read_spec(asked.plan, asked.job, asked.task)
-        context = Context(job, dict(os.environ), PortLocks(), nodes=nodes_of(job, os.environ))
+        task = read_task(asked.plan, asked.job, asked.task)
+        context = Context(task, dict(os.environ), PortLocks(), nodes=nodes_of(task, os.environ))
     except (BadPlan, slurm.SlurmUnreachable, KeyError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201  # its log
         return BAD_PLAN
@@ -71,7 +71,7 @@ def _run(context: Context) -> int:
     signal.signal(signal.SIGUSR1, drain)
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    shard = context.job.shard
+    shard = context.task.shard
     before = left_in(context.run.shard(shard.name)) if shard else None
     if before is None and shard:
         before = shard.rows

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import IO
 
 from palestra.cluster.layout import JobFiles, RunFiles, log_name
+from palestra.cluster.plan import Component
 from palestra.cluster.supervisor import processes, slurm, steps
 from palestra.cluster.supervisor.files import append_line
 from palestra.cluster.supervisor.ports import NoFreePort, PortLocks, address_here
-from palestra.cluster.supervisor.spec import ComponentSpec, JobSpec
+from palestra.cluster.supervisor.task import JobTask
 from palestra.system.commands import run, start
 
 PORT = "--port"
@@ -28,7 +29,7 @@ PORT_S = 60.0
 class Context:
     """One start of one job. `env` is the job's own environment."""
 
-    job: JobSpec
+    task: JobTask
     env: Mapping[str, str]
     ports: PortLocks
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -40,7 +41,7 @@ class Context:
     @property
     def slurm_id(self) -> str:
         """The number by which Slurm knows this job; empty without Slurm."""
-        return self.env.get("SLURM_JOB_ID", "") if self.job.executor == steps.SLURM else ""
+        return self.env.get("SLURM_JOB_ID", "") if self.task.run.executor == steps.SLURM else ""
 
     @property
     def job_id(self) -> str:
@@ -57,11 +58,13 @@ class Context:
 
     @property
     def run(self) -> RunFiles:
-        return RunFiles(self.job.output_dir)
+        return RunFiles(self.task.output_dir)
 
     @property
     def files(self) -> JobFiles:
-        return self.run.submission(self.job.submission).job(self.job.name, self.job.task)
+        return self.run.submission(self.task.run.submission).job(
+            self.task.job.name, self.task.array_index
+        )
 
     @property
     def drain_file(self) -> Path:
@@ -79,14 +82,14 @@ class Context:
 
     def record(self, event: str, **told: object) -> None:
         """A line of the run's ledger; that it cannot be written must not end the job."""
-        job = self.job
+        task = self.task
         record = {
             "event": event,
             "time": time.time(),
-            "submission": job.submission,
-            "job": job.name,
-            "task": job.task,
-            "shard": job.shard.name if job.shard else None,
+            "submission": task.run.submission,
+            "job": task.job.name,
+            "task": task.array_index,
+            "shard": task.shard.name if task.shard else None,
             "job_id": self.job_id,
             "restart": self.restart,
             **told,
@@ -96,12 +99,12 @@ class Context:
         except OSError as error:
             self.say(f"cannot write to the ledger: {error}")
 
-    def environment(self, component: ComponentSpec, place: steps.Place) -> dict[str, str]:
+    def environment(self, component: Component, place: steps.Place) -> dict[str, str]:
         """Of one of its components."""
         ours = {
             "PALESTRA_JOB_ID": self.job_id,
             "PALESTRA_RESTART": str(self.restart),
-            "PALESTRA_JOB_NAME": self.job.name,
+            "PALESTRA_JOB_NAME": self.task.job.name,
             "PALESTRA_JOB_DIR": str(self.files.folder),
             "PALESTRA_NONCE": self.nonce,
         }
@@ -113,30 +116,30 @@ class Context:
                 ours.update(PALESTRA_LEASE=str(path), PALESTRA_LEASE_NUMBER=str(number))
         # Logs are files: wide, and without colours.
         shown = {"COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-        return {**shown, **steps.env_of(self.job, component, place, self.env), **ours}
+        return {**shown, **steps.env_of(self.task, component, place, self.env), **ours}
 
-    def _installation(self, component: ComponentSpec) -> str:
+    def _installation(self, component: Component) -> str:
         """What has the same value wherever the same things are installed once: this node, for all
         jobs of a submission; a container, for this start of this job.
         """
-        if component.container and self.job.runtime != "none":
+        if component.container and self.task.run.runtime != "none":
             return f"{self.job_id}-{self.restart}"
-        folder = str(self.run.submission(self.job.submission).folder)
+        folder = str(self.run.submission(self.task.run.submission).folder)
         return hashlib.sha256(folder.encode()).hexdigest()[:16]
 
     def start(
-        self, component: ComponentSpec, place: steps.Place, started: int
+        self, component: Component, place: steps.Place, started: int
     ) -> tuple[subprocess.Popen[bytes], Path]:
         """Start a component; its process, and its log. `started`: how often it was before."""
         env = self.environment(component, place)
         named = [*component.env, *component.inherit, *(n for n in env if n.startswith("PALESTRA_"))]
-        minder = processes.step_minder(self.job.python, service=not component.is_main)
-        argv = steps.argv_of(self.job, component, place, named, minder)
-        if self.job.executor != steps.SLURM:
-            inside = component.container and self.job.runtime != "none"
+        minder = processes.step_minder(self.task.run.python, service=not component.is_main)
+        argv = steps.argv_of(self.task, component, place, named, minder)
+        if self.task.run.executor != steps.SLURM:
+            inside = component.container and self.task.run.runtime != "none"
             argv = processes.minded(argv, None if inside else component.workdir)
         log, path = processes.open_log(
-            self.job.log_dir, self._log_names(component.name, self.restart + started)
+            self.task.log_dir, self._log_names(component.name, self.restart + started)
         )
         with log:
             return self._started(argv, log, env), path
@@ -149,14 +152,14 @@ class Context:
     def _log_names(self, component: str, first: int) -> Iterator[str]:
         number = first
         while True:
-            yield log_name(self.job_id, self.job.unit, component, number)
+            yield log_name(self.job_id, self.task.unit, component, number)
             number += 1
 
-    def nodes_for(self, component: ComponentSpec) -> tuple[str, ...]:
+    def nodes_for(self, component: Component) -> tuple[str, ...]:
         """Where it runs: the first nodes of its allocation; empty without Slurm."""
         return self.nodes.get(component.group, ())[: component.nodes]
 
-    def port_on(self, node: str, component: ComponentSpec) -> tuple[int, str]:
+    def port_on(self, node: str, component: Component) -> tuple[int, str]:
         """A free port of a node, and the node's address. Raises NoFreePort.
 
         `node`: empty for this one.
@@ -166,9 +169,9 @@ class Context:
             return self.ports.choose(component.port_range), here
         low, high = component.port_range or (0, 0)
         command = ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}"]
-        if self.job.groups > 1:
+        if self.task.groups > 1:
             command.append(f"--het-group={component.group}")
-        command += [self.job.python, sys.argv[0], PORT, str(low), str(high)]
+        command += [self.task.run.python, sys.argv[0], PORT, str(low), str(high)]
         try:
             done = run(command, timeout_s=PORT_S)
             port, address = done.text.split()
@@ -181,7 +184,7 @@ class Context:
 
     def tokens(self, rank: int, head: str, port: int, head_port: int = 0) -> dict[str, str]:
         """What tokens stand for in a component's texts, on the node of that rank."""
-        shard = self.job.shard
+        shard = self.task.shard
         return {
             "{port}": str(port),
             "{host}": "127.0.0.1" if self.single_node else "0.0.0.0",  # noqa: S104  # other nodes call
@@ -190,20 +193,20 @@ class Context:
             "{node_rank}": str(rank),
             "{head_host}": head,
             "{head_port}": str(head_port),
-            "{supervisor}": str(self.run.submission(self.job.submission).supervisor),
-            "{plan}": str(self.job.plan),
-            "{job}": self.job.name,
+            "{supervisor}": str(self.run.submission(self.task.run.submission).supervisor),
+            "{plan}": str(self.task.plan),
+            "{job}": self.task.job.name,
             "{shard}": shard.name if shard else "",
         }
 
 
-def nodes_of(job: JobSpec, env: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
+def nodes_of(task: JobTask, env: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
     """The nodes of each allocation. Raises slurm.SlurmUnreachable."""
-    if job.executor != steps.SLURM:
+    if task.run.executor != steps.SLURM:
         return {}
-    if job.groups == 1:
+    if task.groups == 1:
         return {0: slurm.hostnames(env["SLURM_JOB_NODELIST"])}
     return {
         group: slurm.hostnames(env[f"SLURM_JOB_NODELIST_HET_GROUP_{group}"])
-        for group in range(job.groups)
+        for group in range(task.groups)
     }

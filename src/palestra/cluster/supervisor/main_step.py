@@ -20,7 +20,7 @@ class MainStep:
     """Runs once; asked to drain, it gets some time, then it is ended."""
 
     def __init__(self, context: Context) -> None:
-        self.component = context.job.main
+        self.component = context.task.job.main
         self._context = context
         self._process: subprocess.Popen[bytes] | None = None
         self._end_at: float | None = None

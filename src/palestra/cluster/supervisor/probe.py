@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from palestra.cluster.supervisor.spec import ProbeSpec
+from palestra.cluster.plan import Probe
 
 SAY_EVERY_S = 60.0
 """Progress is told once in so long, whatever the interval between attempts."""
@@ -55,28 +55,28 @@ class Waited:
         return self.verdict is Verdict.READY
 
 
-def check(spec: ProbeSpec) -> None:
+def check(asked: Probe) -> None:
     """Raise BadProbe unless its times can be waited for."""
     for name in ("interval_s", "attempt_timeout_s", "deadline_s"):
-        value = getattr(spec, name)
+        value = getattr(asked, name)
         if (
             not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e9
         ):  # Python 3.8
             raise BadProbe(f"probe.{name} must be a number of seconds above 0, not {value!r}")
-    if not spec.path.startswith("/"):
-        raise BadProbe(f"probe.path must begin with /, not {spec.path!r}")
+    if not asked.path.startswith("/"):
+        raise BadProbe(f"probe.path must begin with /, not {asked.path!r}")
 
 
-def ask(base_url: str, spec: ProbeSpec, key: str) -> Answer:
+def ask(base_url: str, asked: Probe, key: str) -> Answer:
     """One attempt, which takes `attempt_timeout_s` at most."""
-    request = urllib.request.Request(base_url + spec.path)  # noqa: S310  # http, as we built it
+    request = urllib.request.Request(base_url + asked.path)  # noqa: S310  # http, as we built it
     if key:
         request.add_header("Authorization", f"Bearer {key}")
-    deadline = time.monotonic() + spec.attempt_timeout_s
+    deadline = time.monotonic() + asked.attempt_timeout_s
     # Not through a proxy of the site: the server is a node of this job.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=spec.attempt_timeout_s) as reply:
+        with opener.open(request, timeout=asked.attempt_timeout_s) as reply:
             status, body = reply.status, _body(reply, deadline)
     except urllib.error.HTTPError as error:
         status, body = error.code, b""
@@ -84,11 +84,11 @@ def ask(base_url: str, spec: ProbeSpec, key: str) -> Answer:
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         return Answer(None, f"no answer ({reason})")
-    if status in {401, 403} and spec.expect_status not in {401, 403}:
+    if status in {401, 403} and asked.expect_status not in {401, 403}:
         return Answer(Verdict.AUTH_REFUSED, f"it answers {status}: it does not take our key")
-    if status != spec.expect_status:
-        return Answer(None, f"it answers {status}, not {spec.expect_status}")
-    return _model(body, spec)
+    if status != asked.expect_status:
+        return Answer(None, f"it answers {status}, not {asked.expect_status}")
+    return _model(body, asked)
 
 
 def _body(reply: Any, deadline: float) -> bytes:
@@ -104,25 +104,25 @@ def _body(reply: Any, deadline: float) -> bytes:
     return body
 
 
-def _model(body: bytes, spec: ProbeSpec) -> Answer:
-    if not spec.expect_model:
+def _model(body: bytes, asked: Probe) -> Answer:
+    if not asked.expect_model:
         return Answer(Verdict.READY, "it answers")
     try:
         models = [str(model["id"]) for model in json.loads(body)["data"]]
     except (ValueError, KeyError, TypeError):
-        return Answer(None, f"{spec.path} gives no list of models")
-    if spec.expect_model in models:
-        return Answer(Verdict.READY, f"it serves {spec.expect_model}")
+        return Answer(None, f"{asked.path} gives no list of models")
+    if asked.expect_model in models:
+        return Answer(Verdict.READY, f"it serves {asked.expect_model}")
     if not models:
         return Answer(None, "it serves no model yet")
     return Answer(
-        Verdict.WRONG_MODEL, f"it serves {', '.join(models)}, and not {spec.expect_model}"
+        Verdict.WRONG_MODEL, f"it serves {', '.join(models)}, and not {asked.expect_model}"
     )
 
 
 def wait_ready(
     attempt: Callable[[], Answer],
-    spec: ProbeSpec,
+    asked: Probe,
     *,
     died: Callable[[], str],
     stop: Callable[[], bool] = lambda: False,
@@ -147,13 +147,13 @@ def wait_ready(
         last = answer.text
         if answer.verdict is not None:
             return Waited(answer.verdict, last, clock() - begun)
-        next_attempt = min(clock() + spec.interval_s, begun + spec.deadline_s)
+        next_attempt = min(clock() + asked.interval_s, begun + asked.deadline_s)
         while clock() < next_attempt and not died() and not stop():
             sleep(min(0.2, max(0.0, next_attempt - clock())))
         now = clock()
-        if now - begun >= spec.deadline_s and not died():
-            text = f"not ready within {spec.deadline_s:g} s: {last}"
+        if now - begun >= asked.deadline_s and not died():
+            text = f"not ready within {asked.deadline_s:g} s: {last}"
             return Waited(Verdict.TIMEOUT, text, now - begun)
         if now - told >= SAY_EVERY_S:
             told = now
-            say(f"waiting for {now - begun:.0f} s of {spec.deadline_s:g}: {last}")
+            say(f"waiting for {now - begun:.0f} s of {asked.deadline_s:g}: {last}")

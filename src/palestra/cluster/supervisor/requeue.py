@@ -20,7 +20,9 @@ def requeue_if_worthwhile(context: Context, ended: Ended, before: int | None) ->
     """
     after = ended.counts.left if ended.counts else None
     progress = before is not None and after is not None and after < before
-    if not (ended.status == "drained" and context.slurm_id and context.job.requeue and progress):
+    if not (
+        ended.status == "drained" and context.slurm_id and context.task.job.requeue and progress
+    ):
         return ended.code
     if context.restart >= MOST_REQUEUES:
         return ended.code

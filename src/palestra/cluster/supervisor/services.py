@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from palestra.cluster.plan import Action, Component
 from palestra.cluster.supervisor import probe, processes, steps
 from palestra.cluster.supervisor.context import Context
 from palestra.cluster.supervisor.files import write_object
 from palestra.cluster.supervisor.ports import NoFreePort, answered, listeners_on
 from palestra.cluster.supervisor.probe import Answer, Verdict, Waited
-from palestra.cluster.supervisor.spec import ComponentSpec
 
 MISSES = 5
 """Looks in a row without an answer after which a service that runs counts as hung."""
@@ -53,7 +53,7 @@ class Failure:
 class Service:
     """One service of the job; `look` is called again and again."""
 
-    def __init__(self, context: Context, component: ComponentSpec) -> None:
+    def __init__(self, context: Context, component: Component) -> None:
         self.component = component
         self.state = State.WAITING
         self.reason = ""
@@ -151,14 +151,19 @@ class Service:
             self._new_ports += 1
             context.say(f"{component.name}: its port was taken by another process, so a new one")
             return self._again(failure)
-        if component.action == "ignore":
+        if component.on_exit.action is Action.IGNORE:
             self.state = State.IGNORED
             context.record("ignored", component=component.name, reason=failure.reason)
             return None
-        if component.action == "restart" and self.restarts < component.restarts:
+        if (
+            component.on_exit.action is Action.RESTART
+            and self.restarts < component.on_exit.restarts
+        ):
             self.restarts += 1
             context.record("restarted", component=component.name, reason=failure.reason)
-            context.say(f"{component.name}: restart {self.restarts} of {component.restarts}")
+            context.say(
+                f"{component.name}: restart {self.restarts} of {component.on_exit.restarts}"
+            )
             return self._again(failure)
         if self.restarts:
             reason = f"{failure.reason} (after {self.restarts} restarts)"
@@ -202,10 +207,10 @@ class Service:
 
     def ask(self) -> Answer:
         """Whether it answers, and is ours."""
-        spec = self.component.probe
-        if spec is None:
+        asked = self.component.probe
+        if asked is None:
             return Answer(Verdict.READY, "it runs; nothing else is asked of it")
-        answer = probe.ask(f"http://{self._address}:{self._port}", spec, self._context.nonce)
+        answer = probe.ask(f"http://{self._address}:{self._port}", asked, self._context.nonce)
         if answer.verdict is Verdict.READY and self._context.single_node:
             found = listeners_on(self._port, self._mark())
             if found.strangers and not found.ours:
@@ -253,13 +258,13 @@ class _Watch:
         service = self._service
         if service is None:
             return
-        spec = service.component.probe
-        if spec is None:
+        asked = service.component.probe
+        if asked is None:
             self.result = Waited(Verdict.READY, "it runs", 0.0)
             return
         waited = probe.wait_ready(
             service.ask,
-            spec,
+            asked,
             died=service.ended,
             stop=self._stopped.is_set,
             say=lambda text: service._context.say(f"{service.component.name}: {text}"),  # noqa: SLF001  # of one module
@@ -268,7 +273,7 @@ class _Watch:
             return  # whoever looks at the process says so
         self.result = waited
         if waited.ready:
-            self._guard(service, spec.interval_s)
+            self._guard(service, asked.interval_s)
 
     def _guard(self, service: Service, interval_s: float) -> None:
         misses, since = 0, time.monotonic()

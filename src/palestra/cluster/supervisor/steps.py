@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from palestra.cluster.supervisor.spec import ComponentSpec, JobSpec, MountSpec
+from palestra.cluster.plan import Component, Mount
+from palestra.cluster.supervisor.task import JobTask
 
 SLURM = "slurm"
 SANDBOX = "sandbox"
@@ -37,8 +38,8 @@ class Place:
 
 
 def argv_of(
-    job: JobSpec,
-    component: ComponentSpec,
+    task: JobTask,
+    component: Component,
     place: Place,
     names: Sequence[str],
     minder: Sequence[str] = (),
@@ -52,17 +53,17 @@ def argv_of(
     argv = [replaced(text, tokens) for text in told]
     if component.is_main:
         argv = with_setup(component, argv)
-    argv = _in_container(job, component, argv, names)
-    if job.executor != SLURM:
+    argv = _in_container(task, component, argv, names)
+    if task.run.executor != SLURM:
         return argv
-    return [*_srun(job, component, place), *([] if _inside(job, component) else minder), *argv]
+    return [*_srun(task, component, place), *([] if _inside(task, component) else minder), *argv]
 
 
 def env_of(
-    job: JobSpec, component: ComponentSpec, place: Place, base: Mapping[str, str]
+    task: JobTask, component: Component, place: Place, base: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment: the job's own without secrets it does not inherit, and its own values."""
-    hidden = set(job.secrets) - set(component.inherit)
+    hidden = set(task.run.secrets) - set(component.inherit)
     env = {name: value for name, value in base.items() if name not in hidden}
     if component.role == SANDBOX:
         # It runs what a model wrote: what looks like a secret is none of its business.
@@ -71,7 +72,7 @@ def env_of(
     return env
 
 
-def by_node(component: ComponentSpec) -> bool:
+def by_node(component: Component) -> bool:
     """Whether each of its nodes needs a command of its own."""
     texts = (*component.argv, *component.env.values())
     differ = bool(component.worker_argv) or any("{node_rank}" in text for text in texts)
@@ -120,7 +121,7 @@ bash -c "$after"
 program takes its place, or is told."""
 
 
-def with_setup(component: ComponentSpec, argv: Sequence[str]) -> list[str]:
+def with_setup(component: Component, argv: Sequence[str]) -> list[str]:
     """`argv` with the component's commands before and after it, in the same container."""
     setup = component.setup
     if not (setup.install or setup.before or setup.after):
@@ -131,7 +132,7 @@ def with_setup(component: ComponentSpec, argv: Sequence[str]) -> list[str]:
     return ["bash", "-c", script, "palestra", setup.install, setup.before, setup.after, *argv]
 
 
-def _srun(job: JobSpec, component: ComponentSpec, place: Place) -> list[str]:
+def _srun(task: JobTask, component: Component, place: Place) -> list[str]:
     parts = component.nodes if place.one_of_many else 1
     nodes, tasks = component.nodes // parts, max(1, component.tasks // parts)
     flags = [
@@ -150,16 +151,16 @@ def _srun(job: JobSpec, component: ComponentSpec, place: Place) -> list[str]:
         flags.append(f"--gpus-per-node={component.gpus}")
     if component.mem_mib is not None:
         flags.append(f"--mem={component.mem_mib}M")
-    if job.groups > 1:
+    if task.groups > 1:
         flags.append(f"--het-group={component.group}")
-    if component.workdir and not _inside(job, component):
+    if component.workdir and not _inside(task, component):
         flags.append(f"--chdir={component.workdir}")
-    if job.runtime == PYXIS and component.container:
+    if task.run.runtime == PYXIS and component.container:
         flags += _pyxis(component)
-    return [*flags, *job.srun_options]
+    return [*flags, *task.run.srun_options]
 
 
-def _pyxis(component: ComponentSpec) -> list[str]:
+def _pyxis(component: Component) -> list[str]:
     flags = [f"--container-image={component.container}", "--no-container-mount-home"]
     if component.mounts:
         flags.append("--container-mounts=" + ",".join(map(_mount, component.mounts)))
@@ -168,18 +169,18 @@ def _pyxis(component: ComponentSpec) -> list[str]:
     return flags
 
 
-def _inside(job: JobSpec, component: ComponentSpec) -> bool:
+def _inside(task: JobTask, component: Component) -> bool:
     """Whether it runs in a container, which has the working directory."""
-    return bool(component.container) and job.runtime in {PYXIS, APPTAINER, PODMAN}
+    return bool(component.container) and task.run.runtime in {PYXIS, APPTAINER, PODMAN}
 
 
 def _in_container(
-    job: JobSpec, component: ComponentSpec, argv: Sequence[str], names: Sequence[str]
+    task: JobTask, component: Component, argv: Sequence[str], names: Sequence[str]
 ) -> list[str]:
-    if not component.container or job.runtime not in {APPTAINER, PODMAN}:
+    if not component.container or task.run.runtime not in {APPTAINER, PODMAN}:
         return list(argv)
     gpu = component.gpus > 0
-    if job.runtime == APPTAINER:
+    if task.run.runtime == APPTAINER:
         flags = ["apptainer", "exec", "--no-home", *(["--nv"] if gpu else [])]
         flags += [f"--bind={_mount(mount)}" for mount in component.mounts]
         flags += [f"--pwd={component.workdir}"] if component.workdir else []
@@ -193,5 +194,5 @@ def _in_container(
     return [*flags, str(component.container), *argv]
 
 
-def _mount(mount: MountSpec) -> str:
+def _mount(mount: Mount) -> str:
     return ":".join([mount.source, mount.target, *([",".join(mount.flags)] if mount.flags else [])])

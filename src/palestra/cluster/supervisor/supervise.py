@@ -74,7 +74,7 @@ class Supervision:
         self._stopped_by_itself = True
         self._finished = False
         files = context.run
-        unit = context.job.shard.name if context.job.shard else None
+        unit = context.task.shard.name if context.task.shard else None
         self._shard: ShardFiles | None = files.shard(unit) if unit else None
         self._lease_path = (self._shard or files.merged).lease
         self._lease = Lease(
@@ -138,7 +138,7 @@ class Supervision:
         files = self._shard
         if files is None:
             return None
-        if self._context.job.rerun_done:
+        if self._context.task.run.rerun_done:
             self._set_aside_once(files)
         if not shard.is_done(files):
             return None
@@ -156,7 +156,7 @@ class Supervision:
 
     def _work(self) -> Ended:
         try:
-            self._services = [Service(self._context, c) for c in self._context.job.services]
+            self._services = [Service(self._context, c) for c in self._context.task.job.services]
             for service in self._services:
                 service.start()
         except (BadProbe, NoFreePort, OSError) as error:
@@ -219,7 +219,7 @@ class Supervision:
                 if not self._main.running:
                     return Ended("drained", DRAINED, "the time limit is near, and it was not ready")
                 self._context.say("the time limit is near: no further rollouts are started")
-                self._main.drain(self._context.job.signal_s)
+                self._main.drain(self._context.task.job.signal_s)
             self._main.look()
             self._tell_state()
             time.sleep(LOOK_EVERY_S)
@@ -239,8 +239,8 @@ class Supervision:
 
     def _settled(self, ended: Ended) -> Ended:
         """What the shard's rows say about how it went."""
-        files, spec = self._shard, self._context.job.shard
-        if files is None or spec is None or ended.status == "refused":
+        files = self._shard
+        if files is None or ended.status == "refused":
             return ended
         try:
             counts = shard.count(files)
@@ -265,13 +265,13 @@ class Supervision:
         return Ended("failed", NOT_DONE, reason, name, self._main.tail())
 
     def _done_by(self) -> dict[str, object]:
-        context, spec = self._context, self._context.job.shard
+        context, asked = self._context, self._context.task.shard
         return {
-            "shard": spec.name if spec else None,
-            "first_task": spec.first_task if spec else None,
-            "last_task": spec.last_task if spec else None,
-            "code_version": context.job.code_version,
-            "submission": context.job.submission,
+            "shard": asked.name if asked else None,
+            "first_task": asked.first_task if asked else None,
+            "last_task": asked.last_task if asked else None,
+            "code_version": context.task.run.code_version,
+            "submission": context.task.run.submission,
             "job_id": context.job_id,
             "restart": context.restart,
             "time": time.time(),
@@ -288,13 +288,13 @@ class Supervision:
             context.say(f"cannot write {context.files.result}: {error}")
         context.record("ended", **_told(ended))
         if ended.status in {"failed", "refused"}:
-            for name in context.job.dependants:
-                reason = f"{context.job.unit} {ended.status}: {ended.reason}"
+            for name in context.task.dependants:
+                reason = f"{context.task.unit} {ended.status}: {ended.reason}"
                 context.record("never_starts", dependant=name, reason=reason)
         for line in ended.log.splitlines():
             context.say(f"  | {line}")
         counted = f" ({ended.counts.said()})" if ended.counts else ""
-        context.say(f"{context.job.unit}: {ended.status}{counted} {ended.reason}".rstrip())
+        context.say(f"{context.task.unit}: {ended.status}{counted} {ended.reason}".rstrip())
         return ended
 
     def _write_result(self, ended: Ended) -> None:

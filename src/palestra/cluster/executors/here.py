@@ -1,6 +1,6 @@
-"""The jobs of one submission on this machine, in their order: what a queue would do, in a process.
+"""On this machine, inside the command: it returns when all jobs have ended, one after the other.
 
-Its state stands in `queue.json` beside the plan, written whole at each change, so that another
+How they are stands in `queue.json` beside the plan, written whole at each change, so that another
 command can look at it.
 """
 
@@ -11,8 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -21,11 +20,12 @@ from typing import Final
 import orjson
 
 from palestra.cluster.endings import killed_by, reason_of
-from palestra.cluster.executors.executor import JobState, State, unit_ids
+from palestra.cluster.executors.executor import JobState, State, log_files, unit_ids
 from palestra.cluster.layout import RunFiles, SubmissionFiles, log_name
-from palestra.cluster.plan import After, Job, Run, read_plan
+from palestra.cluster.plan import After, Job, Run
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.times import seconds_of
+from palestra.errors import RunFailed
 from palestra.rollouts.journal import write_json
 from palestra.system import Process, start
 
@@ -35,6 +35,63 @@ GRACE_S: Final = 30.0
 """From SIGTERM to SIGKILL."""
 LOOK_EVERY_S: Final = 0.5
 JOB_ID: Final = "PALESTRA_JOB_ID"
+
+
+def to_stderr(text: str) -> None:
+    """Tell a user something while jobs run."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+class HereExecutor:
+    """Runs jobs in their order. `tell`: is told when something starts or ends."""
+
+    def __init__(self, tell: Callable[[str], None] = to_stderr) -> None:
+        self._tell = tell
+
+    def submit(self, run: Run, submitted: Callable[[Job, str], None], /) -> None:
+        """Run them all. Raises RunFailed when one did not go well."""
+        files = RunFiles(Path(run.output_dir)).submission(run.submission)
+        for job in run.jobs:
+            submitted(job, job_id(files, job))
+        if not Queue(run, self._tell).run():
+            bad = [
+                f"{unit.rpartition(':')[2]}: {told.reason or told.state.value}"
+                for unit, told in self.status(job_id(files, job) for job in run.jobs).items()
+                if told.state is not State.DONE
+            ]
+            raise RunFailed(
+                f"not everything went well: {'; '.join(bad)}",
+                hint=f"the logs are in {run.log_dir}; `palestra cluster retry-failed "
+                f"{run.output_dir}` goes on from here",
+            )
+
+    def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
+        found: dict[str, JobState] = {}
+        for job in ids:
+            found.update(states(job) or {job: JobState(State.UNKNOWN)})
+        return found
+
+    def cancel(self, ids: Iterable[str], /) -> None:
+        """End the commands that run these jobs: a submission is cancelled as a whole here.
+
+        Raises RunFailed when one does not end in time.
+        """
+        for folder in {Path(job.partition(":")[2].rpartition(":")[0]) for job in ids}:
+            queue = QueueState.read(folder)
+            if queue is None or not queue.runs:
+                continue
+            os.kill(queue.process.pid, signal.SIGTERM)
+            deadline = time.monotonic() + GRACE_S + 10.0
+            while queue.process.runs:
+                if time.monotonic() > deadline:
+                    raise RunFailed(
+                        f"process {queue.process.pid}, which runs {folder}, does not end"
+                    )
+                time.sleep(LOOK_EVERY_S / 5)
+
+    def logs(self, run: Run, unit: str = "", /) -> tuple[Path, ...]:
+        return log_files(Path(run.log_dir), unit)
 
 
 def job_id(files: SubmissionFiles, job: Job) -> str:
@@ -76,7 +133,7 @@ class QueueState:
 
 
 class Queue:
-    """Runs the jobs of one submission, one after another; tasks of an array up to its cap at once."""
+    """Runs the jobs of one submission, and the tasks of an array, one after another."""
 
     def __init__(self, run: Run, tell: Callable[[str], None] = lambda _: None) -> None:
         self._run = run
@@ -84,7 +141,7 @@ class Queue:
         self._tell = tell
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._live: set[subprocess.Popen[bytes]] = set()
+        self._running: subprocess.Popen[bytes] | None = None
         self._ids = {job.name: job_id(self._files, job) for job in run.jobs}
         self._units = {
             unit: JobState(State.QUEUED)
@@ -103,17 +160,16 @@ class Queue:
                     self._set_job(job, JobState(State.CANCELLED, obstacle))
                     self._tell(f"{job.name}: not started: {obstacle}")
                     continue
-                with ThreadPoolExecutor(job.array_cap or 1) as tasks:
-                    list(tasks.map(lambda task, job=job: self._task(job, task), _tasks(job)))
+                for task in range(len(job.shards)) if job.array else range(1):
+                    self._task(job, task)
         return all(told.state is State.DONE for told in self._units.values())
 
     def stop(self) -> None:
         """End what runs; nothing more starts."""
         self._stopping.set()
         with self._lock:
-            live = list(self._live)
-        for process in live:
-            process.terminate()
+            if self._running is not None:
+                self._running.terminate()
 
     def _obstacle(self, job: Job) -> str:
         """Why a job may not start; empty when it may."""
@@ -133,17 +189,7 @@ class Queue:
         if after.job:
             earlier = self._run.job(after.job)
             return tuple(self._units[unit] for unit in unit_ids(earlier, self._ids[after.job]))
-        return tuple(self._awaited(after.job_id))
-
-    def _awaited(self, other: str) -> Iterator[JobState]:
-        """How a job of another submission ended, once it has; it ends with its process at last."""
-        while not self._stopping.is_set():
-            found = states(other)
-            if not found or all(told.state.over for told in found.values()):
-                yield from found.values() or (JobState(State.UNKNOWN),)
-                return
-            self._stopping.wait(LOOK_EVERY_S)
-        yield JobState(State.CANCELLED, "stopped")
+        return tuple(states(after.job_id).values()) or (JobState(State.UNKNOWN),)
 
     def _task(self, job: Job, task: int) -> None:
         unit = unit_ids(job, self._ids[job.name])[task]
@@ -186,23 +232,18 @@ class Queue:
                 stderr=subprocess.STDOUT,
             )
         with self._lock:
-            self._live.add(process)
-        try:
-            if self._stopping.is_set():
-                process.terminate()
-            return _waited(process, job, self._stopping)
-        finally:
-            with self._lock:
-                self._live.discard(process)
+            self._running = process
+        if self._stopping.is_set():
+            process.terminate()
+        return _waited(process, job, self._stopping)
 
     def _set_job(self, job: Job, told: JobState) -> None:
         for unit in unit_ids(job, self._ids[job.name]):
             self._set(unit, told)
 
     def _set(self, unit: str, told: JobState) -> None:
-        with self._lock:
-            self._units[unit] = told
-            self._write()
+        self._units[unit] = told
+        self._write()
 
     def _write(self) -> None:
         held = {
@@ -210,10 +251,6 @@ class Queue:
             "units": {unit: asdict(told) for unit, told in self._units.items()},
         }
         write_json(self._files.folder / STATE_FILE, held)
-
-
-def _tasks(job: Job) -> range:
-    return range(len(job.shards)) if job.array else range(1)
 
 
 def _waited(
@@ -273,12 +310,3 @@ def states(job: str) -> Mapping[str, JobState]:
         for unit, told in queue.seen().items()
         if unit == job or (unit.startswith(f"{job}_") and unit[len(job) + 1 :].isdecimal())
     }
-
-
-def main() -> int:
-    """`python -m palestra.cluster.executors.queue PLAN`: in the background."""
-    return 0 if Queue(read_plan(Path(sys.argv[1]))).run() else 1
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
