@@ -8,8 +8,14 @@ from typing import Any
 
 from palestra.config.compose import compose
 from palestra.config.instances import find_instances
-from palestra.config.known import mentioned_in, unknown_overrides
-from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
+from palestra.config.overrides import (
+    Action,
+    Override,
+    apply_overrides,
+    mentioned_in,
+    parse_overrides,
+    unknown_overrides,
+)
 from palestra.config.paths import PACKAGE_ROOT, Places
 from palestra.config.ports import check_ports
 from palestra.config.problems import raise_problems
