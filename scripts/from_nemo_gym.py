@@ -1,16 +1,19 @@
 """Write docs/from-nemo-gym.md: commands of NeMo Gym's documents, run, with what each prints here.
 
-    python scripts/from_nemo_gym.py [FILE]
+    python scripts/from_nemo_gym.py [FILE] [--installation FOLDER]
 
-Each command is typed as it stands, in an empty folder, with the Palestra that this Python has
-installed. The model, the hub and the registry that it meets are fakes on this machine; a test holds
-the page in step.
+Each command is typed as it stands, in an empty folder, where nothing but the wheel and what it
+brings is installed: in a virtual environment that is made for it, or the one given. The model, the
+hub and the registry that it meets are fakes on this machine; a test holds the page in step.
 """
 
+import argparse
 import re
 import sys
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -21,6 +24,8 @@ sys.path.insert(0, str(REPOSITORY / "tests"))  # the fakes lie with the tests
 from nemo_gym_page import configuration, data, pipeline, rollouts, training  # noqa: E402
 from nemo_gym_page.command import Command, Session  # noqa: E402
 from nemo_gym_page.reader import CommandFailed, reader  # noqa: E402
+
+from installed_wheel import Installation, build_wheel, install_wheel  # noqa: E402
 
 TOPICS = (configuration, data, rollouts, training, pipeline)
 SESSIONS: tuple[Session, ...] = tuple(chain.from_iterable(topic.SESSIONS for topic in TOPICS))
@@ -38,10 +43,26 @@ bad input with 2, and both say what to do next.
 """
 
 
-def main(document: Path) -> None:
+def main() -> None:
+    """Read the arguments; install the wheel unless an installation is given."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("document", nargs="?", type=Path, default=DOCUMENT)
+    parser.add_argument("--installation", type=Path)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if asked.installation is not None:
+            installation = Installation(asked.installation)
+        else:
+            installation = install_wheel(build_wheel(Path(folder)), Path(folder) / "venv")
+        write(asked.document, installation)
+    print(f"wrote {asked.document}")
+
+
+def write(document: Path, installation: Installation) -> None:
     """Run every command and write the page. Raises when one does not do what it promises."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        sections = list(chain.from_iterable(pool.map(_sections, SESSIONS)))
+        made = pool.map(partial(_sections, installation), SESSIONS)
+        sections = list(chain.from_iterable(made))
     titles = [command.title for session in SESSIONS for command in session.commands]
     links = [f"| [{title}](#{_anchor(title)}) | works |" for title in titles]
     table = "\n".join(["| what | here |", "|---|---|", *links])
@@ -52,8 +73,8 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
 
 
-def _sections(session: Session) -> list[str]:
-    with reader(session) as typist:
+def _sections(installation: Installation, session: Session) -> list[str]:
+    with reader(installation, session) as typist:
         outputs = typist.types(session)
         places = typist.places
     return [
@@ -95,11 +116,9 @@ def _lines_shown(command: Command, output: str, places: dict[str, str]) -> list[
 def _with_places(line: str, places: dict[str, str]) -> str:
     for place, name in places.items():
         line = line.replace(place, name)
-    # Where a function stands in its file is nothing that a page should follow.
-    return re.sub(r"\.py:\d+", ".py:…", line)
+    # Where a function stands in its file and how long tests took is nothing for a page to follow.
+    return re.sub(r"\b\d+\.\d+ ?s\b", "… s", re.sub(r"\.py:\d+", ".py:…", line))
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCUMENT
-    main(target)
-    print(f"wrote {target}")
+    main()

@@ -1,9 +1,12 @@
 """What holds for every test."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from installed_wheel import Installation, build_wheel, install_wheel
 
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("palestra", deadline=None)
@@ -18,3 +21,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     places = {path: place for place, path in enumerate(sizes)}
     items.sort(key=lambda item: (-slow[item.path], -sizes[item.path], places[item.path]))
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def installation(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """Where that wheel is installed, as by a user."""
+    return install_wheel(wheel, tmp_path_factory.mktemp("installation") / "venv")

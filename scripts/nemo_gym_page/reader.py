@@ -1,22 +1,20 @@
 """Who types the commands: a reader in a folder, with fakes of what the commands meet."""
 
-import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hub_fakes import WRITER, FakeHub, fake_hub
+from installed_wheel import Installation
 from nemo_gym_page.command import Session
 from palestra.config import PACKAGE_ROOT
 from palestra.testing import ScriptedEndpoint, scripted_endpoint
 from registry_fakes import TOKEN, FakeGitlab, fake_gitlab
 
-SCRIPTS = Path(sys.executable).parent
 ROWS = (PACKAGE_ROOT / "resources_servers/example_multi_step/data/example.jsonl").read_bytes()
 HUB_REPO = "nvidia/Nemotron-RL-instruction_following"
 FILES = ("train.jsonl", "validation.jsonl")
@@ -28,20 +26,25 @@ class CommandFailed(Exception):
 
 
 @contextmanager
-def reader(session: Session) -> Iterator["Reader"]:
+def reader(installation: Installation, session: Session) -> Iterator["Reader"]:
     """A reader with a folder, a hub, a registry and a model of their own."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         hub, gitlab = stack.enter_context(fake_hub()), stack.enter_context(fake_gitlab())
         model = stack.enter_context(scripted_endpoint(*session.answers))
-        yield Reader(folder, hub, gitlab, model)
+        yield Reader(installation, folder, hub, gitlab, model)
 
 
 class Reader:
     """Someone who types commands in a folder with an env.yaml, and files to upload."""
 
     def __init__(
-        self, folder: Path, hub: FakeHub, gitlab: FakeGitlab, model: ScriptedEndpoint
+        self,
+        installation: Installation,
+        folder: Path,
+        hub: FakeHub,
+        gitlab: FakeGitlab,
+        model: ScriptedEndpoint,
     ) -> None:
         self._work = folder / "work"
         self._work.mkdir()
@@ -64,8 +67,7 @@ class Reader:
         lines = [f"{key}: {value}\n" for key, value in settings.items()]
         (self._work / "env.yaml").write_text("".join(lines))
         self._environment = {
-            **os.environ,
-            "PATH": f"{SCRIPTS}:{os.environ['PATH']}",
+            **installation.environment,
             "PALESTRA_RUN_DIR": str(folder),
             "PALESTRA_STATE_DIR": str(folder / "state"),
             "HF_ENDPOINT": hub.endpoint,

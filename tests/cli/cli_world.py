@@ -73,6 +73,8 @@ class World:
     started: list["Running"] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     """Variables that its commands get beside the usual ones."""
+    scripts: Path = SCRIPTS
+    """Where its commands are."""
 
     @property
     def head(self) -> str:
@@ -87,7 +89,7 @@ class World:
     def run(self, command: str, *arguments: str, timeout_s: float = 50, within: str = "") -> Done:
         """Run a console script to its end, in the folder or one `within` it."""
         done = subprocess.run(
-            [SCRIPTS / command, *arguments],
+            [self.scripts / command, *arguments],
             cwd=self.folder / within,
             env=self._environment(),
             capture_output=True,
@@ -102,7 +104,7 @@ class World:
         log = self.run_dir / f"{command}-{len(self.started)}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [SCRIPTS / command, *arguments],
+                [self.scripts / command, *arguments],
                 cwd=self.folder,
                 env=self._environment(),
                 stdout=file,
@@ -117,7 +119,7 @@ class World:
         """Start a console script on a terminal of its own; the caller waits for its end."""
         environment = {**self._environment(), "TERM": "linux"}
         return subprocess.Popen(
-            [SCRIPTS / command, *arguments],
+            [self.scripts / command, *arguments],
             cwd=self.folder,
             env={name: value for name, value in environment.items() if name != "COLUMNS"},
             stdin=terminal,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cli_world import KEY, FakeEndpoint, World, endpoint, free_port, without_engine
 
+from installed_wheel import Installation
 from palestra.responses_api_models.local_model import find_weights
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
 from palestra.responses_api_models.local_model.running import ENGINE
@@ -25,6 +26,14 @@ def world(tmp_path: Path) -> Iterator[World]:
     yield made
     for running in made.started:
         running.end()
+
+
+@pytest.fixture
+def installed(world: World, installation: Installation) -> World:
+    """That folder where the wheel alone is installed, which its commands leave as it is."""
+    world.environment |= installation.environment
+    world.scripts = installation.scripts
+    return world
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What NeMo Gym's FAQ tells its users to type about datasets, as it stands there."""
+"""What NeMo Gym's FAQ tells its users to type about datasets, on an installed wheel."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from hub_fakes import WRITER, FakeHub, fake_hub
 from palestra.config import PACKAGE_ROOT
 from registry_fakes import TOKEN, mlflow_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200), pytest.mark.usefixtures("installed")]
 PATIENT_S = 150
 """The registry's client alone takes seconds to import, and minutes on a busy machine."""
 
@@ -156,40 +156,18 @@ def test_two_licenses_are_an_error(world: World, last: str) -> None:
     assert "license" in done.refused()
 
 
-def test_nothing_is_written_into_the_installed_package(world: World) -> None:
-    def shipped() -> set[Path]:
-        return {path for path in PACKAGE_ROOT.rglob("data/*") if path.is_file()}
-
-    before = shipped()
-
-    done = world.run(
-        "ng_prepare_data",
-        f"+config_paths=[{CONFIG_PATHS}]",
-        "+output_dirpath=data/example_multi_step",
-        "+mode=example_validation",
-    )
-
-    assert done.code == 0, done.err
-    assert shipped() == before
-    prepared = [path for path in world.files() if path.endswith("example_prepare.jsonl")]
-    assert prepared == [
-        "data/example_multi_step/resources_servers/example_multi_step/data/example_prepare.jsonl"
-    ]
-
-
-@pytest.mark.parametrize(
-    "statistic",
-    [
-        "Number of examples",
-        "Number of tools",
-        "Json-dumped number of words (proxy for token count)",
-        "Number of turns",
-        "Temperature",
-        "Unique create params",
-        "Unique user messages",
-    ],
+STATISTICS = (
+    "Number of examples",
+    "Number of tools",
+    "Json-dumped number of words (proxy for token count)",
+    "Number of turns",
+    "Temperature",
+    "Unique create params",
+    "Unique user messages",
 )
-def test_the_statistics_themselves_are_printed(world: World, statistic: str) -> None:
+
+
+def test_the_statistics_themselves_are_printed(world: World) -> None:
     done = world.run(
         "ng_prepare_data",
         f"+config_paths=[{CONFIG_PATHS}]",
@@ -197,8 +175,9 @@ def test_the_statistics_themselves_are_printed(world: World, statistic: str) -> 
         "+mode=example_validation",
     )
 
-    (line,) = [line for line in done.out.splitlines() if statistic in line]
-    assert " 5" in line or statistic == "Temperature"
+    for statistic in STATISTICS:
+        (line,) = [line for line in done.out.splitlines() if statistic in line]
+        assert " 5" in line or statistic == "Temperature"
 
 
 def test_a_conflict_says_in_which_file_it_is(world: World) -> None:
@@ -240,6 +219,27 @@ def test_an_upload_makes_its_branch_and_prints_its_pull_request(world: World, hu
     assert repository.pull_requests == ["Add the validation set"]
     assert repository.pull_request_bases == ["my-branch-name"]
     assert f"Pull Request created: {hub.endpoint}/datasets/{repo_id}/discussions/1" in done.out
+
+
+def test_a_branch_that_is_there_is_refused_before_anything_is_sent(
+    world: World, hub: FakeHub
+) -> None:
+    world.write("validation.jsonl", ROWS.decode())
+    hub.put("acme/Nemotron-RL-agent-my_dataset", {}).revisions["my-branch-name"] = {}
+
+    done = world.run(
+        "ng_upload_dataset_to_hf",
+        "+dataset_name=my_dataset",
+        "+input_jsonl_fpath=validation.jsonl",
+        "+resource_config_path=resources_servers/example_multi_step/configs/example_multi_step.yaml",
+        "+hf_organization=acme",
+        "+split=validation",
+        "+create_pr=true",
+        "+revision=my-branch-name",
+    )
+
+    assert "my-branch-name" in done.refused()
+    assert not [line for line in hub.asked if line.startswith(("POST", "PUT"))]
 
 
 def test_the_old_name_of_an_environment_stays_in_the_hubs_name(world: World, hub: FakeHub) -> None:

@@ -6,7 +6,7 @@ import re
 import pytest
 from cli_world import AGENT, MULTI_STEP, OPENAI, TASKS, FakeEndpoint, World, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.usefixtures("installed")]
 
 SEARCHED_FOR = (
     r"Request info:",
@@ -99,7 +99,6 @@ def test_the_debugging_guides_search_finds_its_words(world: World, fake: FakeEnd
 
 
 def test_a_servers_profile_begins_with_its_own_verifier(world: World, fake: FakeEndpoint) -> None:
-    pytest.importorskip("yappi")
     running = world.start(
         "ng_run",
         f"+config_paths=[{MATH},{OPENAI}]",

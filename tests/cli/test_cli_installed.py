@@ -1,7 +1,6 @@
 """Palestra as it is installed from its wheel: nothing of the checkout is there to help."""
 
 import re
-import subprocess
 from email.parser import Parser
 from pathlib import Path
 from zipfile import ZipFile
@@ -9,36 +8,23 @@ from zipfile import ZipFile
 import pytest
 from cli_world import World
 
-from installed_wheel import UV, build_wheel
+from installed_wheel import Installation
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the wheel is installed in, beside an interpreter with its dependencies."""
-    target = tmp_path_factory.mktemp("site")
-    command = [*UV, "pip", "install", "--no-deps", "--target", str(target), str(wheel)]
-    subprocess.run(command, capture_output=True, timeout=100, check=True)
-    return target
-
-
 @pytest.fixture
-def installed(world: World, site: Path) -> World:
-    """A world whose commands run the installed wheel, and leave it as it is."""
-    world.environment |= {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
-    assert f"{site}/palestra" in world.run("ng_version", "+json=true").out
-    return world
+def package(installation: Installation) -> Path:
+    """Where the installed package lies."""
+    return installation.package()
 
 
-def files_of(site: Path) -> set[str]:
-    return {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+def files_of(package: Path) -> set[str]:
+    return {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
+
+
+def test_the_commands_are_those_of_the_wheel(installed: World, package: Path) -> None:
+    assert str(package) in installed.run("ng_version", "+json=true").out
 
 
 def test_the_skills_are_in_the_wheel(installed: World) -> None:
@@ -48,14 +34,16 @@ def test_the_skills_are_in_the_wheel(installed: World) -> None:
     assert ".claude/skills/palestra-debugging/SKILL.md" in installed.files()
 
 
-def test_the_start_of_python_learns_the_names_of_the_field(site: Path) -> None:
-    assert {"palestra_names.pth", "palestra_names.py"} <= files_of(site)
+def test_the_start_of_python_learns_the_names_of_the_field(package: Path) -> None:
+    names = {path.name for path in package.parent.iterdir()}
+
+    assert {"palestra_names.pth", "palestra_names.py"} <= names
 
 
 def test_preparing_shipped_data_writes_nothing_into_the_installation(
-    installed: World, site: Path
+    installed: World, package: Path
 ) -> None:
-    before = files_of(site)
+    before = files_of(package)
 
     done = installed.run(
         "ng_prepare_data",
@@ -68,18 +56,21 @@ def test_preparing_shipped_data_writes_nothing_into_the_installation(
     assert done.code == 0, done.err
     assert done.err.count("resources_servers/multineedle is now called") == 1
     assert len(installed.rows("data/multineedle/example.jsonl")) == 5
-    assert files_of(site) == before
+    assert [path for path in installed.files() if path.endswith("example_prepare.jsonl")] == [
+        "data/multineedle/resources_servers/example_multi_step/data/example_prepare.jsonl"
+    ]
+    assert files_of(package) == before
 
 
 def test_a_shipped_agent_passes_its_tests_where_it_is_installed(
-    installed: World, site: Path
+    installed: World, package: Path
 ) -> None:
-    before = files_of(site)
+    before = files_of(package)
 
     done = installed.run("ng_test", "+entrypoint=responses_api_agents/simple_agent")
 
     assert done.code == 0, done.out + done.err
-    assert {name for name in files_of(site) - before if "__pycache__" not in name} == set()
+    assert {name for name in files_of(package) - before if "__pycache__" not in name} == set()
 
 
 def test_one_extra_brings_all_that_the_faq_uses(wheel: Path) -> None:

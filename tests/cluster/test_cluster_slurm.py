@@ -14,6 +14,7 @@ import orjson
 import pytest
 from slurm_site import slurm_site, wait_until
 
+from installed_wheel import Installation
 from palestra.cluster import Submission, rollouts, run_cmd
 from palestra.cluster.executors import State, executor_for, unit_ids
 from palestra.cluster.executors.slurm import SlurmExecutor
@@ -172,6 +173,65 @@ def test_a_command_is_a_job_that_is_followed_and_cancelled_as_any_other(tmp_path
     assert "short: done 1" in told("status", "short")
     told("cancel", "long")
     assert set(to_the_end(long).values()) == {State.CANCELLED}
+
+
+PIPELINE = f"""
+from nemo_skills.pipeline.cli import nemo_gym_rollouts, run_cmd, wrap_arguments
+
+cluster = {{"executor": "slurm", "probe": {{"deadline_s": 120, "interval_s": 0.5}}}}
+run_cmd(
+    ctx=wrap_arguments(""),
+    cluster=cluster,
+    command="echo 'hello  from' $SLURM_JOB_PARTITION",
+    expname="hello",
+    partition="other",
+    num_gpus=0,
+    time="10",
+)
+nemo_gym_rollouts(
+    ctx=wrap_arguments(
+        "+agent_name=mcqa_simple_agent "
+        "+num_samples_in_parallel=64 "
+        "+responses_create_params.temperature=1.0 "
+    ),
+    cluster=cluster,
+    config_paths="resources_servers/mcqa/configs/mcqa.yaml,"
+    "responses_api_models/openai_model/configs/openai_model.yaml",
+    input_file="{TASKS}",
+    output_dir="rollouts",
+    model="scripted",
+    server_type="generic",
+    server_cpu=True,
+    server_entrypoint="{sys.executable} {SERVER} --host {{host}} --port {{port}}",
+    policy_api_key="dummy",
+    partition="other",
+    exclusive=True,
+    time="10",
+)
+"""
+
+
+def test_the_fields_script_runs_on_a_cluster_from_an_installed_wheel(
+    tmp_path: Path, installation: Installation
+) -> None:
+    def typed(*words: str) -> int:
+        done = subprocess.run(
+            words, env=installation.environment, capture_output=True, check=False, timeout=60
+        )
+        return done.returncode
+
+    (tmp_path / "submit.py").write_text(PIPELINE)
+
+    assert typed("python", "submit.py") == 0
+
+    for folder in ("hello", "rollouts"):
+        status = ("palestra", "cluster", "status", folder)
+        wait_until(lambda status=status: typed(*status) != 3, seconds=240)
+        assert typed(*status) == 0
+    (log,) = (tmp_path / "hello" / "logs").glob("command_command_*.log")
+    assert log.read_text() == "hello  from other\n"
+    rows = [line.row for line in read_jsonl(tmp_path / "rollouts" / "rollouts.jsonl")]
+    assert [row["responses_create_params"]["temperature"] for row in rows] == [1.0] * 5
 
 
 def test_a_dependant_of_a_failed_job_never_starts(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from documents import REPOSITORY, blocks
 
+from installed_wheel import Installation
+
 PAGE = REPOSITORY / "docs" / "from-nemo-gym.md"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 
@@ -29,11 +31,16 @@ def test_no_row_of_the_page_says_anything_but_works() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_page_is_what_its_commands_print(tmp_path: Path) -> None:
+def test_the_page_is_what_its_commands_print(tmp_path: Path, installation: Installation) -> None:
     made = tmp_path / "page.md"
 
     done = subprocess.run(
-        [sys.executable, "scripts/from_nemo_gym.py", str(made)],
+        [
+            sys.executable,
+            "scripts/from_nemo_gym.py",
+            str(made),
+            f"--installation={installation.folder}",
+        ],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
