@@ -9,8 +9,14 @@ from typing import Any
 
 from palestra.config.compose import compose
 from palestra.config.instances import find_instances
-from palestra.config.known import unknown_overrides
-from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
+from palestra.config.overrides import (
+    Action,
+    Override,
+    apply_overrides,
+    mentioned_in,
+    parse_overrides,
+    unknown_overrides,
+)
 from palestra.config.paths import PACKAGE_ROOT, Places
 from palestra.config.ports import check_ports
 from palestra.config.problems import raise_problems
@@ -93,10 +99,41 @@ def load_config(
 
 def names_in_files(overrides: Sequence[str] = (), config_paths: Sequence[str] = ()) -> set[str]:
     """The top-level names in the files that `load_config` would read, `env.yaml` included."""
+    return {str(name) for name in _tree_of_files(parse_overrides(overrides), config_paths, {})}
+
+
+def read_settings(
+    names: Collection[str],
+    *,
+    overrides: Sequence[str] = (),
+    config_paths: Sequence[str] = (),
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Those of the top-level settings `names` that `load_config` would find.
+
+    For what a command needs before it knows all its config files: the other overrides may belong
+    to one that is still missing, so nothing is said of them here.
+    """
+    parsed = parse_overrides(overrides)
+    tree = _tree_of_files(parsed, config_paths, plain(extra or {}, where="extra"))
+    needed, mentioned = set[str](), set(names)
+    part: dict[Any, Any] = {}
+    while mentioned - needed:
+        needed |= mentioned
+        own = [override for override in parsed if override.steps[0] in needed]
+        part = apply_overrides({key: tree[key] for key in tree if key in needed}, own)
+        mentioned = set(mentioned_in(part))
+    resolved = resolve(part, required=names)
+    return {name: resolved[name] for name in names if name in resolved}
+
+
+def _tree_of_files(
+    overrides: Sequence[Override], config_paths: Sequence[str], extra: dict[Any, Any]
+) -> dict[Any, Any]:
+    """What the files that `load_config` would read hold, and `extra`, without the overrides."""
     places = _places(None, None)
-    wanted = (*config_paths, *_paths_of(parse_overrides(overrides), strict_add=False))
-    merged = _merge_sources(read_environment(places), {}, wanted, places)
-    return {str(name) for name in merged.tree}
+    wanted = (*config_paths, *_paths_of(overrides, strict_add=False))
+    return _merge_sources(read_environment(places), extra, wanted, places).tree
 
 
 def _old_names(tree: Any, places: Places) -> tuple[str, ...]:

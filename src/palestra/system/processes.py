@@ -6,6 +6,7 @@ Standard library only, for Python 3.8 and later: a cluster's supervisor carries 
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -64,3 +65,11 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         return ""
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV`, or `signal 99` for one without a name, as most real-time signals are."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
