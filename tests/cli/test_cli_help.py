@@ -115,3 +115,12 @@ def test_the_configuration_is_printed_without_its_secrets(world: World) -> None:
     assert done.code == 0
     assert "sk-very-secret-key" not in done.out
     assert "policy_api_key: '****'" in done.out
+
+
+@pytest.mark.parametrize("typed", ["ns nemo_gym_rollouts", "ns run_cmd", "nemo_gym_rollouts"])
+def test_a_pipelines_command_calls_itself_what_was_typed(world: World, typed: str) -> None:
+    helped, refused = (world.run(*typed.split(), option) for option in ("--help", "--no-such"))
+
+    assert (helped.code, refused.code) == (0, 2)
+    for said in (helped.out, refused.err):
+        assert said.startswith(f"Usage: {typed} [OPTIONS] [")

@@ -16,9 +16,8 @@ from cluster_runs import world
 from planning import options, planned, write
 
 from palestra.cluster.executors import ClusterUnreachable, State, log_files, unit_ids
-from palestra.cluster.executors.commands import Answer, run_command
 from palestra.cluster.executors.here import HereExecutor, Queue, job_id
-from palestra.cluster.executors.slurm import SlurmExecutor, state_of
+from palestra.cluster.executors.slurm import Answer, SlurmExecutor, run_command, state_of
 from palestra.cluster.handing import hand_over
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import After, Job, Run, to_json

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from installed_wheel import Installation
 from palestra.cli.clustering.stamping import prepare_run
 from palestra.cluster import Submission, nemo_gym_rollouts, run_cmd, wrap_arguments
 from palestra.cluster.nemo_skills.pipeline.cli import run_cmd as pipeline_run_cmd
@@ -54,9 +55,11 @@ def test_overrides_that_options_decide_fill_them() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("beside", "code"), [([], 0), (["--num_samples_in_parallel=8"], 2)])
-def test_overrides_at_the_end_of_the_command_line_do_so_too(beside: list[str], code: int) -> None:
+def test_overrides_at_the_end_of_the_command_line_do_so_too(
+    beside: list[str], code: int, installation: Installation
+) -> None:
     options = [f"--{name}={value}" for name, value in {**GIVEN, **HOSTED}.items()]
-    command = Path(sys.executable).with_name("nemo_gym_rollouts")
+    command = installation.scripts / "nemo_gym_rollouts"
 
     done = subprocess.run(
         [command, *options, "--dry_run", *beside, *OVERRIDES.split()],
@@ -149,10 +152,12 @@ run_cmd(
 
 
 @pytest.mark.slow
-def test_a_script_of_the_field_submits_a_command_as_one_job(tmp_path: Path) -> None:
+def test_a_script_of_the_field_submits_a_command_as_one_job(
+    tmp_path: Path, installation: Installation
+) -> None:
     Path("submit.py").write_text(SCRIPT)
 
-    subprocess.run([sys.executable, "submit.py"], timeout=60, check=True)
+    subprocess.run([installation.scripts / "python", "submit.py"], timeout=60, check=True)
 
     folder = tmp_path / "hello" / "cluster" / "0001"
     (job,) = read_plan(folder / "plan.json").jobs
@@ -162,8 +167,10 @@ def test_a_script_of_the_field_submits_a_command_as_one_job(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_command_runs_here_with_its_words_as_they_are(tmp_path: Path) -> None:
-    ns = Path(sys.executable).with_name("ns")
+def test_a_command_runs_here_with_its_words_as_they_are(
+    tmp_path: Path, installation: Installation
+) -> None:
+    ns = installation.scripts / "ns"
     words = ["echo", "two  words", "--my_flag={host}"]
 
     subprocess.run(
@@ -172,7 +179,7 @@ def test_a_command_runs_here_with_its_words_as_they_are(tmp_path: Path) -> None:
 
     (log,) = (tmp_path / "hello" / "logs").glob("command_command_*.log")
     assert log.read_text() == "two  words --my_flag={host}\n"
-    status = [sys.executable, "-m", "palestra", "cluster", "status", "hello"]
+    status = [installation.scripts / "palestra", "cluster", "status", "hello"]
     done = subprocess.run(status, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "hello: done 1" in done.stdout) == (0, True)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from cluster_runs import World, collected, finish, world
 
-from palestra.cluster.executors.commands import Answer
-from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.cluster.executors.slurm import Answer, SlurmExecutor
 from palestra.cluster.plan import After, Component, Job, Policy, Role, Run, read_plan
 from palestra.cluster.resubmit import resubmit
 from palestra.errors import ConfigError, RunFailed

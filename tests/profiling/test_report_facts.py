@@ -20,7 +20,7 @@ from palestra.profiling.report.facts import (
     reward_bars,
     time_field,
 )
-from palestra.profiling.report.selection import MOST_ROLLOUTS, plan
+from palestra.profiling.report.rows import MOST_ROLLOUTS, plan
 from palestra.profiling.report.table import table_data
 from palestra.profiling.report.tasks import by_interest, task_columns, task_lists
 

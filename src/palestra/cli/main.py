@@ -1,7 +1,8 @@
 """The `palestra` command line: ordinary flags, and any override (`key=value`) after them."""
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -73,6 +74,15 @@ for _name in (
 ):  # fmt: skip
     _not_yet(_name)
 doctor_tools.register(app)
+
+
+def run_as(name: str, words: Sequence[str], arguments: Sequence[str]) -> NoReturn:
+    """The command that `words` name, under another name, which its help and its errors give."""
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    command.main([*arguments], prog_name=name)
+    raise SystemExit(0)
 
 
 GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "test", "verify-env"})

@@ -269,10 +269,9 @@ def prepare_benchmark() -> NoReturn:
 
 def rollouts() -> NoReturn:
     """`nemo_gym_rollouts`: flags and overrides, as its users mix them."""
-    from palestra.cli.main import app
+    from palestra.cli.main import run_as
 
-    app(["cluster", "rollouts", *with_dashes(sys.argv[1:])], prog_name="nemo_gym_rollouts")
-    raise SystemExit(0)
+    run_as("nemo_gym_rollouts", ("cluster", "rollouts"), with_dashes(sys.argv[1:]))
 
 
 def with_dashes(arguments: list[str]) -> list[str]:

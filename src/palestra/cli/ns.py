@@ -30,12 +30,11 @@ def main() -> NoReturn:
     name = command.replace("-", "_")
     if name not in COMMANDS:
         guarded(lambda: _refuse(name))
-    from palestra.cli.main import app
+    from palestra.cli.main import run_as
 
     # The words of a command stay as they are: its options are read up to there.
     options = arguments if name == "run_cmd" else with_dashes(arguments)
-    app(["cluster", COMMANDS[name], *options], prog_name=f"ns {name}")
-    raise SystemExit(0)
+    run_as(f"ns {name}", ("cluster", COMMANDS[name]), options)
 
 
 def their_command() -> Callable[[], Any] | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from palestra.cluster.supervisor.processes import signal_name
+from palestra.system import signal_name
 
 _BARE_EXIT: Final = re.compile(r"exited with \d+|was ended by ")
 _EXITED_WELL: Final = re.compile(r"exited with 0\b")

@@ -15,9 +15,8 @@ Importing this package is cheap: Hydra, OmegaConf, pydantic, YAML and the rarely
 the standard library are imported by the functions that need them.
 """
 
-from palestra.config.dump import dump_yaml
 from palestra.config.keys import RESERVED_KEYS
-from palestra.config.load import config_from_tree, load_config, names_in_files
+from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
 from palestra.config.paths import (
     PACKAGE_ROOT,
@@ -38,7 +37,13 @@ from palestra.config.redact import (
     secrets_in,
 )
 from palestra.config.references import find_references
-from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerRef, ServerType
+from palestra.config.resolved import (
+    InstanceConfig,
+    ResolvedConfig,
+    ServerRef,
+    ServerType,
+    dump_yaml,
+)
 from palestra.config.settings import settings_from
 from palestra.config.spelling import did_you_mean, nearest
 
@@ -69,6 +74,7 @@ __all__ = [
     "parse_overrides",
     "project_root",
     "raise_problems",
+    "read_settings",
     "redact",
     "renamed",
     "resolve_path",

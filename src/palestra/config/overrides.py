@@ -3,7 +3,8 @@
     k=v     change          +k=v    add          ++k=v   add or change
     ~k      delete          ~k=v    delete if it is v
 
-Values are Hydra's too: lists, dicts, quoted strings, null, `${interpolation}`.
+Values are Hydra's too: lists, dicts, quoted strings, null, `${interpolation}`. An override that
+nothing reads is most often misspelt: `unknown_overrides` warns of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,13 @@ from palestra.errors import ConfigError
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override as HydraOverride
+
+import re
+from collections.abc import Collection
+
+from palestra.config.directives import COPY, MOVE
+from palestra.config.keys import RESERVED_KEYS
+from palestra.config.tree import leaves
 
 
 class Action(StrEnum):
@@ -168,3 +176,40 @@ def _delete(tree: Any, override: Override, current: Any) -> Any:
 def _near(tree: Any, override: Override) -> str:
     siblings = value_at(tree, override.steps[:-1])
     return did_you_mean(override.steps[-1], siblings if isinstance(siblings, Mapping) else ())
+
+
+_REFERENCE = re.compile(r"\$\{\s*(?:(?:oc\.[a-z.]+|copy|inherit_from)\s*:\s*)?([^.:,\s${}\[\]]+)")
+
+
+def unknown_overrides(
+    overrides: Iterable[Override],
+    *,
+    before: Mapping[Any, Any],
+    after: Mapping[Any, Any],
+    instances: Collection[str],
+    known: Collection[str],
+) -> tuple[str, ...]:
+    """A warning for each top-level key that came from overrides and means nothing.
+
+    `before` is the tree without overrides: what a file has is not unknown. `after` is the
+    tree with them, directives not yet carried out. `known` are the command's own settings.
+    """
+    fine = {str(key) for key in before} | {*instances, *known, *RESERVED_KEYS} | mentioned_in(after)
+    unknown = dict.fromkeys(o.steps[0] for o in overrides if o.steps[0] not in fine)
+    names = RESERVED_KEYS | set(known) | set(instances)
+    return tuple(
+        f"override {key!r} is not a setting and nothing refers to it{did_you_mean(key, names)}"
+        for key in unknown
+    )
+
+
+def mentioned_in(tree: Any) -> frozenset[str]:
+    """The top-level keys with which some interpolation or directive in the tree begins."""
+    found: set[str] = set()
+    for steps, leaf in leaves(tree):
+        if not isinstance(leaf, str):
+            continue
+        found.update(_REFERENCE.findall(leaf))
+        if steps[-1] in (MOVE, COPY):
+            found.add(leaf.strip().split(".")[0])
+    return frozenset(found)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from palestra.config.paths import PACKAGE_ROOT
-from palestra.config.redact import secrets_in
+from palestra.config.redact import redact, secrets_in
 from palestra.config.spelling import did_you_mean
+from palestra.config.yaml_text import write_yaml
 from palestra.errors import ConfigError
 
 
@@ -110,3 +111,8 @@ class ResolvedConfig:
     def secrets(self) -> frozenset[str]:
         """Every secret value in the tree; give them to a `Redactor`."""
         return secrets_in(self.tree, os.environ)
+
+
+def dump_yaml(config: ResolvedConfig) -> str:
+    """The resolved configuration as YAML for people, exactly as the system sees it, secrets masked."""
+    return write_yaml(redact(config.tree, config.secrets))

@@ -6,18 +6,21 @@ from pathlib import Path
 
 from palestra.config import ResolvedConfig, ServerType
 from palestra.doctor.checking import LOCAL_S, Looked, Round, done
-from palestra.doctor.checks import infra, throughput
+from palestra.doctor.checks import infra
+from palestra.doctor.findings import quote
 from palestra.doctor.forecast import Forecast, Price, Share, forecast, prices_in
 from palestra.doctor.subject import Known, Subject
 from palestra.doctor.survey import AgentRows
+from palestra.doctor.tabled import tabled
 from palestra.errors import Layer
+from palestra.rollouts import CollectSettings
 
 
 async def expect(subject: Subject, round_: Round, known: Known) -> Forecast | None:
     """Whether there is time and disk for the run, and what it takes; None without a plan."""
     shares = [_share(subject.config, known, rows) for rows in known.rows]
     look = round_.look
-    slow = throughput.check_answers_in_time(shares, subject.settings)
+    slow = _check_answers_in_time(shares, subject.settings)
     await look(Layer.THROUGHPUT, "answers in time", done(slow), within_s=1)
     prices: dict[str, Price] = {}
     expected: Forecast | None = None
@@ -57,3 +60,27 @@ def _share(config: ResolvedConfig, known: Known, rows: AgentRows) -> Share:
     settings = config.instances[name].settings if name in config.instances else {}
     ids = bool(settings.get("return_token_id_information"))
     return Share(rows, name, pace, judged=judged, token_ids=ids)
+
+
+def _check_answers_in_time(shares: list[Share], settings: CollectSettings) -> Looked:
+    """Whether an answer of full length fits into the time of a rollout, at the measured pace."""
+    findings = []
+    known = [(s, s.pace, s.rows.most_output) for s in shares if s.pace is not None]
+    for share, pace, most in known:
+        if most is None or (took := pace.seconds_for(most)) <= settings.rollout_timeout:
+            continue
+        findings.append(
+            tabled(
+                "throughput.rollout-timeout",
+                f"an answer of {most:,} tokens takes {share.model} about {took:,.0f} s, "
+                f"and a rollout has {settings.rollout_timeout:,.0f}",
+                quote(share.model, f"{pace.output_tokens} tokens in {pace.seconds:.2f} s"),
+                seconds=f"{2 * took:.0f}",
+            )
+        )
+    if not known:
+        return Looked("no pace was measured", skipped=True)
+    return Looked(
+        "full-length answers fit into a rollout's time" * (not findings) or "too slow",
+        tuple(findings),
+    )

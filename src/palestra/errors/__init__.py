@@ -9,13 +9,13 @@ from palestra.errors.envelope import (
     class_of,
     excerpt,
     from_body,
+    mask_error,
     readable,
     status_for,
     to_body,
     without_answer,
 )
 from palestra.errors.layers import FailureKind, Layer
-from palestra.errors.masking import mask_error
 from palestra.errors.tree import (
     AgentError,
     BadInput,

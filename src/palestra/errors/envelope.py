@@ -11,7 +11,7 @@ a layer with others. `verify_request` is there when a rollout ended after
 the model had answered: the last key, once, whatever the number of hops.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from palestra.errors.tree import (
     ModelNotServed,
     ModelRejectedRow,
     NoSession,
+    PalestraError,
     PromptTooLong,
     RowError,
     RowIdentity,
@@ -238,4 +239,25 @@ def _row(raw: object) -> RowIdentity | None:
         attempt=int(raw.get("attempt") or 1),
         agent=str(raw.get("agent") or ""),
         run=str(raw.get("run") or ""),
+    )
+
+
+def mask_error(error: PalestraError, mask: Callable[[str], str]) -> None:
+    """Put `mask` over all that `error` says: message, hint, and what is known about the call."""
+    error.message = mask(error.message)
+    error.hint = mask(error.hint)
+    error.args = tuple(mask(arg) if isinstance(arg, str) else arg for arg in error.args)
+    if notes := getattr(error, "__notes__", None):
+        notes[:] = map(mask, notes)
+    if not isinstance(error, CallError):
+        return
+    evidence = error.evidence
+    error.evidence = replace(
+        evidence,
+        hops=tuple(replace(hop, url=mask(hop.url), body=mask(hop.body)) for hop in evidence.hops),
+        problems=tuple(
+            replace(problem, pointer=mask(problem.pointer), expected=mask(problem.expected))
+            for problem in evidence.problems
+        ),
+        traceback=mask(evidence.traceback),
     )

@@ -5,7 +5,6 @@ metrics that environments report over repeated attempts (`compute_pass_majority_
 `aggregate_metrics`) work on plain verify responses. Everything but loading and writing is pure.
 """
 
-from palestra.profiling.agent_rows import agent_metrics, write_agent_metrics
 from palestra.profiling.aggregate import aggregate_metrics, default_key_metrics
 from palestra.profiling.compression import is_compressed
 from palestra.profiling.frame import Completeness, Places, RunFrame, TaskIndex
@@ -25,7 +24,9 @@ from palestra.profiling.summary import (
     GroupSummary,
     RunSummary,
     Scores,
+    agent_metrics,
     summarize,
+    write_agent_metrics,
 )
 from palestra.profiling.task_rows import profile_tasks, write_reward_profiling
 from palestra.profiling.views import OverRequested, PassAtK, Range, RangeAtK

@@ -5,6 +5,9 @@ an upstream answers is decoded with msgspec.
 """
 
 from palestra.schema.chat import (
+    BESIDE_REASONING,
+    CALL_SIGNATURE,
+    CHAT_PART,
     ChatChoice,
     ChatCompletion,
     ChatCreateParams,
@@ -14,8 +17,12 @@ from palestra.schema.chat import (
     UpstreamMessage,
     UpstreamToolCall,
     UpstreamUsage,
+    block_of_part,
+    blocks_of,
     completion_decoder,
     decode_completion,
+    part_of_block,
+    thought_in,
 )
 from palestra.schema.encoding import encode_json, fields_of, set_fields, to_plain
 from palestra.schema.items import (
@@ -44,7 +51,6 @@ from palestra.schema.judging import (
     JudgeReplay,
     plain_input,
 )
-from palestra.schema.outcomes import Outcome
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     TOOL_FAILURES,
@@ -71,6 +77,7 @@ from palestra.schema.remedies import (
 )
 from palestra.schema.responses import (
     CONTEXT_FULL,
+    UNNAMED_CALL,
     FunctionTool,
     HostedTool,
     IncompleteDetails,
@@ -82,9 +89,12 @@ from palestra.schema.responses import (
     Usage,
     add_usage,
     cached_tokens,
+    called,
     reasoning_tokens,
+    response_of,
+    said,
 )
-from palestra.schema.rewards import finite_reward, no_reward
+from palestra.schema.rewards import Outcome, finite_reward, no_reward
 from palestra.schema.rows import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -103,15 +113,6 @@ from palestra.schema.rows import (
     other_than_text,
     read_jsonl,
 )
-from palestra.schema.thoughts import (
-    BESIDE_REASONING,
-    CALL_SIGNATURE,
-    CHAT_PART,
-    block_of_part,
-    blocks_of,
-    part_of_block,
-    thought_in,
-)
 from palestra.schema.tokens import (
     TOKEN_FIELDS,
     TurnTokens,
@@ -125,7 +126,6 @@ from palestra.schema.tokens import (
     turn_ends,
 )
 from palestra.schema.unchecked import changed, maker
-from palestra.schema.written import UNNAMED_CALL, called, response_of, said
 
 __all__ = [
     "AGENT_REF",

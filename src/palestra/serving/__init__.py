@@ -32,7 +32,7 @@ from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
-from palestra.serving.importing import start_timeout_of, starting_within
+from palestra.serving.importing import START_TIMEOUT, start_timeout_of, starting_within
 from palestra.serving.in_flight import IN_FLIGHT_PATH
 from palestra.serving.instance import STUCK_AFTER_S, RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
@@ -77,6 +77,7 @@ __all__ = [
     "REMOTE",
     "REPEATABLE",
     "SESSION_ID_KEY",
+    "START_TIMEOUT",
     "STUCK_AFTER_S",
     "TOKEN_FIELDS",
     "TRAINING_RUN",

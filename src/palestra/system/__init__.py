@@ -3,11 +3,10 @@
 commands.py   other programs, within a time
 files.py      files that are whole or absent
 locks.py      one process at a time
-processes.py  which process it is, and whether it runs
+processes.py  which process it is, whether it runs, the names of signals
 parents.py    processes that end with their parent
 pulse.py      what a process shows of itself to who watches it
 lookout.py    whether a watched process is stuck
-signals.py    how signals are called
 """
 
 from palestra.system.commands import Finished, end_group, run, run_async, start
@@ -32,7 +31,7 @@ from palestra.system.lookout import (
     running_one,
 )
 from palestra.system.parents import become_subreaper, children_of, die_with_parent, outlive_parent
-from palestra.system.processes import Process, boot_id, born_at, is_gone, process_name
+from palestra.system.processes import Process, boot_id, born_at, is_gone, process_name, signal_name
 from palestra.system.pulse import (
     STACKS_SIGNAL,
     Driven,
@@ -43,7 +42,6 @@ from palestra.system.pulse import (
     make_current,
     watched_by,
 )
-from palestra.system.signals import signal_name
 
 __all__ = [
     "GRACE_S",

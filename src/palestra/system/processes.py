@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,3 +94,11 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         return ""
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV`, or `signal 99` for one without a name, as most real-time signals are."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -23,8 +23,7 @@ from palestra.testing.endpoints import (
     model_response,
     scripted_endpoint,
 )
-from palestra.testing.fleets import ScriptedFleet, fleet
-from palestra.testing.rows import task_row, task_rows
+from palestra.testing.fleets import ScriptedFleet, fleet, task_row, task_rows
 from palestra.testing.scripted import ScriptedModel
 from palestra.testing.verifying import (
     assert_recorded_rewards,

@@ -1,4 +1,4 @@
-"""A fleet for a test: an environment with its agent, and a scripted model as the policy."""
+"""A fleet for a test: an environment with its agent, a scripted model as the policy, task rows."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ import pytest
 from palestra.config import ResolvedConfig, ServerType, load_config
 from palestra.errors import ConfigError
 from palestra.sandbox.workers.started import nurseries_kept
-from palestra.schema import TOOL_FAILURES, RunRequest, VerifyResponse, to_plain
+from palestra.schema import CREATE_PARAMS, TOOL_FAILURES, RunRequest, VerifyResponse, to_plain
 from palestra.serving import Assembly, assembled
 from palestra.testing.places import config_of, entrypoint_of
 from palestra.testing.scripted import Answer, ScriptedModel
@@ -125,3 +125,33 @@ def fleet() -> Iterator[Callable[..., ScriptedFleet]]:
     yield start
     for made in running:
         made.__exit__(None, None, None)
+
+
+def task_row(
+    prompt: str, *, tools: Sequence[dict[str, Any]] = (), system: str = "", **fields: Any
+) -> dict[str, Any]:
+    """A row that asks `prompt`, with the fields that its verifier reads.
+
+    `tools` are Responses API entries, as a server's `tools()` gives them.
+    """
+    messages = [{"role": "user", "content": prompt}]
+    if system:
+        messages.insert(0, {"role": "system", "content": system})
+    params: dict[str, Any] = {"input": messages}
+    if tools:
+        params["tools"] = list(tools)
+    return {CREATE_PARAMS: params, **fields}
+
+
+def task_rows(count: int, prompt: str = "task {n}", **fields: Any) -> list[dict[str, Any]]:
+    """`count` rows; `{n}` in the prompt, and in fields that are texts, is the row's number."""
+    return [
+        {
+            **task_row(prompt.replace("{n}", str(number))),
+            **{
+                name: value.replace("{n}", str(number)) if isinstance(value, str) else value
+                for name, value in fields.items()
+            },
+        }
+        for number in range(count)
+    ]

@@ -4,7 +4,6 @@ slurm.py   Slurm, through its own commands
 here.py    this machine (`local` and `none`): inside the command, one job after the other
 """
 
-from palestra.cluster.executors.choose import executor_for
 from palestra.cluster.executors.executor import (
     ClusterUnreachable,
     Executor,
@@ -13,6 +12,9 @@ from palestra.cluster.executors.executor import (
     log_files,
     unit_ids,
 )
+from palestra.cluster.executors.here import HereExecutor
+from palestra.cluster.executors.slurm import SlurmExecutor
+from palestra.errors import ConfigError
 
 __all__ = [
     "ClusterUnreachable",
@@ -23,3 +25,12 @@ __all__ = [
     "log_files",
     "unit_ids",
 ]
+
+
+def executor_for(name: str, *, timeout_s: float = 60.0) -> Executor:
+    """The executor of that name; no call of it takes longer than `timeout_s`, but running does."""
+    if name == "slurm":
+        return SlurmExecutor(timeout_s=timeout_s)
+    if name in {"local", "none"}:
+        return HereExecutor()
+    raise ConfigError(f"there is no executor {name!r}", hint="slurm or none (also called local)")

@@ -1,20 +1,60 @@
 """Slurm, through its own commands.
 
 The queue answers for what waits and runs; for what has ended, sacct where there is accounting,
-else the controller's memory (`scontrol show job`), which lasts for MinJobAge.
+else the controller's memory (`scontrol show job`), which lasts for MinJobAge. `Commands` is the
+seam that tests replace.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from palestra.cluster.executors.commands import Answer, Commands, run_command
 from palestra.cluster.executors.executor import ClusterUnreachable, JobState, State, log_files
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import Job, Run
 from palestra.cluster.render import dependency
-from palestra.errors import RunFailed
+from palestra.errors import ConfigError, RunFailed
+from palestra.system import run
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command said."""
+
+    code: int
+    out: str = ""
+    err: str = ""
+
+
+class Commands(Protocol):
+    """Runs a command to its end."""
+
+    def __call__(self, argv: Sequence[str], timeout_s: float, /) -> Answer:
+        """Raises ClusterUnreachable when it does not end in time, ConfigError when it is not there."""
+
+
+def run_command(argv: Sequence[str], timeout_s: float, /) -> Answer:
+    """For real, with our environment."""
+    try:
+        done = run(argv, timeout_s=timeout_s)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"there is no {argv[0]} here",
+            hint="run this where the cluster's commands are, or choose executor none",
+        ) from error
+    except TimeoutError as error:
+        raise ClusterUnreachable(
+            f"{argv[0]} gave no answer within {timeout_s:g} s",
+            hint="nothing is known of the jobs; ask again, or raise command_timeout_s",
+        ) from error
+    except OSError as error:
+        raise ClusterUnreachable(f"{argv[0]} cannot be run: {error.strerror}") from error
+    return Answer(
+        done.code, *(text.decode("utf-8", "replace") for text in (done.output, done.errors))
+    )
+
 
 _STATES: Final = {
     "PENDING": State.QUEUED,

@@ -6,10 +6,9 @@ ledger, and for a shard in the done file.
 
 Standard library only, and of any Python from 3.8 on: the batch node may have nothing else.
 
-    __main__.py    arguments, signals, the exit code
+    __main__.py    arguments, signals, the exit code; a drained job goes back into the queue
     task.py        the job that it runs
     supervise.py   one job from start to finish
-    requeue.py     a drained job goes back into the queue
     services.py    a service: port, endpoint, probe, restarts
     main_step.py   the main step: what it runs, when it has to end
     probe.py       whether a server is ready; alone as a command too

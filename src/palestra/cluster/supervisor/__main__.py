@@ -11,18 +11,20 @@ import functools
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from palestra.cluster.supervisor import keyed, processes, slurm
+from palestra.cluster.layout import ShardFiles
+from palestra.cluster.supervisor import keyed, processes, shard, slurm
 from palestra.cluster.supervisor.context import PORT, Context, nodes_of
 from palestra.cluster.supervisor.ports import PortLocks, address_here
-from palestra.cluster.supervisor.requeue import left_in, requeue_if_worthwhile
-from palestra.cluster.supervisor.supervise import Signals, Supervision
+from palestra.cluster.supervisor.supervise import Ended, Signals, Supervision
 from palestra.cluster.supervisor.task import BadPlan, read_task
 
 BAD_PLAN = 2
+MOST_REQUEUES = 100
 
 
 def _choose_port(arguments: Sequence[str]) -> int:
@@ -71,12 +73,46 @@ def _run(context: Context) -> int:
     signal.signal(signal.SIGUSR1, drain)
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    shard = context.task.shard
-    before = left_in(context.run.shard(shard.name)) if shard else None
-    if before is None and shard:
-        before = shard.rows
+    own = context.task.shard
+    before = _left_in(context.run.shard(own.name)) if own else None
+    if before is None and own:
+        before = own.rows
     ended = supervision.run()
-    return requeue_if_worthwhile(context, ended, before)
+    return _requeue_if_worthwhile(context, ended, before)
+
+
+def _requeue_if_worthwhile(context: Context, ended: Ended, before: int | None) -> int:
+    """The exit code. A drained job goes back into the queue, if its last start got anywhere.
+
+    `before`: rollouts that were left when it started.
+    """
+    after = ended.counts.left if ended.counts else None
+    progress = before is not None and after is not None and after < before
+    if not (
+        ended.status == "drained" and context.slurm_id and context.task.job.requeue and progress
+    ):
+        return ended.code
+    if context.restart >= MOST_REQUEUES:
+        return ended.code
+    context.record("requeued", reason="the time limit was near", left=after)
+    context.say(f"back into the queue: {after} rollouts are left, of {before} at this start")
+    try:
+        slurm.requeue(context.env["SLURM_JOB_ID"])
+    except slurm.SlurmUnreachable as error:
+        context.say(f"cannot be put back into the queue: {error}")
+        return ended.code
+    # Slurm ends this process in a moment; nothing is left to lose, so it may be at once.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(60.0)
+    return ended.code
+
+
+def _left_in(files: ShardFiles) -> int | None:
+    """Rollouts of a shard that have not ended; None when that cannot be told yet."""
+    try:
+        return shard.count(files).left
+    except (shard.NotDone, OSError, ValueError, KeyError):
+        return None
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

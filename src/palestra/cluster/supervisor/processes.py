@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from palestra.system.processes import signal_name
+
 TAIL_BYTES = 4096
 TAIL_LINES = 20
 GRACE_S = 8.0
@@ -44,13 +46,6 @@ def how_it_ended(code: int) -> str:
     # What a shell or a minder says of a command that the kernel killed.
     killed = " (SIGKILL: out of memory?)" if code == 128 + signal.SIGKILL else ""
     return f"exited with {code}{killed}"
-
-
-def signal_name(number: int) -> str:
-    """SIGTERM for 15; most real-time signals have a number alone."""
-    with contextlib.suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
 
 
 def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:

@@ -24,6 +24,7 @@ from palestra.cluster.supervisor.main_step import DRAINED, MainStep
 from palestra.cluster.supervisor.ports import NoFreePort
 from palestra.cluster.supervisor.probe import BadProbe
 from palestra.cluster.supervisor.services import Failure, Service, State
+from palestra.system.processes import signal_name
 
 LOOK_EVERY_S = 0.2
 TOLD_EVERY_S = 5.0
@@ -127,9 +128,9 @@ class Supervision:
 
     def _cancelled(self, more: str = "") -> Ended:
         signals = self._signals
-        by = f"by Slurm ({processes.signal_name(signals.stop)})"
+        by = f"by Slurm ({signal_name(signals.stop)})"
         if not self._context.slurm_id:
-            by = f"by {processes.signal_name(signals.stop)}"
+            by = f"by {signal_name(signals.stop)}"
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(signals.stopped_at))
         return Ended("cancelled", 128 + signals.stop, f"cancelled {by} at {at}{more}")
 

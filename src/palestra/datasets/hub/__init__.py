@@ -6,9 +6,8 @@ Whatever cannot be is said before the hub is asked. Only `calls`, `uploading`, `
 `repositories` import huggingface_hub, which is an extra; import them where they are used.
 """
 
-from palestra.datasets.hub.checks import check_rows
+from palestra.datasets.hub.checks import UploadTarget, check_rows, target_of
 from palestra.datasets.hub.settings import HubDownload, HubUpload
-from palestra.datasets.hub.target import UploadTarget, target_of
 
 __all__ = [
     "HubDownload",

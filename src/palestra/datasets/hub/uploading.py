@@ -12,8 +12,8 @@ from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.hf_api import RepoFile
 
 from palestra.datasets.hub.calls import Hub, trouble_of
+from palestra.datasets.hub.checks import UploadTarget
 from palestra.datasets.hub.settings import MAIN, HubUpload
-from palestra.datasets.hub.target import UploadTarget
 from palestra.datasets.transfer import CountedReader, Outgoing, Progress, Trouble, git_blob_of
 from palestra.errors import ConfigError, RunFailed
 

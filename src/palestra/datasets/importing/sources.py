@@ -3,17 +3,23 @@
 import csv
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import orjson
 
+from palestra.datasets.extras import needs
 from palestra.datasets.problems import RowProblems
 from palestra.errors import InputDataError
 from palestra.schema import MAX_ROW_BYTES, Line, read_jsonl
 
 if TYPE_CHECKING:
     import _csv
+
+ROWS_AT_ONCE: Final = 1000
+"""Of a Parquet file."""
 
 Records = Iterator[Line]
 """Number from 1, and an object or what is wrong. Of a table, the line on which the record begins."""
@@ -112,13 +118,39 @@ def _delimiter(path: Path) -> str:
 
 
 def _parquet(path: Path) -> Records:
-    from palestra.datasets.hub.parquet import write_rows
-
     with tempfile.TemporaryDirectory(prefix="palestra-import-") as folder:
         lines = Path(folder) / "rows.jsonl"
         with lines.open("wb") as file:
-            write_rows(path, file)
+            _write_rows(path, file)
         yield from read_jsonl(lines)
+
+
+def _write_rows(parquet: Path, output: IO[bytes]) -> None:
+    """Append the rows of a Parquet file as JSON lines, a batch at a time.
+
+    Raises InputDataError when the file is not Parquet, or a value has no form in JSON.
+    """
+    needs("pyarrow", extra="parquet", what="reading Parquet")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    count = 0
+    try:
+        with pq.ParquetFile(parquet) as file:
+            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
+                for row in batch.to_pylist():
+                    output.write(orjson.dumps(row, default=_plain) + b"\n")
+                    count += 1
+    except (pa.ArrowInvalid, orjson.JSONEncodeError) as error:
+        raise InputDataError(f"row {count + 1} of {parquet.name}: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 _READERS: Final[Mapping[str, Callable[[Path], Records]]] = {

@@ -10,9 +10,8 @@ Nothing here knows of a hub or a registry.
 
 from palestra.datasets.transfer.digests import Digest, git_blob_of, sha256_of
 from palestra.datasets.transfer.files import Arriving, arriving, free_destination, keeping
-from palestra.datasets.transfer.outgoing import Outgoing, outgoing
+from palestra.datasets.transfer.outgoing import CountedReader, Outgoing, Progress, Silent, outgoing
 from palestra.datasets.transfer.patience import Patience, Trouble
-from palestra.datasets.transfer.progress import CountedReader, Progress, Silent
 
 __all__ = [
     "Arriving",

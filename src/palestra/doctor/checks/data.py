@@ -1,25 +1,32 @@
-"""Data: the plan of the run, which looks at every row, and what else rows have to pass."""
+"""Data: the plan of the run, which looks at every row, and what else rows have to pass.
+
+Cache: an earlier run at the output, and whether it was made from what is asked for now.
+"""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from palestra.datasets import BadRows, DoorKeeper, RowProblems
 from palestra.doctor.checking import Looked
-from palestra.doctor.checks.cache import over_earlier
 from palestra.doctor.checks.rows import bad_rows
 from palestra.doctor.faults import finding_of
-from palestra.doctor.findings import Finding
+from palestra.doctor.findings import Finding, Quote, quote
 from palestra.doctor.survey import Survey, survey
 from palestra.doctor.tabled import tabled
 from palestra.doctor.tool_schemas import check_tool_schemas
-from palestra.errors import InputDataError, Layer
+from palestra.errors import InputDataError, Layer, PalestraError
 from palestra.rollouts import (
     AgentRoute,
     CollectSettings,
     PreparedRun,
+    RunPaths,
+    StaleRun,
     check_rows,
+    discard,
     doors_behind,
     plan,
 )
@@ -62,7 +69,7 @@ def plan_run(
         finding = finding_of(error)
         if finding.layer is not Layer.CACHE:
             return Planned(None, None, Looked("not usable", (finding,)), cache)
-        afresh, cache = over_earlier(planned, settings, error, finding)
+        afresh, cache = _over_earlier(planned, settings, error, finding)
         if afresh is None:
             return Planned(None, None, Looked("not looked at", skipped=True), cache)
         run = afresh
@@ -134,3 +141,63 @@ def check_tools(settings: CollectSettings) -> Looked:
         tools += found.tools
         findings += found.findings()
     return Looked(f"{tools} different tools", tuple(findings))
+
+
+Plan = Callable[[CollectSettings], PreparedRun]
+"""Plans a run as `collect` does. Raises InputDataError."""
+
+
+def _over_earlier(
+    planned: Plan,
+    settings: CollectSettings,
+    error: InputDataError,
+    finding: Finding,
+) -> tuple[PreparedRun | None, Looked]:
+    """The rows all the same, and what could be done about the run that is there."""
+    if not isinstance(error, StaleRun):
+        finding = _exists(planned, settings, finding)
+    else:
+        finding = replace(finding, evidence=(*finding.evidence, *_times(settings)))
+    afresh = replace(settings, overwrite=True, resume_from_cache=False, on_stale="error")
+    try:
+        return planned(afresh), Looked("in the way", (finding,))
+    except PalestraError:
+        return None, Looked("in the way", (finding,))
+
+
+def _exists(planned: Plan, settings: CollectSettings, finding: Finding) -> Finding:
+    """Whether the run that is there could be continued."""
+    again = replace(settings, resume_from_cache=True, overwrite=False)
+    try:
+        run = planned(again)
+    except StaleRun as stale:
+        found = finding_of(stale)
+        return replace(
+            found,
+            symptom=f"{finding.symptom.partition(' exists')[0]} exists, and was made from "
+            "something else",
+            evidence=(*found.evidence, *_times(settings)),
+        )
+    except PalestraError:
+        return finding
+    continued = run.notices[-1]
+    discard(run)
+    return replace(finding, evidence=(*finding.evidence, quote("manifest", continued)))
+
+
+def _times(settings: CollectSettings) -> tuple[Quote, ...]:
+    """When the materialized inputs and what they were made from were last changed."""
+    paths = RunPaths(settings.output_jsonl_fpath)
+    sources = [source.path for source in settings.inputs]
+    if settings.prompt_config:
+        sources.append(settings.prompt_config)
+    return tuple(
+        quote(path, f"changed {_moment(path)}")
+        for path in (paths.materialized_inputs, *sources)
+        if path.exists()
+    )
+
+
+def _moment(path: Path) -> str:
+    changed = datetime.fromtimestamp(path.stat().st_mtime).astimezone()
+    return changed.isoformat(sep=" ", timespec="seconds")

@@ -5,15 +5,16 @@ is pure statistics over the pairs, `judge` turns it into the answer of a gate.
 """
 
 from palestra.profiling.comparison.compare import compare
-from palestra.profiling.comparison.gate import Gate, judge
 from palestra.profiling.comparison.pairing import Pairs, pair, settings_that_differ
 from palestra.profiling.comparison.result import (
     Comparison,
+    Gate,
     McNemar,
     MetricComparison,
     Regression,
     Requested,
     RunCounts,
+    judge,
 )
 from palestra.profiling.comparison.side import Side, load_side, refuse_shared_files
 

@@ -13,8 +13,13 @@ from palestra.profiling.report.facts import is_binary
 from palestra.profiling.report.figures import figures
 from palestra.profiling.report.markup import data_block
 from palestra.profiling.report.page import Contents, after_transcripts, before_transcripts
-from palestra.profiling.report.rows import materialized_rows, rollout_rows
-from palestra.profiling.report.selection import MOST_ROLLOUTS, Choice, plan
+from palestra.profiling.report.rows import (
+    MOST_ROLLOUTS,
+    Choice,
+    materialized_rows,
+    plan,
+    rollout_rows,
+)
 from palestra.profiling.report.table import shown_tasks, table_data
 from palestra.profiling.report.tasks import by_interest, task_columns, task_lists
 from palestra.profiling.report.transcript import (
