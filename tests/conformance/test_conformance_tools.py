@@ -7,7 +7,7 @@ from planted import BrokenTool
 from pydantic import BaseModel, Field
 from test_planted_bugs import examine
 
-from palestra.conformance.arguments import arguments_for
+from palestra.conformance.tool_steps import arguments_for
 from palestra.serving import tool_schema
 
 

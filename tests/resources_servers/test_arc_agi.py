@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifying import agrees, example_rows, post_verify, recorded, said, server_of, verify
 
-from palestra.resources_servers.arc_agi.app import ArcServer
-from palestra.resources_servers.arc_agi.grids import grid_of
+from palestra.resources_servers.arc_agi.app import ArcServer, grid_of
 
 ROW = {"expected_output": [[1, 2], [3, 4]]}
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from verifying import ENVIRONMENTS, example_rows, post_verify, recorded, said, verify
 
 from palestra.errors import InfraError
-from palestra.resources_servers.code_gen.app import CodeGenConfig, CodeGenServer
-from palestra.resources_servers.code_gen.fences import last_code_block
+from palestra.resources_servers.code_gen.app import CodeGenConfig, CodeGenServer, last_code_block
 from palestra.resources_servers.code_gen.grading import (
     same_value,
     wrong_output,

@@ -12,9 +12,13 @@ from pydantic import ValidationError
 from verifying import said, verify
 
 from palestra.errors import ConfigError, CredentialsRejected, InfraError
-from palestra.resources_servers.google_search.app import GoogleSearchConfig, GoogleSearchServer
+from palestra.resources_servers.google_search.app import (
+    GoogleSearchConfig,
+    GoogleSearchServer,
+    first_words,
+)
 from palestra.resources_servers.google_search.backends import PageUnavailable
-from palestra.resources_servers.google_search.pages import first_words, page_text
+from palestra.resources_servers.google_search.pages import page_text
 from palestra.resources_servers.google_search.web import GoogleSearch, PublicResolver, check_public
 from palestra.sandbox import open_workers
 from palestra.transport import AiohttpTransport, ServerClient, Target

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from palestra.resources_servers.instruction_following.cases import LanguageDetector
 from palestra.resources_servers.instruction_following.instruction import Answer
-from palestra.resources_servers.instruction_following.language import LanguageDetector
 from palestra.resources_servers.instruction_following.registry import FURTHER, IFEVAL, bind
 
 ENGLISH = "the rain fell all night and nobody in the village could sleep because of the noise. "

@@ -12,8 +12,6 @@ from math_verify.parser import parse_latex_cached
 from verifying import example_rows, post_verify, recorded, said, verify
 
 from palestra.resources_servers.math_with_judge import (
-    congruences,
-    moments,
     names,
     remarks,
     spelling,
@@ -21,7 +19,7 @@ from palestra.resources_servers.math_with_judge import (
 )
 from palestra.resources_servers.math_with_judge.app import MathWithJudgeConfig, MathWithJudgeServer
 from palestra.resources_servers.math_with_judge.boxes import find_answers
-from palestra.resources_servers.math_with_judge.grading import grade
+from palestra.resources_servers.math_with_judge.grading import congruence, grade, same_moment
 from palestra.resources_servers.math_with_judge.library import read
 from palestra.resources_servers.math_with_judge.units import ends_in_variables
 from palestra.sandbox import Crashed, Returned
@@ -240,12 +238,12 @@ def test_what_is_read_beside_the_library_never_raises(one: str, pieces: list[str
     first, second = (spelling.rewritten(spelling.bare(answer)) for answer in (one, other))
 
     assert names.same_name(first, first) in {None, True}
-    assert moments.same_moment(first, first) in {None, True}
+    assert same_moment(first, first) in {None, True}
     assert names.same_name(first, second) == names.same_name(second, first)
-    assert moments.same_moment(first, second) == moments.same_moment(second, first)
+    assert same_moment(first, second) == same_moment(second, first)
     assert not remarks.primed_differently(first, first)
     assert remarks.is_denied("", other) is False
-    congruences.congruence(first)
+    congruence(first)
     remarks.is_denied("3", other)
     towers.end_of_tower(other)
 

@@ -18,8 +18,17 @@ from verifying import (
     server_of,
 )
 
-from palestra.resources_servers.blackjack.app import BlackjackRow, BlackjackServer, Table
-from palestra.resources_servers.blackjack.cards import RANKS, drawn, payout, read, value, written
+from palestra.resources_servers.blackjack.app import (
+    RANKS,
+    BlackjackRow,
+    BlackjackServer,
+    Table,
+    draw_card,
+    hand_value,
+    payout,
+    read_hand,
+    write_hand,
+)
 from palestra.resources_servers.example_multi_turn_gymnasium.app import (
     Dialogue,
     DialogueServer,
@@ -45,24 +54,24 @@ HANDS = st.lists(st.sampled_from(RANKS), min_size=1, max_size=6)
     ],
 )
 def test_a_hand_is_worth_what_blackjack_says(hand: str, worth: int) -> None:
-    assert value(hand.split()) == worth
+    assert hand_value(hand.split()) == worth
 
 
 @given(HANDS)
 def test_a_written_hand_is_read_back(hand: list[str]) -> None:
-    assert read(written(hand)) == hand
+    assert read_hand(write_hand(hand)) == hand
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[1]", "8, 5", "[8,5]", None, [8]])
 def test_what_is_no_hand_is_not_read(text: object) -> None:
-    assert read(text) is None
+    assert read_hand(text) is None
 
 
 def test_every_rank_is_as_likely_as_any() -> None:
     deck = random.Random(0)
     counts = dict.fromkeys(RANKS, 0)
     for _ in range(13_000):
-        counts[drawn(deck)] += 1
+        counts[draw_card(deck)] += 1
 
     assert all(850 < count < 1150 for count in counts.values())
 
@@ -149,7 +158,7 @@ def test_a_stored_hand_without_cards_cannot_be_scored_again() -> None:
 
 @given(HANDS, HANDS)
 def test_nobody_wins_both(player: list[str], dealer: list[str]) -> None:
-    if max(value(player), value(dealer)) <= 21:
+    if max(hand_value(player), hand_value(dealer)) <= 21:
         assert payout(player, dealer)[1] == -payout(dealer, player)[1]
 
 

@@ -15,9 +15,9 @@ from palestra.resources_servers.workplace_assistant.app import (
     RECORDS,
     WorkplaceServer,
     WorkplaceServerConfig,
+    read_output,
 )
 from palestra.resources_servers.workplace_assistant.make_office import office
-from palestra.resources_servers.workplace_assistant.recorded_output import read_output
 from palestra.resources_servers.workplace_assistant.records import Office, Workplace
 from palestra.schema import Response
 from palestra.serving import Session

@@ -8,16 +8,16 @@ import pytest
 from endpoint_fakes import VLLM, ScriptedTransport, reply
 
 from palestra.errors import ConfigError, ModelNotServed
+from palestra.responses_api_models import inference_provider
 from palestra.responses_api_models.azure_openai_model.app import (
     AzureOpenAIModel,
     AzureOpenAIModelConfig,
 )
-from palestra.responses_api_models.inference_provider import providers
 from palestra.responses_api_models.inference_provider.app import (
+    PROVIDERS,
     InferenceProvider,
     InferenceProviderConfig,
 )
-from palestra.responses_api_models.inference_provider.providers import PROVIDERS
 from palestra.responses_api_models.litellm_model.app import LiteLLMModel, LiteLLMModelConfig
 from palestra.schema import Response, ResponseCreateParams
 from palestra.serving import ModelServer, Session
@@ -126,7 +126,7 @@ def test_a_misspelt_provider_is_told_what_was_meant() -> None:
 
 
 def test_the_providers_page_has_the_whole_table() -> None:
-    page = Path(providers.__file__).with_name("README.md").read_text()
+    page = Path(inference_provider.__file__).with_name("README.md").read_text()
 
     for name, found in PROVIDERS.items():
         assert f"| `{name}` | `{found.key_variable}` | `{found.base_url}` |" in page

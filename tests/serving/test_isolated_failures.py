@@ -1,17 +1,24 @@
 """What the end of a worker means to the call that it was working on."""
 
+import asyncio
+from typing import Any
+
 import pytest
+from played_worker import LIMIT_S, PlayedWorker
 
 from palestra.errors import FailureKind
+from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.serving.authors_errors import AuthorsPlace
 from palestra.serving.isolation.failures import failure_of
-from palestra.serving.isolation.link import Hung
+from palestra.serving.isolation.link import Hung, WorkerGone
+from palestra.serving.isolation.wire import VALUE, order_frame
+from palestra.serving.isolation.worker_pool import WorkerPool
 
 PLACE = AuthorsPlace("verify", "env.py", 3)
 
 
 @pytest.mark.parametrize(
-    ("path", "limit_s", "kind"),
+    ("path", "ran_s", "kind"),
     [
         ("/verify", 5.0, FailureKind.VERIFIER),
         ("/seed_session", 5.0, FailureKind.ENVIRONMENT),
@@ -20,6 +27,41 @@ PLACE = AuthorsPlace("verify", "env.py", 3)
     ],
 )
 def test_a_call_that_began_at_the_end_of_its_rollout_blames_no_code(
-    path: str, limit_s: float, kind: FailureKind
+    path: str, ran_s: float, kind: FailureKind
 ) -> None:
-    assert failure_of("env", path, Hung(PLACE, limit_s)).kind is kind
+    assert failure_of("env", path, Hung(PLACE, ran_s)).kind is kind
+
+
+class OnlyWorker(PlayedWorker):
+    """The machine has no process for another one."""
+
+    has_forked = False
+
+    async def fork(self) -> WorkerHandle:
+        if self.has_forked:
+            await asyncio.Event().wait()
+        self.has_forked = True
+        return await super().fork()
+
+
+def test_what_a_call_waited_for_a_worker_is_no_time_of_its_code() -> None:
+    async def run() -> Any:
+        worker: Any = OnlyWorker()
+        pool = WorkerPool(worker)
+        async with asyncio.timeout(LIMIT_S):
+            running = asyncio.create_task(pool.call(order_frame, None))
+            [number] = await worker.order()
+            waiting = asyncio.create_task(pool.call(order_frame, 1.2))
+            await asyncio.sleep(0.8)
+            worker.say(VALUE, number, 1.0)
+            await running
+            with pytest.raises(WorkerGone) as gone:
+                await waiting
+            await pool.close()
+        return gone.value.ending
+
+    ending = asyncio.run(run())
+
+    assert isinstance(ending, Hung)
+    assert ending.ran_s < 0.5
+    assert failure_of("env", "/verify", ending).kind is FailureKind.TIMEOUT

@@ -1,7 +1,7 @@
 """The server's side of workers that hold sessions, against a worker that the test plays."""
 
 import asyncio
-import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -9,10 +9,9 @@ from typing import Any
 
 import orjson
 import pytest
+from played_worker import LIMIT_S, PlayedWorker
 
-from palestra.errors import RowError, from_body
-from palestra.sandbox.workers.frames import receive
-from palestra.sandbox.workers.handle import WorkerHandle
+from palestra.errors import CallError, FailureKind, RowError, from_body
 from palestra.serving import server_client
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.isolation import wire
@@ -22,40 +21,10 @@ from palestra.serving.isolation.wire import (
     REPLY,
     UNREADABLE,
     VALUE,
-    message_frame,
-    read_order,
 )
 from palestra.serving.own_errors import OwnErrors
 from palestra.serving.sessions import SessionStore
-
-LIMIT_S = 5.0
-
-
-class PlayedWorker:
-    """Forks as a `Keeper` does; the worker's ends of the sockets are the test's."""
-
-    def __init__(self) -> None:
-        self._ours, self.calls = socket.socketpair()
-        self._our_line, self._line = socket.socketpair()
-        for sock in (self._ours, self._our_line):
-            sock.setblocking(False)
-        self.calls.settimeout(LIMIT_S)
-
-    async def fork(self) -> WorkerHandle:
-        return WorkerHandle(self._ours, self._our_line, 0)
-
-    def end(self) -> None:
-        for sock in (self._ours, self.calls, self._our_line, self._line):
-            sock.close()
-
-    async def order(self) -> tuple[Any, ...]:
-        """What the server sends next."""
-        body = await asyncio.to_thread(receive, self.calls)
-        assert body is not None
-        return read_order(body)
-
-    def say(self, *message: Any) -> None:
-        self.calls.sendall(message_frame(*message))
+from palestra.transport import CallContext, calling
 
 
 def plain(body: dict[str, Any]) -> dict[str, Any]:
@@ -170,3 +139,20 @@ def test_an_answer_that_is_too_long_for_a_worker_is_a_failure_of_the_question(
 
     assert kind == REPLY
     assert isinstance(from_body(orjson.loads(failure)), RowError)
+
+
+def test_a_call_that_had_its_turn_late_blames_no_code() -> None:
+    async def run() -> CallError:
+        async with played() as (worker, call):
+            running = call("slow")
+            [_, number, *_] = await worker.order()
+            with calling(CallContext(deadline=time.monotonic() + 1.5)):
+                late = call("late")
+            await asyncio.sleep(0.8)
+            worker.say(VALUE, number, ["text", ""])
+            await running
+            with pytest.raises(CallError) as raised:
+                await late
+            return raised.value
+
+    assert asyncio.run(run()).kind is FailureKind.TIMEOUT

@@ -1,6 +1,7 @@
 """The head server and its run file: a command finds its own fleet, and never another one's."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -35,6 +36,7 @@ from palestra.serving.runfile import (
     EndedFleet,
     RunFile,
     live_run_files,
+    read_ended_fleet,
     read_run_file,
     remove_run_file,
     run_dir,
@@ -201,6 +203,38 @@ def test_what_the_body_raises_comes_out_as_it_is(project: Project) -> None:
     with pytest.raises(ServerDied, match="x ended"):
         asyncio.run(served())
     assert list(run_dir().glob("*.json")) == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "says", "hint"),
+    [
+        (ConfigError("no endpoint answers", hint="start it"), "no endpoint answers", "start it"),
+        (KeyError("x"), "KeyError: 'x'", "palestra run"),
+        (KeyboardInterrupt(), "was stopped", "start it again"),
+        (asyncio.CancelledError(), "was stopped", "start it again"),
+    ],
+)
+def test_a_fleet_leaves_word_of_what_its_command_raised(
+    project: Project, raised: BaseException, says: str, hint: str
+) -> None:
+    runs: list[RunFile] = []
+
+    async def served() -> None:
+        async with Fleet(project.load(X_ALONE, ANY_PORT)) as fleet:
+            # Caught here: the loop itself would end for a KeyboardInterrupt.
+            with contextlib.suppress(type(raised)):
+                async with head_server(fleet) as run:
+                    runs.append(run)
+                    raise raised
+
+    asyncio.run(served())
+    [run] = runs
+    ended = read_ended_fleet(run)
+
+    assert ended is not None
+    assert says in ended.message
+    assert hint in ended.hint
+    assert ended.servers_lived
 
 
 @pytest.mark.usefixtures("project")

@@ -9,7 +9,7 @@ import orjson
 
 from palestra.cli.console import notice
 from palestra.cli.endpoints import Wait, wait_for
-from palestra.config import MASK, load_config, names_in_files
+from palestra.config import MASK, load_config, names_in_files, read_settings
 from palestra.errors import ConfigError, ModelError, excerpt
 
 LOCAL = "local"
@@ -19,15 +19,21 @@ POLICY = "policy_model"
 
 
 def model_config(
-    model: str | None, overrides: list[str], configs: Sequence[str] = (), *, wait: Wait
+    model: str | None,
+    overrides: list[str],
+    configs: Sequence[str] = (),
+    *,
+    settings: Mapping[str, Any] | None = None,
 ) -> tuple[list[str], dict[str, Any]]:
     """Config files and settings for `--model`.
 
     `local`; `openai:NAME`; `vllm:URL[#NAME]`; the name of a model instance in the configs, which
-    are `configs` and those of the overrides and env.yaml. `wait`: for an endpoint that is asked which
-    model it serves. Without one it is their `policy_model`;
+    are `configs` and those of the overrides and env.yaml. Without one it is their `policy_model`;
     without that, and without an endpoint in the overrides or env.yaml: the local model, which is
     said.
+
+    `settings`: those of the command's options, which with the configs and the overrides say how
+    long an endpoint is waited for that is asked which model it serves.
     """
     if model is None:
         if POLICY in names_in_files(overrides, configs):
@@ -45,7 +51,7 @@ def model_config(
         )
     if kind == "vllm" and rest:
         return ["responses_api_models/vllm_model/configs/vllm_model.yaml"], _vllm(
-            rest, overrides, wait
+            rest, overrides, configs, settings or {}
         )
     if kind in {"openai", "vllm"}:
         raise ConfigError(
@@ -70,14 +76,21 @@ def _openai(name: str, overrides: list[str]) -> dict[str, Any]:
     return extra
 
 
-def _vllm(endpoint: str, overrides: list[str], wait: Wait) -> dict[str, Any]:
+def _vllm(
+    endpoint: str, overrides: list[str], configs: Sequence[str], settings: Mapping[str, Any]
+) -> dict[str, Any]:
     url, _, name = endpoint.partition("#")
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--model 'vllm:{url}' holds no URL", hint="vllm:http://HOST:PORT/v1")
     extra = {"policy_base_url": url}
     if not any("policy_api_key" in item for item in overrides):
         extra["policy_api_key"] = os.environ.get("VLLM_API_KEY", "EMPTY")
-    extra["policy_model_name"] = name or _only_model(url, _key(overrides, extra), wait)
+    if not name:
+        wait = Wait.of(
+            read_settings(Wait.SETTINGS, overrides=overrides, config_paths=configs, extra=settings)
+        )
+        name = _only_model(url, _key(overrides, extra), wait)
+    extra["policy_model_name"] = name
     return extra
 
 

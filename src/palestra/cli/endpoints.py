@@ -4,7 +4,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
+
+from pydantic import BaseModel, Field
 
 from palestra.cli.console import notice
 from palestra.cli.settings import PatienceArgs, args_from
@@ -58,6 +60,12 @@ async def ask_endpoints(client: ServerClient, config: ResolvedConfig) -> None:
     await _wait_for_all({name: check_of(name) for name in models}, Wait.of(config.tree))
 
 
+class _Readiness(BaseModel):
+    """The field's own setting of how long an endpoint is waited for."""
+
+    model_endpoint_readiness_timeout_seconds: float | None = Field(default=None, ge=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
     """How long an endpoint that may still be starting is waited for, and what sets that."""
@@ -66,12 +74,14 @@ class Wait:
     """None: without end."""
     setting: str = "--patience SECONDS (+patience)"
 
+    SETTINGS: ClassVar = (WAITING_LONGER, "patience")
+
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Self:
         """The field's own setting where it is given, else the patience of the run."""
-        given = tree.get(WAITING_LONGER)
-        if given is not None:
-            return cls(float(given), f"++{WAITING_LONGER}=SECONDS")
+        limit_s = args_from(_Readiness, tree).model_endpoint_readiness_timeout_seconds
+        if limit_s is not None:
+            return cls(limit_s, f"++{WAITING_LONGER}=SECONDS")
         return cls(args_from(PatienceArgs, tree).patience)
 
     def ends_at(self) -> str:
@@ -114,7 +124,7 @@ async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait) -> 
     """
     started, pace, ends_at = time.monotonic(), Pace(), wait.ends_at()
     deadline = None if wait.limit_s is None else started + wait.limit_s
-    trouble = "no answer"
+    trouble: CallError | None = None
     while True:
         try:
             async with asyncio.timeout(_left_s(deadline, at_least=SHORTEST_S)) as limit:
@@ -122,18 +132,19 @@ async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait) -> 
         except Hopeless:
             raise
         except CallError as error:
-            trouble = error.message
+            trouble = error
         except TimeoutError:
             if not limit.expired():
                 raise
         left_s = _left_s(deadline)
+        reason = "no answer" if trouble is None else trouble.message
         if left_s == 0:
             raise RunFailed(
-                f"{name} has no endpoint after {wait.limit_s:g} s: {trouble}",
+                f"{name} has no endpoint after {wait.limit_s:g} s: {reason}",
                 hint=f"is base_url right, and is the endpoint running? {wait.setting} waits longer",
-            )
+            ) from trouble
         if pace.is_due(time.monotonic() - started):
-            notice(f"{name}: waiting for its endpoint, {ends_at} ({wait.setting}): {trouble}")
+            notice(f"{name}: waiting for its endpoint, {ends_at} ({wait.setting}): {reason}")
         await asyncio.sleep(ASK_AGAIN_S if left_s is None else min(ASK_AGAIN_S, left_s))
 
 

@@ -15,17 +15,24 @@ from palestra.cli.again import verified_by
 from palestra.cli.choosing import model_config
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.endpoints import Wait
 from palestra.cli.meaning import run_meaning
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
 from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, ServerType, did_you_mean, nearest
+from palestra.config import (
+    PACKAGE_ROOT,
+    ResolvedConfig,
+    ServerType,
+    did_you_mean,
+    nearest,
+    read_settings,
+)
 from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import CollectSettings, intended
 from palestra.serving import (
+    START_TIMEOUT,
     cache_root,
     file_rows,
     made_interpreter,
@@ -135,7 +142,7 @@ def find_target(args: EvalArgs, overrides: list[str]) -> Target:
     """
     given = _config_in(args.target) or args.target
     if given.endswith(".py"):
-        settings = load(overrides, ng=False, required=()).tree
+        settings = read_settings((START_TIMEOUT,), overrides=overrides)
         with starting_within(start_timeout_of(settings)):
             return _file_target(existing_path(given))
     if given.endswith((".yaml", ".yml")):
@@ -259,9 +266,7 @@ def _named_target(name: str, config: str, args: EvalArgs) -> Target:
 
 
 def _config(target: Target, args: EvalArgs, overrides: list[str]) -> ResolvedConfig:
-    settings = load(overrides, ng=False, extra=args.collecting, required=()).tree
-    wait = Wait.of(settings)
-    paths, extra = model_config(args.model, overrides, target.configs, wait=wait)
+    paths, extra = model_config(args.model, overrides, target.configs, settings=args.collecting)
     merged = {**target.extra, **extra, **args.collecting, "config_paths": [*target.configs, *paths]}
     return load(overrides, ng=False, extra=merged)
 

@@ -16,7 +16,7 @@ the standard library are imported by the functions that need them.
 """
 
 from palestra.config.keys import RESERVED_KEYS
-from palestra.config.load import config_from_tree, load_config, names_in_files
+from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
 from palestra.config.paths import (
     PACKAGE_ROOT,
@@ -74,6 +74,7 @@ __all__ = [
     "parse_overrides",
     "project_root",
     "raise_problems",
+    "read_settings",
     "redact",
     "renamed",
     "resolve_path",

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from palestra.config.overrides import (
     Action,
     Override,
     apply_overrides,
+    mentioned_in,
     parse_overrides,
     unknown_overrides,
 )
@@ -67,9 +69,10 @@ def load_config(
     merged = _merge_sources(environment, given, wanted, places)
     effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
     overridden = apply_overrides(merged.tree, effective, strict_add=strict_add)
-    composed, compose_warnings = compose(overridden)
-    tree = resolve(composed, require_all=require_all, required=required)
-    config = _validated(tree, places, references=required is None)
+    with _naming_old_names(overridden, places):
+        composed, compose_warnings = compose(overridden)
+        tree = resolve(composed, require_all=require_all, required=required)
+        config = _validated(tree, places, references=required is None)
     unknown = unknown_overrides(
         effective,
         before=merged.tree,
@@ -96,16 +99,61 @@ def load_config(
 
 def names_in_files(overrides: Sequence[str] = (), config_paths: Sequence[str] = ()) -> set[str]:
     """The top-level names in the files that `load_config` would read, `env.yaml` included."""
+    return {str(name) for name in _tree_of_files(parse_overrides(overrides), config_paths, {})}
+
+
+def read_settings(
+    names: Collection[str],
+    *,
+    overrides: Sequence[str] = (),
+    config_paths: Sequence[str] = (),
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Those of the top-level settings `names` that `load_config` would find.
+
+    For what a command needs before it knows all its config files: the other overrides may belong
+    to one that is still missing, so nothing is said of them here.
+    """
+    parsed = parse_overrides(overrides)
+    tree = _tree_of_files(parsed, config_paths, plain(extra or {}, where="extra"))
+    needed, mentioned = set[str](), set(names)
+    part: dict[Any, Any] = {}
+    while mentioned - needed:
+        needed |= mentioned
+        own = [override for override in parsed if override.steps[0] in needed]
+        part = apply_overrides({key: tree[key] for key in tree if key in needed}, own)
+        mentioned = set(mentioned_in(part))
+    resolved = resolve(part, required=names)
+    return {name: resolved[name] for name in names if name in resolved}
+
+
+def _tree_of_files(
+    overrides: Sequence[Override], config_paths: Sequence[str], extra: dict[Any, Any]
+) -> dict[Any, Any]:
+    """What the files that `load_config` would read hold, and `extra`, without the overrides."""
     places = _places(None, None)
-    wanted = (*config_paths, *_paths_of(parse_overrides(overrides), strict_add=False))
-    merged = _merge_sources(read_environment(places), {}, wanted, places)
-    return {str(name) for name in merged.tree}
+    wanted = (*config_paths, *_paths_of(overrides, strict_add=False))
+    return _merge_sources(read_environment(places), extra, wanted, places).tree
 
 
 def _old_names(tree: Any, places: Places) -> tuple[str, ...]:
     """Which folders the configuration names by their old names, each once."""
     renames = (places.renamed(text) for text in _texts(tree))
     return tuple(dict.fromkeys(str(rename) for rename in renames if rename))
+
+
+@contextmanager
+def _naming_old_names(tree: Any, places: Places) -> Iterator[None]:
+    """An error says which folders have new names: it knows them by these alone."""
+    try:
+        yield
+    except ConfigError as error:
+        old = _old_names(tree, places)
+        if not old:
+            raise
+        raise ConfigError(
+            error.message, hint="; ".join(filter(None, (*old, error.hint)))
+        ) from error
 
 
 def _texts(tree: Any) -> Iterator[str]:

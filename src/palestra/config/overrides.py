@@ -194,9 +194,7 @@ def unknown_overrides(
     `before` is the tree without overrides: what a file has is not unknown. `after` is the
     tree with them, directives not yet carried out. `known` are the command's own settings.
     """
-    fine = (
-        {str(key) for key in before} | {*instances, *known, *RESERVED_KEYS} | _mentioned_in(after)
-    )
+    fine = {str(key) for key in before} | {*instances, *known, *RESERVED_KEYS} | mentioned_in(after)
     unknown = dict.fromkeys(o.steps[0] for o in overrides if o.steps[0] not in fine)
     names = RESERVED_KEYS | set(known) | set(instances)
     return tuple(
@@ -205,7 +203,7 @@ def unknown_overrides(
     )
 
 
-def _mentioned_in(tree: Any) -> frozenset[str]:
+def mentioned_in(tree: Any) -> frozenset[str]:
     """The top-level keys with which some interpolation or directive in the tree begins."""
     found: set[str] = set()
     for steps, leaf in leaves(tree):

@@ -1,10 +1,15 @@
-"""Texts and shapes of responses that no verifier may trip over, whatever they are worth."""
+"""The check of texts and shapes that no verifier may trip over, whatever they are worth."""
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import orjson
 
+from palestra.conformance.answers import in_place, value_in
+from palestra.conformance.examination import Examination, Probe, result, skipped
+from palestra.conformance.report import CheckResult, Finding
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
@@ -20,12 +25,12 @@ from palestra.schema import (
 )
 from palestra.schema import called as a_call
 
-SIZES = (10_000, 30_000, 100_000, 1_000_000)
+_SIZES = (10_000, 30_000, 100_000, 1_000_000)
 """Characters. What grows without bound is met while it is small: a larger text follows only when
 the smaller one was well borne."""
 
-CONTROL = "".join(map(chr, (*range(32), 127, 0x200B, 0x202E, 0xFEFF, 0xFFFE)))
-VALUES = (
+_CONTROL = "".join(map(chr, (*range(32), 127, 0x200B, 0x202E, 0xFEFF, 0xFFFE)))
+_VALUES = (
     "1" * 5000,
     "9**9**9**9",
     "9^{9^{9^{9}}}",
@@ -41,7 +46,7 @@ VALUES = (
     "\\",
     "%s%n{0}${x}",
     "\x00",
-    CONTROL,
+    _CONTROL,
     "\ud800",
     "\U0001f600\u0301" * 50,
     "<script>alert(1)</script>",
@@ -73,9 +78,15 @@ _FOOD = {
 }
 """What is before, repeated, and after: what catastrophic patterns are fed on."""
 
+_HOSTILE_ROWS: Final = 5
+_SLOW_S: Final = 1.0
+"""What took longer with one row is not tried with the others."""
+_MOST_HOSTILE: Final = 5
+"""Findings after which the rest is left out: each may take as long as it can."""
+
 
 @dataclass(frozen=True, slots=True)
-class Food:
+class _Food:
     """A text that can be made of any size."""
 
     name: str
@@ -88,25 +99,112 @@ class Food:
         return self.before + self.again * (size // len(self.again)) + self.after
 
 
-def foods(text: str, value: str) -> list[Food]:
+async def check_hostile(work: Examination) -> CheckResult:
+    """Huge, deep, binary and shapeless answers: never raised at, always answered in time."""
+    findings: list[Finding] = []
+    troublesome: set[str] = set()
+    until = time.monotonic() + work.limits.hostile_s
+    for number, task, gold in _hostile_rows(work):
+        for kind, grow in _hostile(work, task, gold):
+            if kind in troublesome:
+                continue  # one row tells it, and it may take long
+            began = time.monotonic()
+            if began > until:
+                note = f"given up after {work.limits.hostile_s:g} s; --hostile-seconds gives longer"
+                return result("hostile", work.now.probes, findings, note)
+            if len(findings) >= _MOST_HOSTILE:
+                note = f"given up after {_MOST_HOSTILE} findings"
+                return result("hostile", work.now.probes, findings, note)
+            problem = await _first_trouble(work, kind, grow, task, number)
+            if problem is not None:
+                findings.append(problem)
+            if problem is not None or time.monotonic() - began > _SLOW_S:
+                troublesome.add(kind)
+    if not work.now.probes:
+        return skipped("hostile", "there are no example rows")
+    return result("hostile", work.now.probes, findings)
+
+
+async def _first_trouble(
+    work: Examination,
+    kind: str,
+    grow: Iterator[Response],
+    task: Mapping[str, object],
+    number: int | None,
+) -> Finding | None:
+    """What the smallest troublesome one of a kind did."""
+    for response in grow:
+        probe = Probe(f"hostile: {kind}", task, response, number)
+        problem = await _borne(work, probe)
+        if problem:
+            return probe.finding(problem)
+    return None
+
+
+async def _borne(work: Examination, probe: Probe) -> str:
+    """What a hostile answer did; empty when it was borne. A block is found by `check_loop`."""
+    work.let_judge(award=False)
+    blocks = len(work.blocks)
+    limit_s = work.limits.blocked_by_hostile_s
+    verdict = await work.ask(probe, blocked_s=limit_s)
+    if len(work.blocks) > blocks:
+        return work.blocks[-1].problem
+    return work.trouble(verdict)
+
+
+def _hostile_rows(
+    work: Examination,
+) -> Iterator[tuple[int | None, Mapping[str, object], Response | None]]:
+    by_row = {gold.number: gold for gold in reversed(work.golds)}
+    for number, row in list(enumerate(work.rows))[:_HOSTILE_ROWS]:
+        gold = by_row.get(number)
+        yield number, row, None if gold is None else gold.response
+    if not work.rows:
+        for gold in work.golds[:_HOSTILE_ROWS]:
+            yield gold.number, gold.task, gold.response
+
+
+def _hostile(
+    work: Examination, task: Mapping[str, object], gold: Response | None
+) -> Iterator[tuple[str, Iterator[Response]]]:
+    text = "" if gold is None else gold.final_text
+    value = value_in(task, text) if text.strip() else ""
+    for number, hard in enumerate(_VALUES):
+        yield f"hard value {number}", iter([response_of(hard)])
+        if value and text.strip() != value:
+            yield f"hard value {number} in place", iter([response_of(in_place(text, value, hard))])
+    for name, make in _shapes(sorted(work.door.tools)):
+        yield name, iter([make()])
+    for food in _foods(text, value):
+        yield (
+            food.name,
+            (response_of(food.of_size(size)) for size in _SIZES if size <= work.limits.largest),
+        )
+    for name, deep in _nested():
+        yield name, iter([response_of(deep)])
+        if value and text.strip() != value:
+            yield f"{name} in place of the value", iter([response_of(in_place(text, value, deep))])
+
+
+def _foods(text: str, value: str) -> list[_Food]:
     """The usual ones, those where the right answer's value would stand, and of its own parts."""
-    made = [Food(name, *parts) for name, parts in _FOOD.items()]
+    made = [_Food(name, *parts) for name, parts in _FOOD.items()]
     before, found, after = text.rpartition(value) if value else ("", "", "")
     if found and (before or after):
         made += [
-            Food(f"{name} in place of the value", before + first, again, last + after)
+            _Food(f"{name} in place of the value", before + first, again, last + after)
             for name, (first, again, last) in _FOOD.items()
             if name in {"letters", "digits", "spaces", "brackets", "nested lists", "signs"}
         ]
         made.append(
-            Food("the value's beginning again and again", "", before[-12:] or after[:12], "")
+            _Food("the value's beginning again and again", "", before[-12:] or after[:12], "")
         )
     if text:
-        made.append(Food("the right answer again and again", "", f"{text}\n", ""))
+        made.append(_Food("the right answer again and again", "", f"{text}\n", ""))
     return made
 
 
-def nested(depth: int = 100_000) -> Iterator[tuple[str, str]]:
+def _nested(depth: int = 100_000) -> Iterator[tuple[str, str]]:
     """Deep nesting that is closed again."""
     yield "deep lists", "[" * depth + "]" * depth
     yield "deep objects", '{"a":' * depth + "1" + "}" * depth
@@ -116,10 +214,10 @@ def nested(depth: int = 100_000) -> Iterator[tuple[str, str]]:
     yield "deep tags", "<a>" * 30_000 + "</a>" * 30_000
 
 
-Shape = tuple[str, Callable[[], Response]]
+_Shape = tuple[str, Callable[[], Response]]
 
 
-def shapes(tools: Sequence[str]) -> Iterator[Shape]:
+def _shapes(tools: Sequence[str]) -> Iterator[_Shape]:
     """Responses that are no message, or many; calls of `tools` with arguments that are none."""
     silent = OutputMessage(id="m", content=[])
     declined = OutputMessage(id="m", content=[Refusal(refusal="no", type="refusal")])

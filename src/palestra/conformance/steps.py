@@ -1,39 +1,31 @@
-"""Each check as one function: what it asks of the verifier, and what it finds."""
+"""Every check by its name; and those of right, wrong and repeated answers, the loop and the range."""
 
 import asyncio
 import math
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 from palestra.conformance.answers import (
     GARBAGE,
     Made,
-    in_place,
     related,
     same,
     says_something,
     told_in_the_prompt,
     value_in,
-    with_text,
     wrong_answers,
 )
-from palestra.conformance.attacks import INJECTIONS, programs
+from palestra.conformance.attacks import check_injection, check_programs
 from palestra.conformance.examination import CLOSE, Examination, Probe, result, skipped
-from palestra.conformance.hostile import SIZES, VALUES, foods, nested, shapes
-from palestra.conformance.judge_steps import check_judge, learn_words
+from palestra.conformance.hostile import check_hostile
+from palestra.conformance.judge_steps import learn_words
 from palestra.conformance.playing import Verdict
 from palestra.conformance.report import CheckResult, Finding, Status
 from palestra.conformance.tool_steps import check_tools
-from palestra.schema import FunctionCall, Response, response_of
+from palestra.schema import response_of
 from palestra.serving import FunctionServer
 
 AT_ONCE: Final = 8
-HOSTILE_ROWS: Final = 5
-SLOW_S: Final = 1.0
-"""What took longer with one row is not tried with the others."""
-MOST_HOSTILE: Final = 5
-"""Findings after which the rest is left out: each may take as long as it can."""
 
 
 async def check_gold(work: Examination) -> CheckResult:
@@ -181,144 +173,6 @@ def _same_verdict(one: Verdict, other: Verdict) -> bool:
 
 def _told(verdict: Verdict) -> str:
     return "no reward" if verdict.reward is None else f"{verdict.reward:g}"
-
-
-async def check_injection(work: Examination) -> CheckResult:
-    """Texts that order whoever judges to award are not obeyed, and a judge is read strictly."""
-    if work.rules.same_for_all:
-        return skipped("injection", f"every answer gets the same: {work.rules.same_for_all}")
-    if {"garbage", "wrong"} & work.rules.unsure.keys():
-        reason = work.rules.unsure.get("garbage") or work.rules.unsure["wrong"]
-        return skipped("injection", f"such a text may be right: {reason}")
-    findings: list[Finding] = []
-    probes = [probe for gold in work.golds if gold.derive for probe in _injections(gold)]
-    for probe in probes:
-        work.let_judge(award=False)
-        verdict = await work.ask(probe, blocked_s=work.limits.blocked_s)
-        if problem := work.too_much(verdict):
-            findings.append(probe.finding(problem))
-    judged, more = await check_judge(work)
-    note = "" if work.script is None else f"{judged} of them with a judge that is made up"
-    if not probes and not judged:
-        return skipped("injection", "there is no right answer to begin with")
-    return result("injection", len(probes) + judged, [*findings, *more], note)
-
-
-def _injections(gold: Probe) -> Iterator[Probe]:
-    if not says_something(gold.response):
-        return
-    text = gold.response.final_text
-    value = value_in(gold.task, text) if text.strip() else ""
-    for injection in INJECTIONS:
-        yield Probe("injection", gold.task, response_of(injection), gold.number)
-        if value and text.strip() != value:
-            told = with_text(gold.response, in_place(text, value, injection))
-            if not any(isinstance(item, FunctionCall) for item in told.output):
-                yield Probe("injection", gold.task, told, gold.number)
-
-
-async def check_programs(work: Examination) -> CheckResult:
-    """Programs that end well, or lay hands on their checker, have not solved anything."""
-    coded = [gold for gold in work.golds if "```" in gold.response.final_text and gold.derive]
-    if not coded:
-        return skipped("programs", "its right answers hold no programs")
-    findings: list[Finding] = []
-    count = 0
-    for gold in coded[:2]:
-        for text in programs():
-            count += 1
-            probe = Probe("program", gold.task, response_of(text), gold.number)
-            verdict = await work.ask(probe, blocked_s=work.limits.blocked_s)
-            if problem := work.too_much(verdict):
-                findings.append(probe.finding(problem))
-    return result("programs", count, findings)
-
-
-async def check_hostile(work: Examination) -> CheckResult:
-    """Huge, deep, binary and shapeless answers: never raised at, always answered in time."""
-    findings: list[Finding] = []
-    troublesome: set[str] = set()
-    until = time.monotonic() + work.limits.hostile_s
-    for number, task, gold in _hostile_rows(work):
-        for kind, grow in _hostile(work, task, gold):
-            if kind in troublesome:
-                continue  # one row tells it, and it may take long
-            began = time.monotonic()
-            if began > until:
-                note = f"given up after {work.limits.hostile_s:g} s; --hostile-seconds gives longer"
-                return result("hostile", work.now.probes, findings, note)
-            if len(findings) >= MOST_HOSTILE:
-                note = f"given up after {MOST_HOSTILE} findings"
-                return result("hostile", work.now.probes, findings, note)
-            problem = await _first_trouble(work, kind, grow, task, number)
-            if problem is not None:
-                findings.append(problem)
-            if problem is not None or time.monotonic() - began > SLOW_S:
-                troublesome.add(kind)
-    if not work.now.probes:
-        return skipped("hostile", "there are no example rows")
-    return result("hostile", work.now.probes, findings)
-
-
-async def _first_trouble(
-    work: Examination,
-    kind: str,
-    grow: Iterator[Response],
-    task: Mapping[str, object],
-    number: int | None,
-) -> Finding | None:
-    """What the smallest troublesome one of a kind did."""
-    for response in grow:
-        probe = Probe(f"hostile: {kind}", task, response, number)
-        problem = await _borne(work, probe)
-        if problem:
-            return probe.finding(problem)
-    return None
-
-
-async def _borne(work: Examination, probe: Probe) -> str:
-    """What a hostile answer did; empty when it was borne. A block is found by `check_loop`."""
-    work.let_judge(award=False)
-    blocks = len(work.blocks)
-    limit_s = work.limits.blocked_by_hostile_s
-    verdict = await work.ask(probe, blocked_s=limit_s)
-    if len(work.blocks) > blocks:
-        return work.blocks[-1].problem
-    return work.trouble(verdict)
-
-
-def _hostile_rows(
-    work: Examination,
-) -> Iterator[tuple[int | None, Mapping[str, object], Response | None]]:
-    by_row = {gold.number: gold for gold in reversed(work.golds)}
-    for number, row in list(enumerate(work.rows))[:HOSTILE_ROWS]:
-        gold = by_row.get(number)
-        yield number, row, None if gold is None else gold.response
-    if not work.rows:
-        for gold in work.golds[:HOSTILE_ROWS]:
-            yield gold.number, gold.task, gold.response
-
-
-def _hostile(
-    work: Examination, task: Mapping[str, object], gold: Response | None
-) -> Iterator[tuple[str, Iterator[Response]]]:
-    text = "" if gold is None else gold.final_text
-    value = value_in(task, text) if text.strip() else ""
-    for number, hard in enumerate(VALUES):
-        yield f"hard value {number}", iter([response_of(hard)])
-        if value and text.strip() != value:
-            yield f"hard value {number} in place", iter([response_of(in_place(text, value, hard))])
-    for name, make in shapes(sorted(work.door.tools)):
-        yield name, iter([make()])
-    for food in foods(text, value):
-        yield (
-            food.name,
-            (response_of(food.of_size(size)) for size in SIZES if size <= work.limits.largest),
-        )
-    for name, deep in nested():
-        yield name, iter([response_of(deep)])
-        if value and text.strip() != value:
-            yield f"{name} in place of the value", iter([response_of(in_place(text, value, deep))])
 
 
 async def check_loop(work: Examination) -> CheckResult:

@@ -1,10 +1,23 @@
 """The check of the tools: none of them ends in an exception that nobody meant."""
 
-from palestra.conformance.arguments import arguments_for
+from collections.abc import Mapping
+from typing import Any, Final
+
 from palestra.conformance.examination import Examination, Probe, result, skipped
 from palestra.conformance.playing import Verdict
 from palestra.conformance.report import CheckResult, Finding
 from palestra.schema import TOOL_FAILURES, called, response_of
+
+_DEEPEST: Final = 6
+"""Levels of a schema that may hold itself, after which nothing more is filled in."""
+_TEXTS: Final = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T12:00:00Z",
+    "time": "12:00:00",
+    "email": "someone@example.com",
+    "uri": "https://example.com",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
 
 
 async def check_tools(work: Examination) -> CheckResult:
@@ -41,3 +54,77 @@ def _faults(verdict: Verdict) -> list[tuple[str, str, str]]:
         for fault in (told if isinstance(told, list) else ())
         if isinstance(fault, dict) and {"tool", "type", "message"} <= fault.keys()
     ]
+
+
+def arguments_for(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model might call a tool with: its required parameters, as its schema wants them."""
+    return _object(schema, schema, 0)
+
+
+def _value(schema: Any, whole: Mapping[str, Any], depth: int) -> Any:
+    if not isinstance(schema, Mapping):
+        return "text"
+    if isinstance(ref := schema.get("$ref"), str):
+        return None if depth > _DEEPEST else _value(_referred(ref, whole), whole, depth + 1)
+    if "const" in schema:
+        return schema["const"]
+    for key in ("enum", "examples"):
+        if schema.get(key):
+            return schema[key][0]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if schema.get(key):
+            return _value(schema[key][0], whole, depth + 1)
+    return _of_type(schema, whole, depth)
+
+
+def _of_type(schema: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> Any:
+    match schema.get("type"):
+        case "integer" | "number":
+            return _number(schema)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case "array":
+            few = max(int(schema.get("minItems", 1)), 0) if depth <= _DEEPEST else 0
+            return [_value(schema.get("items", {}), whole, depth + 1) for _ in range(few)]
+        case "object":
+            return _object(schema, whole, depth + 1)
+        case _:
+            text = _TEXTS.get(str(schema.get("format")), "text")
+            longest = int(schema.get("maxLength", len(text)))
+            return text.ljust(int(schema.get("minLength", 0)), "x")[: max(longest, 0)]
+
+
+def _number(schema: Mapping[str, Any]) -> Any:
+    step = schema.get("multipleOf", 1)
+    near = [schema.get(key, 0) for key in ("minimum", "exclusiveMinimum", "maximum")]
+    below = schema.get("exclusiveMaximum", 1)
+    tried = [1, step, *near, *(bound + step for bound in near), below - step, below / 2]
+    return next((value for value in tried if _within(value, schema)), 1)
+
+
+def _within(value: float, schema: Mapping[str, Any]) -> bool:
+    return (
+        value >= schema.get("minimum", value)
+        and value <= schema.get("maximum", value)
+        and value > schema.get("exclusiveMinimum", value - 1)
+        and value < schema.get("exclusiveMaximum", value + 1)
+        and (schema.get("type") != "integer" or value == int(value))
+        and not value % schema.get("multipleOf", value or 1)
+    )
+
+
+def _object(schema: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    if depth > _DEEPEST:
+        return {}
+    properties = schema.get("properties", {})
+    wanted = schema.get("required", ())
+    return {name: _value(properties.get(name), whole, depth + 1) for name in wanted}
+
+
+def _referred(ref: str, whole: Mapping[str, Any]) -> Any:
+    found: Any = whole
+    for part in ref.removeprefix("#/").split("/"):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found

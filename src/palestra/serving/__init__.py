@@ -24,15 +24,16 @@ from palestra.serving.capture import (
     TurnsTaken,
     TurnsWanted,
 )
-from palestra.serving.child import Ending
+from palestra.serving.child import Child, Ending
 from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
+from palestra.serving.endpoints import Endpoint
 from palestra.serving.file_rows import FileRows, file_rows
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
 from palestra.serving.garbage import rare_collections
 from palestra.serving.head import check_head_port, head_server
 from palestra.serving.head_address import HeadAddress
-from palestra.serving.importing import start_timeout_of, starting_within
+from palestra.serving.importing import START_TIMEOUT, start_timeout_of, starting_within
 from palestra.serving.in_flight import IN_FLIGHT_PATH
 from palestra.serving.instance import STUCK_AFTER_S, RunningInstance, State
 from palestra.serving.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
@@ -77,6 +78,7 @@ __all__ = [
     "REMOTE",
     "REPEATABLE",
     "SESSION_ID_KEY",
+    "START_TIMEOUT",
     "STUCK_AFTER_S",
     "TOKEN_FIELDS",
     "TRAINING_RUN",
@@ -90,7 +92,9 @@ __all__ = [
     "BoundAgent",
     "BoundAgentConfig",
     "CapturedTurn",
+    "Child",
     "Ending",
+    "Endpoint",
     "EndpointFacts",
     "EndpointSaid",
     "Environment",

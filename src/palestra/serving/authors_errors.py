@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from palestra.config import ServerType
 from palestra.errors import CallError, Evidence
@@ -10,6 +11,9 @@ from palestra.transport import fault_of
 ESCAPES = (Exception, SystemExit, asyncio.CancelledError)
 """What the code of a server may raise and its callers must not: `sys.exit` in a verifier would
 end the whole run, and an await that was cancelled inside would lose the rollout."""
+
+TIME_LIMIT: Final = "rollout_timeout (of reverify and verify-env: timeout)"
+"""What bounds a rollout, as its commands call it."""
 
 
 def stops_this_task(error: BaseException) -> bool:
@@ -50,7 +54,7 @@ def overran(
     server: str,
     path: str,
     place: AuthorsPlace,
-    limit_s: float,
+    ran_s: float,
     *,
     server_type: str = ServerType.RESOURCES,
 ) -> CallError:
@@ -60,8 +64,7 @@ def overran(
     """
     where = f" in {place.function}, {place.file}:{place.line}" if place.file else ""
     return fault_of(server_type, path)(
-        f"{server}{path} was still running after {limit_s:.1f} s{where}, and was stopped",
-        hint="give that line a limit of its own, or the row more time (rollout_timeout; "
-        "of reverify and verify-env: timeout)",
+        f"{server}{path} was still running after {ran_s:.1f} s{where}, and was stopped",
+        hint=f"give that line a limit of its own, or raise {TIME_LIMIT}",
         evidence=Evidence(traceback=str(place)),
     )

@@ -29,7 +29,7 @@ from palestra.errors import (
 )
 from palestra.schema import encode_json
 from palestra.serving.author_calls import AuthorMethod
-from palestra.serving.authors_errors import ESCAPES, stops_this_task
+from palestra.serving.authors_errors import ESCAPES, TIME_LIMIT, stops_this_task
 from palestra.serving.caller import Caller, Message, Receive
 from palestra.serving.in_flight import IN_FLIGHT_PATH, InFlightCalls
 from palestra.serving.refusals import Refusals
@@ -364,7 +364,7 @@ def _timed_out(server: str, path: str, context: CallContext) -> DeadlineExceeded
     doing = context.activity.describe() if context.activity is not None else "its own work"
     return DeadlineExceeded(
         f"{server}{path}: the deadline passed while awaiting {doing}",
-        hint="raise rollout_timeout, or find out why it is slow",
+        hint=f"raise {TIME_LIMIT}, or find out why it is slow",
     )
 
 

@@ -18,8 +18,9 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from palestra.config import Redactor, ResolvedConfig, dump_yaml
-from palestra.errors import CallError, ConfigError, Evidence, InfraError
+from palestra.errors import CallError, ConfigError, Evidence, InfraError, PalestraError
 from palestra.schema.openapi import complete
+from palestra.serving.authors_errors import error_text
 from palestra.serving.boundary import Boundary
 from palestra.serving.fleet import Fleet
 from palestra.serving.head_address import HeadAddress
@@ -115,27 +116,43 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
     write_run_file(run)
     try:
         async with serving(app, sock):
+            failed: Exception | None = None
             try:
                 yield run
+            except Exception as error:
+                failed = error
+                raise
             finally:
                 # While the head still answers: whoever misses it then finds this.
-                _leave_word(fleet, run)
+                _leave_word(fleet, run, failed)
     finally:
         remove_run_file(run)
 
 
-def _leave_word(fleet: Fleet, run: RunFile) -> None:
-    """Tell attached commands why the fleet ends: a server of it died, or it was stopped."""
+def _leave_word(fleet: Fleet, run: RunFile, error: Exception | None) -> None:
+    """Tell attached commands why the fleet ends: a server of it died, its command failed with
+    `error`, or it was stopped.
+    """
     failure, ending = fleet.failure, fleet.ending
-    if failure is None:
+    where = f"the fleet at {run.url} (process {run.pid})"
+    if failure is not None:
+        ended = EndedFleet(run.nonce, failure.message, failure.hint)
+    elif error is not None:
+        hint = error.hint if isinstance(error, PalestraError) else ""
+        what = error.message if isinstance(error, PalestraError) else error_text(error)
         ended = EndedFleet(
             run.nonce,
-            f"the fleet at {run.url} (process {run.pid}) was stopped",
-            "start it again, and then this command",
-            was_stopped=True,
+            f"{where} ended: {what}",
+            hint or "what `palestra run` printed last says more",
+            servers_lived=True,
         )
     else:
-        ended = EndedFleet(run.nonce, failure.message, failure.hint)
+        ended = EndedFleet(
+            run.nonce,
+            f"{where} was stopped",
+            "start it again, and then this command",
+            servers_lived=True,
+        )
     if ending is not None:
         ended = replace(
             ended,

@@ -5,6 +5,7 @@ code that holds the interpreter's lock, so whoever watches the process ends it.
 """
 
 import contextlib
+import math
 import sys
 import threading
 import time
@@ -16,14 +17,15 @@ from typing import Any, Final
 
 import msgspec
 
-from palestra.errors import ServerDied
+from palestra.errors import ConfigError, ServerDied
 from palestra.serving.authors_errors import AuthorsPlace
 from palestra.serving.code_files import is_servers_file
 from palestra.serving.overrun import place_of
 from palestra.system import Executing, current_pulse
 
+START_TIMEOUT: Final = "start_timeout"
+"""The setting: how many seconds a server may take to start, and a file to be imported."""
 START_TIMEOUT_S: Final = 120.0
-"""How long a server may take to start, and a file to be imported; `start_timeout` sets it."""
 OF_START: Final = 0.8
 """The share of a server's start that the imports of its workers may take: they tell where they
 stand before the server is given up."""
@@ -41,8 +43,17 @@ class AuthorImport(msgspec.Struct, frozen=True, tag_field="what", tag="import"):
 
 
 def start_timeout_of(tree: Mapping[str, Any]) -> float:
-    """Seconds that a server of a configuration may take to start."""
-    return float(tree.get("start_timeout") or START_TIMEOUT_S)
+    """Seconds that a server of a configuration may take to start.
+
+    Raises ConfigError when the setting is no number of seconds above 0.
+    """
+    given = tree.get(START_TIMEOUT)
+    if given is None:
+        return START_TIMEOUT_S
+    with contextlib.suppress(TypeError, ValueError):
+        if 0 < (limit_s := float(given)) < math.inf:
+            return limit_s
+    raise ConfigError(f"{START_TIMEOUT}: must be a number of seconds above 0, got {given!r}")
 
 
 @contextlib.contextmanager
@@ -72,17 +83,17 @@ def importing(path: Path) -> Iterator[None]:
         has_loop = pulse.last_beat is not None
         if not has_loop:
             pulse.beat()  # one that no other follows: the time without a beat counts from here
-        pulse.enter(
-            msgspec.json.encode(AuthorImport(str(path), limit_s)), time.monotonic() + limit_s
-        )
+        text = msgspec.json.encode(AuthorImport(str(path), limit_s))
+        pulse.enter(text, time.monotonic() + limit_s)
         try:
             yield
         finally:
             pulse.leave()
+            pulse.forget(text)
             if not has_loop:
                 pulse.rest()
     finally:
-        del _threads[path]
+        _threads.pop(path, None)  # a file that loads itself has left already
 
 
 def author_import(call: Executing) -> AuthorImport | None:

@@ -46,13 +46,13 @@ class RunFile:
 class EndedFleet:
     """How a fleet ended. `message` and `hint` are its error's, the rest is its first dead server's.
 
-    `was_stopped`: by its user, or a scheduler; no server of it had died.
+    `servers_lived`: no server of it had died; it was stopped, or its command failed.
     """
 
     nonce: str
     message: str
     hint: str
-    was_stopped: bool = False
+    servers_lived: bool = False
     server: str = ""
     server_pid: int | None = None
     returncode: int = 0

@@ -18,9 +18,8 @@ LOOK_EVERY_S: Final = 0.25
 LONGEST_STEP_S: Final = 1.0
 """What one look may add to a quiet time: the watcher looks more often unless it was stopped."""
 GRACE_S: Final = 2.0
-"""How long after its rollout's deadline a call that holds the loop is waited for."""
-LEAST_S: Final = 3.0
-"""A call that began late in its rollout has at least this long."""
+"""How long a call that holds the loop is waited for: after its rollout's deadline, and after its own
+beginning where that was later."""
 STACKS_WITHIN_S: Final = 0.5
 STACKS_PAUSE_S: Final = 0.05
 """They are whole when nothing has come for so long."""
@@ -76,7 +75,7 @@ class Lookout:
             for call in self.executing
             if call.deadline is not None
             and now >= call.deadline + GRACE_S
-            and self._seen[call.ident].seen_s >= LEAST_S
+            and self._seen[call.ident].seen_s >= GRACE_S
         ]
 
 

@@ -50,7 +50,7 @@ class AttachedServers:
     async def watch(self) -> None:
         """Wait until the fleet, or a server of it, is gone.
 
-        Raises ServerDied; RunFailed when the fleet was stopped.
+        Raises ServerDied; RunFailed when the fleet ended, and no server of it had died.
         """
         silent = 0
         while True:
@@ -78,14 +78,14 @@ class AttachedServers:
     def _raise_if_ended(self, error: Exception) -> None:
         """Raise when the fleet is known to be gone: ServerDied, with the server that ended it.
 
-        RunFailed when it was stopped.
+        RunFailed when no server did.
         """
         run = self._run
         if run is None:
             return
         ended = read_ended_fleet(run)
         if ended is not None:
-            if ended.was_stopped:
+            if ended.servers_lived:
                 raise RunFailed(ended.message, hint=ended.hint) from error
             if ended.server:
                 self.ending = Ending(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.responses_api_models.local_model.tool_calls import Call, read_calls, write_call
+from palestra.responses_api_models.local_model.mending import Call, read_calls, write_call
 
 PARIS = Call("get_weather", '{"city": "Paris"}')
 JSON = st.recursive(

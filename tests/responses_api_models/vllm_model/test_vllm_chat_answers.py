@@ -3,7 +3,7 @@
 import pytest
 
 from palestra.errors import ModelError
-from palestra.responses_api_models.vllm_model.completions import chat_answer
+from palestra.responses_api_models.vllm_model.app import chat_answer
 from palestra.responses_api_models.vllm_model.token_ids import (
     State,
     TokenChoice,

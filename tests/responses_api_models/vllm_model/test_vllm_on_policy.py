@@ -17,8 +17,12 @@ from token_fakes import CALL_AS_WRITTEN, FakeVLLM, token_model
 from palestra.errors import Hop
 from palestra.responses_api_models.chat import ContextOverflow
 from palestra.responses_api_models.chat.response import overflow_response
-from palestra.responses_api_models.vllm_model.checked import Checked
-from palestra.responses_api_models.vllm_model.on_policy import check_rollout, check_row, main
+from palestra.responses_api_models.vllm_model.on_policy import (
+    Checked,
+    check_rollout,
+    check_row,
+    main,
+)
 from palestra.serving import Session
 
 Row = dict[str, Any]

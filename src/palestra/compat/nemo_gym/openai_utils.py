@@ -4,8 +4,13 @@ A name that is not listed here but mirrors a type of the openai package (`NeMoGy
 name) is made when it is asked for.
 """
 
+import importlib
 from typing import Any
+from urllib.parse import urljoin
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from palestra.compat.http import request, response_json
 from palestra.compat.openai_types.base import OpenDict, WireModel
 from palestra.compat.openai_types.chat import (
     NeMoGymChatCompletion,
@@ -32,7 +37,6 @@ from palestra.compat.openai_types.chat import (
     NeMoGymFunctionDefinition,
     NeMoGymPromptTokensDetails,
 )
-from palestra.compat.openai_types.client import NeMoGymAsyncOpenAI
 from palestra.compat.openai_types.items import (
     NeMoGymContent,
     NeMoGymEasyInputMessage,
@@ -55,7 +59,6 @@ from palestra.compat.openai_types.items import (
     NeMoGymUnknownItem,
     TokenIDLogProbMixin,
 )
-from palestra.compat.openai_types.mirrored import mirrored
 from palestra.compat.openai_types.responses import (
     NeMoGymIncompleteDetails,
     NeMoGymResponse,
@@ -66,6 +69,66 @@ from palestra.compat.openai_types.responses import (
     accumulate_response_usage,
     empty_response_usage,
 )
+
+
+class NeMoGymAsyncOpenAI(BaseModel):
+    """Asks one endpoint. Every method gives the answer's JSON, and raises for an error status."""
+
+    model_config = ConfigDict(extra="allow")
+
+    base_url: str
+    api_key: str = ""
+    default_headers: dict[str, str] = Field(default_factory=dict)
+
+    async def create_response(self, **params: Any) -> dict[str, Any]:
+        """`POST /responses`."""
+        return await self._post("responses", params)
+
+    async def create_chat_completion(self, **params: Any) -> dict[str, Any]:
+        """`POST /chat/completions`."""
+        return await self._post("chat/completions", params)
+
+    async def create_completion(self, **params: Any) -> dict[str, Any]:
+        """`POST /completions`."""
+        return await self._post("completions", params)
+
+    async def create_embedding(self, **params: Any) -> dict[str, Any]:
+        """`POST /embeddings`."""
+        return await self._post("embeddings", params)
+
+    async def create_models(self, **params: Any) -> dict[str, Any]:
+        """`GET /models`."""
+        return await self._ask("GET", "models", params=params)
+
+    async def list_models(self) -> dict[str, Any]:
+        """`GET /models`."""
+        return await self._ask("GET", "models")
+
+    async def create_tokenize(self, **params: Any) -> dict[str, Any]:
+        """`POST /tokenize`, which vLLM has beside its `/v1`."""
+        return await self._post(urljoin(self._url("x"), "../tokenize"), params)
+
+    def _url(self, path: str) -> str:
+        return path if "://" in path else f"{self.base_url.rstrip('/')}/{path}"
+
+    async def _post(self, path: str, params: dict[str, Any]) -> dict[str, Any]:
+        headers = params.pop("extra_headers", None) or {}
+        body = {**params, **(params.pop("extra_body", None) or {})}
+        body.pop("extra_body", None)
+        return await self._ask("POST", path, json=body, headers=headers)
+
+    async def _ask(
+        self, method: str, path: str, *, headers: dict[str, str] | None = None, **how: Any
+    ) -> dict[str, Any]:
+        sent = {
+            "Authorization": f"Bearer {self.api_key}",
+            **self.default_headers,
+            **(headers or {}),
+        }
+        response = await request(method, self._url(path), headers=sent, **how)
+        told: dict[str, Any] = await response_json(response)
+        return told
+
 
 TokenIDLogProbTypedDictMixin = OpenDict
 
@@ -78,13 +141,44 @@ RESPONSES_TO_TRAIN: dict[type[WireModel], type[WireModel]] = {
 }
 """Of each kind of item, the one that carries token ids."""
 
+_PREFIX = "NeMoGym"
+_PLACES = ("openai.types.responses", "openai.types.chat", "openai.types")
+
 
 def __getattr__(name: str) -> Any:
-    made = mirrored(name)
+    made = _mirrored(name)
     if made is None:
         raise AttributeError(f"module 'nemo_gym.openai_utils' has no attribute {name!r}")
     globals()[name] = made  # the same class for everybody who asks
     return made
+
+
+def _mirrored(name: str) -> Any | None:
+    """The type called `name`; None when that is no name of a mirrored type.
+
+    Where the openai package is installed, a type of its own with the same fields; else one that
+    takes any fields.
+    """
+    theirs = name.removeprefix(_PREFIX)
+    if theirs == name or not theirs[:1].isupper():
+        return None
+    if theirs.endswith("Param"):
+        return type(name, (OpenDict,), {"__module__": __name__})
+    found = _of_openai(theirs)
+    if isinstance(found, type) and hasattr(found, "model_fields"):
+        return type(name, (found,), {"__module__": __name__})
+    if found is not None and not isinstance(found, type):
+        return found  # a union
+    return type(name, (WireModel,), {"__module__": __name__})
+
+
+def _of_openai(name: str) -> Any | None:
+    for place in _PLACES:
+        try:
+            return getattr(importlib.import_module(place), name)
+        except (ImportError, AttributeError):
+            continue
+    return None
 
 
 __all__ = [

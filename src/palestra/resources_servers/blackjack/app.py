@@ -5,26 +5,23 @@ The player hits or stands; a hand over 21 has lost at once; then the dealer draw
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from palestra.errors import RowError
-from palestra.resources_servers.blackjack.cards import (
-    BEST,
-    DEALER_STANDS,
-    drawn,
-    payout,
-    read,
-    value,
-    written,
-)
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
 from palestra.serving import Episode, Opening, ReverifyMode, RewardRules, Session, Step, TurnsServer
 
 _ACTION = re.compile(r"<action>\s*(hit|stand)\s*</action>", re.IGNORECASE)
 ASK = "Respond with <action>hit</action> or <action>stand</action>."
 BUST_REWARD = -1.0
+
+RANKS = ("A", "2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K")
+BEST = 21
+DEALER_STANDS = 17
+
+Hand = Sequence[str]
 
 
 class BlackjackRow(WireModel):
@@ -46,7 +43,7 @@ class Table:
     def seen(self) -> str:
         """What the player sees."""
         return (
-            f"Your hand: {written(self.player)} = {value(self.player)}\n"
+            f"Your hand: {write_hand(self.player)} = {hand_value(self.player)}\n"
             f"Dealer shows: {self.dealer[0]}\n{ASK}"
         )
 
@@ -71,9 +68,9 @@ class BlackjackServer(TurnsServer):
         seed = row.get("seed")
         for hits in range(BEST if seed is not None else 0):
             deck = random.Random(seed)
-            dealt = [drawn(deck) for _ in range(4 + hits)]
+            dealt = [draw_card(deck) for _ in range(4 + hits)]
             player, dealer = [*dealt[0:4:2], *dealt[4:]], dealt[1:4:2]
-            if value(player) > BEST:
+            if hand_value(player) > BEST:
                 return None
             if _stood(Table(deck, player, dealer)).reward > 0:
                 return response_of(*["<action>hit</action>"] * hits, "<action>stand</action>")
@@ -84,7 +81,7 @@ class BlackjackServer(TurnsServer):
         table = Table(random.Random(session.id if body.seed is None else body.seed))
         self.begin(session, table)
         for hand in (table.player, table.dealer) * 2:
-            hand.append(drawn(table.deck))
+            hand.append(draw_card(table.deck))
         return Opening(observation=table.seen())
 
     async def answer(self, turn: Response, episode: Episode) -> Step:
@@ -95,8 +92,8 @@ class BlackjackServer(TurnsServer):
             return _no_action(table)
         if actions[-1].lower() == "stand":
             return _stood(table)
-        table.player.append(drawn(table.deck))
-        if value(table.player) > BEST:
+        table.player.append(draw_card(table.deck))
+        if hand_value(table.player) > BEST:
             return Step(reward=BUST_REWARD, terminated=True, info=_bust(table))
         return Step(observation=table.seen())
 
@@ -122,15 +119,15 @@ def _no_action(table: Table) -> Step:
 
 
 def _stood(table: Table) -> Step:
-    while value(table.dealer) < DEALER_STANDS:
-        table.dealer.append(drawn(table.deck))
+    while hand_value(table.dealer) < DEALER_STANDS:
+        table.dealer.append(draw_card(table.deck))
     result, reward = payout(table.player, table.dealer)
     info = {
         "result": result,
-        "player": written(table.player),
-        "player_value": value(table.player),
-        "dealer": written(table.dealer),
-        "dealer_value": value(table.dealer),
+        "player": write_hand(table.player),
+        "player_value": hand_value(table.player),
+        "dealer": write_hand(table.dealer),
+        "dealer_value": hand_value(table.dealer),
     }
     return Step(reward=reward, terminated=True, info=info)
 
@@ -138,13 +135,45 @@ def _stood(table: Table) -> Step:
 def _bust(table: Table) -> dict[str, Any]:
     return {
         "result": "bust",
-        "player": written(table.player),
-        "value": value(table.player),
+        "player": write_hand(table.player),
+        "value": hand_value(table.player),
     }
 
 
 def _paid(info: dict[str, Any]) -> float | None:
-    player, dealer = read(info.get("player")), read(info.get("dealer"))
-    if info.get("result") == "forfeit" or (player and value(player) > BEST):
+    player, dealer = read_hand(info.get("player")), read_hand(info.get("dealer"))
+    if info.get("result") == "forfeit" or (player and hand_value(player) > BEST):
         return BUST_REWARD
     return payout(player, dealer)[1] if player and dealer else None
+
+
+def draw_card(deck: random.Random) -> str:
+    """A card; as if of endless decks, so that every rank is always as likely."""
+    return deck.choice(RANKS)
+
+
+def hand_value(hand: Hand) -> int:
+    """What the hand is worth: one ace counts 11 where that does not bust it."""
+    hard = sum(min(RANKS.index(card) + 1, 10) for card in hand)
+    return hard + 10 if "A" in hand and hard + 10 <= BEST else hard
+
+
+def write_hand(hand: Hand) -> str:
+    """`[8, 5, Q]`."""
+    return f"[{', '.join(hand)}]"
+
+
+def read_hand(text: object) -> list[str] | None:
+    """The hand that `write_hand` wrote, or None."""
+    if not isinstance(text, str) or not (match := re.fullmatch(r"\[(.*)\]", text)):
+        return None
+    hand = match[1].split(", ")
+    return hand if hand and all(card in RANKS for card in hand) else None
+
+
+def payout(player: Hand, dealer: Hand) -> tuple[str, float]:
+    """How a hand that was played to its end came out: its name, and the reward."""
+    mine, theirs = hand_value(player), hand_value(dealer)
+    if theirs > BEST or mine > theirs:
+        return "win", 1.0
+    return ("loss", -1.0) if mine < theirs else ("draw", 0.0)

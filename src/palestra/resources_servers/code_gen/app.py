@@ -1,17 +1,26 @@
 """`CodeGenServer`: the program in the last code block, run on every test of the task."""
 
-from typing import Any
+import re
+from collections.abc import Sequence
+from typing import Any, Final
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.profiling import compute_pass_majority_metrics
-from palestra.resources_servers.code_gen.fences import last_code_block
 from palestra.resources_servers.code_gen.grading import json_value
 from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdict, run_tests
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
 from palestra.serving import ResourcesServer, ResourcesServerConfig
+
+DEEPER: Final = 3
+"""Columns by which a closing fence may stand to the right of the opening one."""
+
+_FENCE: Final = re.compile(r"`{3,}")
+_MARGIN: Final = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(?=`)")
+"""Before a fence: blanks, and the mark of the list's item that it may begin."""
+_NAME: Final = re.compile(r"[\w+#.-]+\s*")
 
 
 class CodeGenConfig(ResourcesServerConfig):
@@ -127,3 +136,44 @@ class CodeGenServer(ResourcesServer):
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average and best of as many attempts as there are."""
         return key_metrics(agent_metrics)
+
+
+def last_code_block(text: str) -> str | None:
+    """What the last closed block of ``` fences holds; None when there is none. Never raises.
+
+    Ordinary text is read as LiveCodeBench and Markdown both do: a line with a fence opens a block,
+    and the next such line closes it. Where fences are odd:
+
+    - A fence with a name, like ```python, never closes. Within a block that was left open it begins
+      another, in place of the one left open.
+    - A fence that stands deeper than the opening one, as in a docstring, is part of the program; so
+      is one of fewer backticks.
+    """
+    lines = text.split("\n")
+    opened: tuple[int, re.Match[str]] | None = None
+    block: tuple[int, int] | None = None
+    for number, line in enumerate(lines):
+        fence = _FENCE.search(line)
+        if fence is None:
+            continue
+        if opened is None:
+            opened = number, fence
+            continue
+        first, opening = opened
+        if fence.start() > opening.start() + DEEPER:
+            continue
+        if _NAME.fullmatch(line, fence.end()):
+            opened = number, fence
+        elif len(fence[0]) >= len(opening[0]):
+            block, opened = (first, number), None
+    if block is None:
+        return None
+    return "\n".join(_program(lines[block[0]], lines[block[0] + 1 : block[1]]))
+
+
+def _program(fence: str, lines: Sequence[str]) -> Sequence[str]:
+    """The lines without the indentation of the fence above them, where the first of them has it."""
+    found = _MARGIN.match(fence)
+    margin = re.sub(r"\S", " ", found[0]) if found else ""
+    first = next((line for line in lines if line.strip()), "")
+    return [line.removeprefix(margin) for line in lines] if first.startswith(margin) else lines

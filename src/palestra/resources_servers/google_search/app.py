@@ -1,6 +1,7 @@
 """`GoogleSearchServer`: multiple choice questions; the model may search and browse before it answers."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,6 @@ from palestra.resources_servers.google_search.backends import (
     PageUnavailable,
     SearchBackend,
 )
-from palestra.resources_servers.google_search.pages import first_words
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.mcqa.grammars import lenient_boxed
 from palestra.sandbox import open_workers
@@ -137,3 +137,11 @@ class GoogleSearchServer(ResourcesServer):
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """Average, best and majority of as many attempts as there are."""
         return key_metrics(agent_metrics, majority=True)
+
+
+def first_words(text: str, most: int) -> str:
+    """The beginning of a text, of `most` words."""
+    for number, word in enumerate(re.finditer(r"\S+", text), start=1):
+        if number == most:
+            return text[: word.end()]
+    return text

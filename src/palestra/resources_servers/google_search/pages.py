@@ -1,4 +1,4 @@
-"""From what a web server sends to the text that a model reads."""
+"""From what a web server sends to the text that a model reads. Runs in a worker process."""
 
 import re
 from html.parser import HTMLParser
@@ -37,14 +37,6 @@ def page_text(body: bytes, kind: str) -> str:
     elif not kind.startswith("text/") and kind != "application/json":
         return f"(a file of type {kind}, which cannot be read here)"
     return _LINES.sub("\n", _BLANKS.sub(" ", text)).strip()
-
-
-def first_words(text: str, most: int) -> str:
-    """The beginning of a text, of `most` words."""
-    for number, word in enumerate(re.finditer(r"\S+", text), start=1):
-        if number == most:
-            return text[: word.end()]
-    return text
 
 
 class _Reader(HTMLParser):

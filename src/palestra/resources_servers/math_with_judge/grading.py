@@ -9,16 +9,12 @@ an answer could equal.
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Any, Final
 
 from palestra.resources_servers.math_with_judge import library, remarks, spelling, units
 from palestra.resources_servers.math_with_judge.boxes import LONGEST_ANSWER, find_answers
-from palestra.resources_servers.math_with_judge.congruences import (
-    Congruence,
-    congruence,
-    same_residue,
-)
-from palestra.resources_servers.math_with_judge.moments import same_moment
 from palestra.resources_servers.math_with_judge.names import same_name
 
 CORRECT: Final = "correct"
@@ -46,6 +42,56 @@ _WARM_UP: Final = (
     (r"\text{Evelyn}", "Evelyn"),
     ("3.14159", r"\pi"),
 )
+
+_MOD = re.compile(
+    r"(?:(?P<pmod>\\pmod)|\\[bm]?mod|\\(?:text|mathrm|operatorname)\s*\{\s*mod\s*\}|\bmod)"
+    r"(?![A-Za-z])"
+)
+_EQUIVALENT = re.compile(r"\\equiv(?![A-Za-z])|≡")
+_BLANK = re.compile(r"\\[,;: ]|[~\s]|\\q?quad(?![A-Za-z])")
+
+_HALF_S: Final = 12 * 3600
+_TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?(?::(\d{2}))?(?: ?([ap])\.? ?m\.?)?")
+_PRODUCT = re.compile(r"\d[ap]m")
+"""What stands together in small letters may be `a` times `m`."""
+_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Congruence:
+    r"""A residue: `2 \pmod 3`, `x \equiv 2 (mod 3)`. The library reads products and sums there."""
+
+    name: str
+    """Left of the sign; empty when there is none."""
+    residue: str
+    modulus: str
+
+
+def congruence(answer: str) -> Congruence | None:
+    r"""An answer that states a modulus. `7 \bmod 3` is a number, and states none."""
+    found = list(_MOD.finditer(answer)) if "mod" in answer else []
+    if len(found) != 1:
+        return None
+    mod = found[0]
+    left, modulus = (_BLANK.sub("", side) for side in (answer[: mod.start()], answer[mod.end() :]))
+    sides = _EQUIVALENT.split(left)
+    is_bracketed = left.endswith("(") and modulus.endswith(")")
+    if not (mod["pmod"] or is_bracketed or len(sides) > 1):
+        return None
+    name = sides[0] if len(sides) == 2 else ""
+    residue, modulus = sides[-1].removesuffix("("), modulus.strip("{}()")
+    return Congruence(name, residue, modulus) if residue and modulus else None
+
+
+def same_residue(one: Congruence, other: Congruence) -> bool | None:
+    """Whether whole numbers are in one class; None when they are not whole numbers."""
+    if one.modulus != other.modulus:
+        return None
+    try:
+        modulus, first, second = map(int, (one.modulus, one.residue, other.residue))
+    except ValueError:
+        return None
+    return modulus != 0 and (first - second) % modulus == 0
 
 
 def warm_up() -> None:
@@ -191,3 +237,58 @@ def _shown(expression: Any | None, text: str) -> str | None:
     except Exception:  # a number of thousands of digits; a tower; a printer's own bug
         shown = text
     return shown[:LONGEST_SHOWN].encode("utf-8", "replace").decode() or None
+
+
+def same_moment(one: str, other: str) -> bool | None:
+    """Whether two times, or two dates, are the same; None when they are none.
+
+    The library reads them as numbers, ratios and differences. A time that does not say which half of the day it is in may be in either.
+    """
+    first, second = _plain(one), _plain(other)
+    if (date := _same_date(first, second)) is not None:
+        return date
+    if not (_says_half(one, first) or _says_half(other, second)):
+        return None
+    times, others = _seconds(first), _seconds(second)
+    return None if times is None or others is None else bool(times & others)
+
+
+def _plain(answer: str) -> str:
+    return spelling.words(answer.replace("{:}", ":"))
+
+
+def _same_date(first: str, second: str) -> bool | None:
+    dates = [_date(first), _date(second)]
+    if all(dates):
+        return dates[0] == dates[1]
+    # A difference of numbers has no leading zeros.
+    surely = [found for found in dates if found and "0" in {found[1][0], found[2][0]}]
+    return False if surely else None
+
+
+def _date(text: str) -> tuple[str, str, str] | None:
+    found = _DATE.fullmatch(text)
+    if not found or not (1 <= int(found[2]) <= 12 and 1 <= int(found[3]) <= 31):
+        return None
+    return found[1], found[2], found[3]
+
+
+def _says_half(answer: str, plain: str) -> bool:
+    found = _TIME.fullmatch(plain)
+    return bool(found and found[4]) and not _PRODUCT.fullmatch(answer.strip())
+
+
+def _seconds(text: str) -> AbstractSet[int] | None:
+    """Seconds of the day that a text may mean; None when it is no time."""
+    found = _TIME.fullmatch(text)
+    if not found:
+        return None
+    hour, minute, second = (int(part or 0) for part in found.groups()[:3])
+    if hour > 24 or minute > 59 or second > 59 or (found[4] and not 1 <= hour <= 12):
+        return None
+    past = minute * 60 + second
+    early = hour % 12 * 3600 + past
+    if found[4]:
+        return {early + _HALF_S * (found[4] == "p")}
+    # After 12 it is clear by itself; 12:30 and 3:30 are not.
+    return {hour % 24 * 3600 + past} if hour > 12 or hour == 0 else {early, early + _HALF_S}

@@ -20,10 +20,9 @@ from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy, normalize_latex
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 from math_verify.grader import is_relation, should_treat_as_complex, unwrap_fcs
 from math_verify.parser import get_last_eq
-from sympy import And, Equality, I
+from sympy import Add, And, Equality, Expr, I, Integral, Pow, Rational
 
 from palestra.resources_servers.math_with_judge import spelling
-from palestra.resources_servers.math_with_judge.costs import is_costly, same_at_samples
 from palestra.resources_servers.math_with_judge.small import differ_near_zero
 from palestra.resources_servers.math_with_judge.solutions import (
     as_values,
@@ -48,6 +47,14 @@ _ANYWHERE: Final = (ExprExtractionConfig(), LatexExtractionConfig())
 
 ROUNDED: Final = 0.01
 """By what part of themselves both sides of `1/3 = 0.33` may differ."""
+
+_MOST_TERMS: Final = 20
+"""Of a sum's power that is multiplied out."""
+_MOST_LEVELS: Final = 2
+"""Of powers with variables that are integrated."""
+_SAMPLES: Final = (Rational(3, 7), Rational(13, 11), Rational(-5, 13))
+_DIGITS: Final = 30
+_SAME: Final = Rational(1, 10**20)
 
 
 class _Reader(_Latex2Sympy):  # type: ignore[misc]  # the library says nothing of types
@@ -131,8 +138,8 @@ def equal(expected: Any | None, given: Any | None) -> bool:
 def _same_unnamed(expected: Any, given: Any) -> bool:
     if is_other_equation(expected, given) or differ_near_zero(expected, given):
         return False
-    if is_costly(expected) or is_costly(given):
-        return same_at_samples(expected, given)
+    if _is_costly(expected) or _is_costly(given):
+        return _same_at_samples(expected, given)
     expected, given = as_values(expected, given)
     if verify(expected, given, timeout_seconds=None):
         return True
@@ -172,3 +179,55 @@ def _are_apart(one: Any, other: Any) -> bool:
 
 def _symbols(expression: Any) -> set[Any]:
     return set(getattr(expression, "free_symbols", ()))
+
+
+def _is_costly(expression: Any) -> bool:
+    """Whether simplifying it would take too long.
+
+    Simplifying multiplies out: `(x+1)^{100000}` would take the whole limit, as an integral of a
+    tower of powers would.
+    """
+    if not isinstance(expression, Expr):
+        return False
+    if any(_is_long(power) for power in expression.atoms(Pow)):
+        return True
+    integrals = expression.atoms(Integral)
+    return any(_levels(item) > _MOST_LEVELS for found in integrals for item in found.atoms(Pow))
+
+
+def _is_long(power: Any) -> bool:
+    is_sum = isinstance(power.base, Add) and bool(power.base.free_symbols)
+    return is_sum and power.exp.is_number and bool(abs(power.exp) > _MOST_TERMS)
+
+
+def _levels(power: Any) -> int:
+    levels = 0
+    while isinstance(power, Pow) and power.free_symbols:
+        power, levels = power.exp, levels + 1
+    return levels
+
+
+def _same_at_samples(one: Any, other: Any) -> bool:
+    """Whether two expressions are written alike, or have the same value wherever it is tried."""
+    if one == other:
+        return True
+    if not (isinstance(one, Expr) and isinstance(other, Expr)):
+        return False
+    if one.has(Integral) or other.has(Integral):
+        return False
+    symbols = sorted(one.free_symbols | other.free_symbols, key=str)
+    return all(_same_at(one, other, symbols, place) for place in range(len(_SAMPLES)))
+
+
+def _same_at(one: Any, other: Any, symbols: list[Any], place: int) -> bool:
+    values = {
+        symbol: _SAMPLES[(place + number) % len(_SAMPLES)] + number
+        for number, symbol in enumerate(symbols)
+    }
+    try:
+        first, second = (item.evalf(_DIGITS, subs=values) for item in (one, other))
+        return bool(abs(first - second) <= _SAME * max(abs(first), abs(second)))
+    except MemoryError:
+        raise
+    except Exception:  # sympy refuses it with whatever its classes raise
+        return False

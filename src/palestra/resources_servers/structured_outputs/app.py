@@ -5,6 +5,9 @@ process, which is killed at a limit. A document that takes too long or too much 
 its reader, is worth nothing; a schema that is none is the row's fault.
 """
 
+import json
+import re
+from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from typing import Any, ClassVar, Final
 
@@ -15,19 +18,27 @@ from palestra.errors import RowError
 from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.stopped import Call, Stopped, value_of
-from palestra.resources_servers.structured_outputs.calls import only_call
 from palestra.resources_servers.structured_outputs.documents import Notation
 from palestra.resources_servers.structured_outputs.grading import BAD_SCHEMA, VALID, WRONG
 from palestra.resources_servers.structured_outputs.no_document import NoDocument
-from palestra.resources_servers.structured_outputs.prompt_schema import schema_in_prompt
 from palestra.sandbox import Workers, open_workers
-from palestra.schema import VerifyRequest, VerifyResponse
+from palestra.schema import (
+    FunctionCall,
+    Message,
+    ResponseCreateParams,
+    VerifyRequest,
+    VerifyResponse,
+)
 from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig
 
 LIMIT_S: Final = 2.0
 """Of a core, for one document."""
 
 _GRADING: Final = "palestra.resources_servers.structured_outputs.grading"
+
+_SCHEMA: Final = re.compile("schema", re.IGNORECASE)
+_MOST_TRIES: Final = 50
+_KEYWORDS: Final = frozenset({"$ref", "anyOf", "allOf", "oneOf", "properties", "items"})
 
 
 class StructuredOutputsVerifyRequest(VerifyRequest):
@@ -74,7 +85,7 @@ class StructuredOutputsServer(ResourcesServer):
         if body.schema_str is not None:
             return body.schema_str
         prompt = body.responses_create_params
-        stated = await self._aside.run(partial(schema_in_prompt, prompt))
+        stated = await self._aside.run(partial(_schema_in_prompt, prompt))
         if stated is None:
             raise RowError("schema_str: the row has none, and its prompt states none")
         return stated
@@ -82,7 +93,7 @@ class StructuredOutputsServer(ResourcesServer):
     async def _graded(self, body: StructuredOutputsVerifyRequest, schema: JsonValue) -> list[str]:
         alone = Call(f"{_GRADING}:grade_document", (schema, "json", "null"))
         if body.response_mode == "tool_call":
-            given = only_call(body.response.output, body.tool_name).arguments
+            given = _only_call(body.response.output, body.tool_name).arguments
             call = Call(f"{_GRADING}:grade_arguments", (schema, given, body.tool_payload_key))
         else:
             text = body.response.final_text
@@ -123,3 +134,67 @@ async def _received(tool_name: str) -> dict[str, str]:
     """What a tool answers: nothing on whether its arguments are right."""
     del tool_name
     return {"status": "received"}
+
+
+def _only_call(output: Iterable[object], tool_name: str | None) -> FunctionCall:
+    """The only call. Raises NoDocument where there is none, more than one, or one of another tool."""
+    calls = [item for item in output if isinstance(item, FunctionCall)]
+    if len(calls) != 1:
+        raise NoDocument(f"{len(calls)} tool calls, where one is wanted")
+    call = calls[0]
+    if tool_name is not None and call.name != tool_name:
+        raise NoDocument(f"the tool called is {call.name[:100]!r}, not {tool_name!r}")
+    return call
+
+
+def _schema_in_prompt(params: ResponseCreateParams) -> dict[str, JsonValue] | None:
+    """The last schema that follows the word in one of the messages; None when there is none.
+
+    Rollouts recorded by early versions keep no field of their rows but the prompt, whose text ends
+    with the schema, or with its properties alone.
+
+    Properties that stand alone are those of an object that needs all of them and takes no other.
+    """
+    for text in reversed(list(_texts(params))):
+        for start in _starts(text):
+            found = _object_at(text, start)
+            if found is not None and _is_schema(found):
+                return found
+            if found and all(
+                isinstance(each, dict) and _is_schema(each) for each in found.values()
+            ):
+                names: list[JsonValue] = list(found)
+                return {
+                    "type": "object",
+                    "properties": found,
+                    "required": names,
+                    "additionalProperties": False,
+                }
+    return None
+
+
+def _texts(params: ResponseCreateParams) -> Iterator[str]:
+    if isinstance(params.input, str):
+        yield params.input
+        return
+    for item in params.input:
+        if isinstance(item, Message):
+            yield item.text
+
+
+def _starts(text: str) -> list[int]:
+    """Where an object may start that the word announces, the last first."""
+    places = (text.find("{", match.end()) for match in _SCHEMA.finditer(text))
+    return sorted({place for place in places if place >= 0}, reverse=True)[:_MOST_TRIES]
+
+
+def _object_at(text: str, start: int) -> dict[str, JsonValue] | None:
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_schema(found: dict[str, JsonValue]) -> bool:
+    return isinstance(found.get("type"), str | list) or not _KEYWORDS.isdisjoint(found)

@@ -8,12 +8,10 @@ still be long: run this in a process that can be killed.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, final
-
-from palestra.resources_servers.text_to_sql.clock import set_clock
 
 MOST_STEPS: Final = 20_000_000
 MOST_ROWS: Final = 20_000
@@ -55,6 +53,24 @@ _NO_FUNCTIONS: Final = frozenset(
 
 Row = Sequence[Any]
 
+_PLACE_OF_THE_TIME: Final = {
+    "date": 0,
+    "time": 0,
+    "datetime": 0,
+    "julianday": 0,
+    "unixepoch": 0,
+    "strftime": 1,
+}
+"""SQLite's functions of a time, which means now where it is left out."""
+
+_KEYWORDS: Final = {
+    "current_date": "date",
+    "current_time": "time",
+    "current_timestamp": "datetime",
+}
+
+_Value = str | int | float | bytes | None
+
 
 class Refused(Exception):
     """A statement failed, or went beyond a limit; the message says which."""
@@ -70,7 +86,7 @@ class Database:
 
     def __init__(self, script: str, now: datetime) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
-        self._clock = set_clock(self._connection, now)
+        self._clock = _set_clock(self._connection, now)
         for limit, value in _LIMITS:
             self._connection.setlimit(limit, value)
         # The same for every query, so that a result can be compared.
@@ -161,3 +177,39 @@ def _refusing() -> Iterator[None]:
         yield
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
         raise Refused(str(error)[:300]) from error
+
+
+def _set_clock(connection: sqlite3.Connection, now: datetime) -> sqlite3.Connection:
+    """Make `now` (UTC) the time of a connection; what is returned is to be closed with it.
+
+    One instant for all queries of a comparison: two queries that are run one after the other would
+    else see two, and a verdict on dates could not be repeated. In whole seconds, so that
+    CURRENT_TIMESTAMP is no other instant than 'now'.
+    """
+    told = now.strftime("%Y-%m-%d %H:%M:%S")
+    plain = sqlite3.connect(":memory:", isolation_level=None)
+    for name, place in _PLACE_OF_THE_TIME.items():
+        function = _clock_function(plain, name, place, told)
+        connection.create_function(name, -1, function, deterministic=True)
+    for keyword, name in _KEYWORDS.items():
+        function = _clock_function(plain, name, 0, told)
+        connection.create_function(keyword, 0, function, deterministic=True)
+    return plain
+
+
+def _clock_function(
+    plain: sqlite3.Connection, name: str, place: int, told: str
+) -> Callable[..., _Value]:
+    def function(*given: _Value) -> _Value:
+        args = [told if _is_now(arg) else arg for arg in given]
+        if len(args) == place:
+            args.append(told)
+        places = ", ".join("?" * len(args))
+        found: _Value = plain.execute(f"SELECT {name}({places})", args).fetchone()[0]
+        return found
+
+    return function
+
+
+def _is_now(arg: _Value) -> bool:
+    return isinstance(arg, str) and arg.lower() == "now"

@@ -17,7 +17,6 @@ from palestra.resources_servers.text_to_sql.declared import Reference
 from palestra.resources_servers.text_to_sql.domains import Said, domain_of
 from palestra.resources_servers.text_to_sql.holding import folded
 from palestra.resources_servers.text_to_sql.made_up import first_value
-from palestra.resources_servers.text_to_sql.manners import FAVOURED_SHARE, Manner, manner_of
 from palestra.resources_servers.text_to_sql.tables import Table, tables_of
 from palestra.resources_servers.text_to_sql.values import Domain, Moments
 
@@ -31,6 +30,40 @@ MOST_MORE = 6
 """Rows of a variant beyond twice as many as there are."""
 MOST_TRIES = 8
 """To make a row that no other is equal to where none may be."""
+MANY_MORE = 60
+"""Rows more of each table, where there are to be more than a LIMIT by guess lets through."""
+FAVOURED_SHARE = 0.5
+"""How many references go to one row, where one is favoured."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """What one of the variants has that not all have.
+
+    What tells two queries apart may be rare when rows are drawn alone: a name that is another
+    row's, many rows that match, one row that most others refer to. So some variants are made for
+    it.
+    """
+
+    exchanges: bool
+    """Names and keys that queries compare are given to other rows of the table."""
+    exchanges_only: bool
+    """And nothing else is changed: every value that was there still is."""
+    more: int
+    """Rows of each table beyond those that are drawn."""
+    favours: bool
+    """Many references go to one row."""
+
+
+def _manner(number: int, *, can_exchange: bool) -> _Manner:
+    """The manner of the variant of a number. `can_exchange`: whether a table has what to."""
+    exchanges_only = can_exchange and number % 10 == 2
+    return _Manner(
+        exchanges=exchanges_only or (can_exchange and number % 3 == 0),
+        exchanges_only=exchanges_only,
+        more=MANY_MORE if number % 20 == 7 else 0,
+        favours=number % 4 == 1,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +78,9 @@ class Plan:
     compared: Mapping[str, Collection[int]]
     """By table, the columns that a query compares with something."""
 
-    def manner(self, number: int) -> Manner:
+    def manner(self, number: int) -> _Manner:
         """How the variant of a number is made."""
-        return manner_of(number, can_exchange=any(map(self.exchanged, self.tables)))
+        return _manner(number, can_exchange=any(map(self.exchanged, self.tables)))
 
     def exchanged(self, table: Table) -> list[int]:
         """The columns without repetition that a query compares: what names a table's rows."""
@@ -134,7 +167,7 @@ class _Maker:
     """Makes the rows of one table in one variant."""
 
     def __init__(
-        self, random: Random, database: Database, table: Table, made: Plan, manner: Manner
+        self, random: Random, database: Database, table: Table, made: Plan, manner: _Manner
     ) -> None:
         self._random = random
         self._manner = manner

@@ -8,9 +8,11 @@ judged again.
 import asyncio
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import orjson
 from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from palestra.errors import RowError
@@ -21,10 +23,6 @@ from palestra.resources_servers.workplace_assistant.listing import Output
 from palestra.resources_servers.workplace_assistant.mail import MailTools
 from palestra.resources_servers.workplace_assistant.meetings import CalendarTools
 from palestra.resources_servers.workplace_assistant.projects import ProjectTools
-from palestra.resources_servers.workplace_assistant.recorded_output import (
-    RecordedOutput,
-    read_output,
-)
 from palestra.resources_servers.workplace_assistant.records import Effects, Office
 from palestra.schema import (
     FunctionCall,
@@ -41,6 +39,51 @@ from palestra.serving.tools import arguments_model
 
 RECORDS = Path(__file__).with_name("data") / "office.json"
 _CHANGES = re.compile(r"_(create|update|delete|send|forward|reply|add)_")
+
+_MADE = re.compile(r"\S*\d\S*")
+"""An id, or a path: one word with digits."""
+
+_ECHOED = re.compile(r"\S+@\S+|'[^']*'|\"[^\"]*\"")
+"""What a sentence repeats of the call."""
+
+_REFUSES = re.compile(
+    r"\b(?:no|not|none|never|nothing|cannot|\w+n['\u2019]t|unable|fail\w*|invalid|missing|must"
+    r"|required|denied|refus\w*|reject\w*|unknown|unsupported|unsuccessful\w*|error|exception"
+    r"|already exists)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedOutput:
+    """The recorded output of one call."""
+
+    answer: object
+    """As a tool of this office would have answered: `{"output": ...}`."""
+    is_refused: bool
+
+
+def read_output(text: str) -> RecordedOutput:
+    """Read an output; never raises.
+
+    Whether it was refused is told by its shape wherever that tells: an object with an `error` is a
+    refusal; a record, an id, a path is what was made. A plain sentence is read, those of other
+    offices as well.
+    """
+    try:
+        held = orjson.loads(text)
+    except ValueError:
+        held = text
+    if isinstance(held, dict) and "output" not in held and held.keys() & {"error", "detail"}:
+        return RecordedOutput(held, is_refused=True)
+    answer = held if isinstance(held, dict) and "output" in held else {"output": held}
+    return RecordedOutput(answer, _is_refusal(answer["output"]))
+
+
+def _is_refusal(said: object) -> bool:
+    if not isinstance(said, str) or _MADE.fullmatch(said.strip()):
+        return False
+    return _REFUSES.search(_ECHOED.sub(" ", said)) is not None
 
 
 class GoldCall(WireModel):

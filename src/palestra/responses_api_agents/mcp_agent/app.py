@@ -11,8 +11,11 @@ from functools import cached_property
 
 from pydantic import Field
 
-from palestra.responses_api_agents.mcp_agent.connection import McpServerSettings, required_library
-from palestra.responses_api_agents.mcp_agent.shared import SharedServers
+from palestra.responses_api_agents.mcp_agent.connection import (
+    McpServerSettings,
+    SharedServers,
+    required_library,
+)
 from palestra.responses_api_agents.mcp_agent.toolbox import EnvironmentTools, OutsideTools, Toolbox
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 from palestra.schema import Response, ResponseCreateParams, changed

@@ -1,4 +1,4 @@
-"""A connection to one MCP server, which the `mcp` library keeps in a task of its own.
+"""Connections to MCP servers, each of which the `mcp` library keeps in a task of its own.
 
 The library's contexts end in the task that began them and wrap what passes through them in
 exception groups; neither may happen to a rollout.
@@ -214,3 +214,46 @@ def required_library() -> None:
         raise ConfigError(
             "MCP servers need a package that is not installed", hint="pip install 'palestra[mcp]'"
         ) from None
+
+
+@final
+class SharedServers:
+    """Connections of one agent: each rollout's own, or one that all rollouts share.
+
+    A shared one is opened on its first use, and anew when it broke.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, Connection] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+
+    async def connection(
+        self, name: str, settings: McpServerSettings, rollout: AsyncExitStack
+    ) -> Connection:
+        """An open connection; one of the rollout's own is closed with `rollout`.
+
+        Raises InfraError when the server cannot be reached.
+        """
+        if settings.shared:
+            return await self._shared(name, settings)
+        own = Connection(name, settings)
+        rollout.push_async_callback(own.close)
+        await own.open()
+        return own
+
+    async def close(self) -> None:
+        """End all of them."""
+        while self._open:
+            _, connection = self._open.popitem()
+            await connection.close()
+
+    async def _shared(self, name: str, settings: McpServerSettings) -> Connection:
+        async with self._opening.setdefault(name, asyncio.Lock()):
+            found = self._open.get(name)
+            if found is None or not found.alive:
+                if found is not None:
+                    await found.close()
+                found = Connection(name, settings)
+                await found.open()
+                self._open[name] = found
+            return found

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Coroutine, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+import msgspec
 import orjson
 from pydantic import model_validator
 
@@ -14,6 +16,7 @@ from palestra.errors import CallError, ConfigError
 from palestra.responses_api_models.chat import (
     ChatCompletionsServer,
     ChatModelConfig,
+    check_whole,
     overflow_completion,
 )
 from palestra.responses_api_models.chat.provider_errors import (
@@ -31,7 +34,6 @@ from palestra.responses_api_models.vllm_model.capabilities import (
     Question,
     TokenIds,
 )
-from palestra.responses_api_models.vllm_model.completions import chat_answer
 from palestra.responses_api_models.vllm_model.history import (
     items_of,
     previous_of_items,
@@ -51,15 +53,20 @@ from palestra.responses_api_models.vllm_model.token_ids import (
 )
 from palestra.responses_api_models.vllm_model.turns import ONE_ANSWER, Turn, Turns
 from palestra.schema import (
+    ChatChoice,
     ChatCompletion,
     ChatCreateParams,
+    ChatMessage,
     Response,
     ResponseCreateParams,
+    TurnTokens,
     UpstreamChoice,
     UpstreamCompletion,
+    UpstreamMessage,
     encode_json,
 )
 from palestra.serving import EndpointFacts, Session
+from palestra.transport import new_id
 
 logger = logging.getLogger("palestra.vllm_model")
 
@@ -288,3 +295,56 @@ def _plain_completion(turn: Turn, *, with_log_probs: bool) -> UpstreamCompletion
         created=made.created,
         usage=made.usage,
     )
+
+
+def chat_answer(turn: Turn, *, model: str, with_log_probs: bool) -> ChatCompletion:
+    """The completion that a caller gets, without the token ids yet.
+
+    Raises `ModelError` for one that the endpoint broke off.
+    """
+    made = turn.completion
+    check_whole([each.finish_reason for each in made.choices], model=model)
+    choice = made.choices[0]
+    message = _chat_message(choice.message)
+    called = bool(message.tool_calls) and choice.finish_reason == "stop"
+    return ChatCompletion(
+        id=made.id or new_id("chatcmpl-"),
+        created=int(made.created or time.time()),
+        model=made.model or model,
+        choices=[
+            ChatChoice(
+                index=0,
+                message=message,
+                finish_reason="tool_calls" if called else choice.finish_reason,
+                logprobs=_chat_log_probs(turn.tokens) if with_log_probs else None,
+            )
+        ],
+        usage=None if made.usage is None else msgspec.to_builtins(made.usage),
+    )
+
+
+def _chat_message(made: UpstreamMessage) -> ChatMessage:
+    calls: list[dict[str, Any]] = [
+        {
+            "id": call.id or new_id("call_"),
+            "type": "function",
+            "function": {"name": call.function.name, "arguments": call.function.arguments},
+        }
+        for call in made.tool_calls or ()
+    ]
+    message = ChatMessage(role="assistant", content=made.content)
+    if calls:
+        message.tool_calls = calls
+    if reasoning := made.reasoning_content or made.reasoning:
+        message.reasoning_content = reasoning
+    return message
+
+
+def _chat_log_probs(tokens: TurnTokens) -> dict[str, Any]:
+    # There may be too few: a trainer wants to hear of that itself.
+    pairs = zip(tokens.generation, tokens.log_probs, strict=False)
+    content: list[dict[str, Any]] = [
+        {"token": f"token_id:{token}", "logprob": value, "bytes": None, "top_logprobs": []}
+        for token, value in pairs
+    ]
+    return {"content": content}

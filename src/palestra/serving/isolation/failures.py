@@ -5,7 +5,7 @@ from typing import Final
 from palestra.config import ServerType
 from palestra.errors import CallError, DeadlineExceeded, Evidence, Hop, InfraError, add_hop
 from palestra.sandbox.workers.handle import CRASHES
-from palestra.serving.authors_errors import AuthorsPlace, overran
+from palestra.serving.authors_errors import TIME_LIMIT, AuthorsPlace, overran
 from palestra.serving.isolation.link import Ended, Ending, Hung
 from palestra.system import signal_name
 from palestra.transport import fault_of
@@ -13,8 +13,8 @@ from palestra.transport import fault_of
 MEMORY_MIB: Final = 4096
 """Address space that an author's code may take, beyond what its worker began with."""
 LEAST_S: Final = 1.0
-"""A call that begins with less time left accuses nobody: the rollout had spent its time before, or
-the machine is too busy to give the call its turn."""
+"""A call that ran for less accuses nobody: the rollout had spent its time before, or the machine is
+too busy to give the call its turn."""
 _INSIDE: Final = "or set isolated=False, to run it inside the server's process"
 
 
@@ -29,13 +29,14 @@ def failure_of(server: str, path: str, ending: Ending) -> CallError:
 
 def _failure(server: str, path: str, ending: Ending) -> CallError:
     match ending:
-        case Hung(_, limit_s) if limit_s < LEAST_S:
+        case Hung(_, ran_s) if ran_s < LEAST_S:
             return DeadlineExceeded(
-                f"{server}{path} was not done after the {limit_s:.1f} s that its rollout had left",
-                hint="raise rollout_timeout, or run fewer rollouts at once on this machine",
+                f"{server}{path} was not done after the {ran_s:.1f} s that its rollout had left "
+                "when its turn came",
+                hint=f"raise {TIME_LIMIT}, or run fewer rollouts at once on this machine",
             )
-        case Hung(place, limit_s):
-            return overran(server, path, place, limit_s)
+        case Hung(place, ran_s):
+            return overran(server, path, place, ran_s)
         case Ended(code, place) if code is not None and -code in CRASHES:
             return fault_of(ServerType.RESOURCES, path)(
                 f"{server}{path} crashed its process by {signal_name(-code)}{_in(place)}",

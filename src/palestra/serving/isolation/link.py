@@ -22,10 +22,12 @@ _CRASH: Final = b"Fatal Python error"
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """It was killed: a call of it was still running at its limit."""
+    """It was killed: a call of it was still running at its limit. `ran_s`: in the worker; what it
+    waited for one, or for its turn, is no time of the code.
+    """
 
     place: AuthorsPlace
-    limit_s: float
+    ran_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,10 @@ class Link:
         waiting = self._waiting.get(number)
         return waiting is not None and not waiting.done()
 
-    async def stop_hung(self, number: int, limit_s: float) -> None:
+    async def stop_hung(self, number: int, ran_s: float) -> None:
         """Look where it is, and kill it, unless the call `number` has just been answered.
 
-        The worker may run another call then.
+        The worker may run another call then. `ran_s`: how long the call ran.
         """
         if not self.waits_for(number):
             return
@@ -146,7 +148,7 @@ class Link:
             async with asyncio.timeout(STACK_LIMIT_S):
                 await self._stack_whole.wait()
         stack = (self._stack or b"").decode("utf-8", "replace")
-        self.end(Hung(authors_place(stack), limit_s))
+        self.end(Hung(authors_place(stack), ran_s))
 
     def end(self, ending: Ending) -> None:
         """Kill it; whoever waits for an answer is told why."""

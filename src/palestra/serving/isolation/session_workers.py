@@ -27,7 +27,7 @@ from palestra.errors import (
 from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.sandbox.workers.keeper import Keeper
 from palestra.schema import encode_json, set_fields, to_plain
-from palestra.serving.authors_errors import error_text
+from palestra.serving.authors_errors import TIME_LIMIT, error_text
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.importing import OF_START, start_limit_s
 from palestra.serving.isolation.bodies import body_bytes, exact_body_bytes
@@ -304,7 +304,7 @@ class SessionWorkers:
         hang = None
         if (left_s := call.left_s()) is not None:
             loop = asyncio.get_running_loop()
-            hang = loop.call_later(left_s, self._stop_hung, worker, number, call)
+            hang = loop.call_later(left_s, self._stop_hung, worker, number, call, left_s)
         try:
             return self._result(call, await asyncio.shield(answered))
         except WorkerGone:
@@ -328,8 +328,9 @@ class SessionWorkers:
 
     async def _in_time(self, worker: _Worker, number: int, call: _Call, answered: _Answer) -> Any:
         """The result of an async method, which is cancelled at its limit."""
+        left_s = call.left_s()
         try:
-            async with asyncio.timeout(call.left_s()) as limit:
+            async with asyncio.timeout(left_s) as limit:
                 message = await asyncio.shield(answered)
             return self._result(call, message)
         except asyncio.CancelledError:
@@ -342,14 +343,14 @@ class SessionWorkers:
                 raise
         worker.link.send(order_frame(CANCEL, number))
         await asyncio.wait({answered}, timeout=CANCEL_GRACE_S)
-        limit_s = call.limit_s or 0.0
+        ran_s = left_s or 0.0
         if not answered.done():
-            await self._end_hung(worker, number, call.endpoint, limit_s)
+            await self._end_hung(worker, number, call.endpoint, ran_s)
         with contextlib.suppress(DeadlineExceeded):
             return self._result(call, await answered)
         raise DeadlineExceeded(
-            f"{self._server}{call.endpoint.path} was not done after {limit_s:.1f} s",
-            hint="raise rollout_timeout, or find out what it waits for",
+            f"{self._server}{call.endpoint.path} was not done after {ran_s:.1f} s",
+            hint=f"raise {TIME_LIMIT}, or find out what it waits for",
         )
 
     def _asked_of(self, worker: _Worker, number: int, call: _Call) -> _Answer:
@@ -387,18 +388,18 @@ class SessionWorkers:
             hint="nothing is wrong with this rollout: it is tried again",
         )
 
-    def _stop_hung(self, worker: _Worker, number: int, call: _Call) -> None:
-        self._keep(self._end_hung(worker, number, call.endpoint, call.limit_s or 0.0))
+    def _stop_hung(self, worker: _Worker, number: int, call: _Call, ran_s: float) -> None:
+        self._keep(self._end_hung(worker, number, call.endpoint, ran_s))
 
     async def _end_hung(
-        self, worker: _Worker, number: int, endpoint: Endpoint, limit_s: float
+        self, worker: _Worker, number: int, endpoint: Endpoint, ran_s: float
     ) -> None:
         if not worker.link.waits_for(number):
             return
         if not worker.culprit:
             worker.culprit = number
-            worker.reason = f"{self._server}{endpoint.path} did not return within {limit_s:.1f} s"
-        await worker.link.stop_hung(number, limit_s)
+            worker.reason = f"{self._server}{endpoint.path} did not return within {ran_s:.1f} s"
+        await worker.link.stop_hung(number, ran_s)
 
     async def _abandon(self, worker: _Worker, number: int, call: _Call, answered: _Answer) -> None:
         """Nobody waits for a call any more: it must not hold its worker for long."""

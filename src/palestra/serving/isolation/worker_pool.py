@@ -65,26 +65,21 @@ class WorkerPool:
             link = await self._next(limit_s)
             is_first = link.is_new
             left_s = None if due is None else max(0.0, due - time.monotonic())
-            answer = await self._call(link, frame_of, left_s, limit_s)
+            answer = await self._call(link, frame_of, left_s)
             if answer[0] != NO_MEMORY or is_first:
                 return answer
             # Earlier calls may have left it too little: a new worker decides.
 
     async def _call(
-        self,
-        link: Link,
-        frame_of: Callable[[int], bytes],
-        left_s: float | None,
-        limit_s: float | None,
+        self, link: Link, frame_of: Callable[[int], bytes], left_s: float | None
     ) -> list[Any]:
         number = link.number()
         timer = None
         try:
             frame = frame_of(number)
-            if left_s is not None and limit_s is not None:
-                timer = asyncio.get_running_loop().call_later(
-                    left_s, self._stop, link, number, limit_s
-                )
+            if left_s is not None:
+                loop = asyncio.get_running_loop()
+                timer = loop.call_later(left_s, self._stop, link, number, left_s)
             self._busy[link] = time.monotonic()
             answer = await link.answer(number, frame)
             self._last_answer = time.monotonic()
@@ -103,8 +98,8 @@ class WorkerPool:
                 link.end(Killed())
             self._free(link)
 
-    def _stop(self, link: Link, number: int, limit_s: float) -> None:
-        self._keep(link.stop_hung(number, limit_s))
+    def _stop(self, link: Link, number: int, ran_s: float) -> None:
+        self._keep(link.stop_hung(number, ran_s))
 
     def _keep(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
