@@ -18,6 +18,14 @@ SESSIONS = (
             (r"should_use_judge", r"jsonl_fpath: .*dapo17k_bytedtsinghua_train", r"version: 0.0.1"),
         ),
         Command(
+            "Where full data come from",
+            'ng_dump_config "+config_paths=[resources_servers/math_with_judge/configs/dapo17k.yaml,'
+            'responses_api_models/openai_model/configs/openai_model.yaml]" | grep -A 12 "type: val"\n'
+            'ng_dump_config "+config_paths=[resources_servers/code_gen/configs/code_gen.yaml,'
+            'responses_api_models/openai_model/configs/openai_model.yaml]" | grep -A 12 "type: val"',
+            (r"jsonl_fpath: .*(aime24|livecodebench_v5)", r"num_repeats: (32|10)", r"repo_id: "),
+        ),
+        Command(
             "The tests of one server",
             "ng_test +entrypoint=responses_api_agents/simple_agent",
             (r"simple_agent +tests", r"README\.md +passed"),

@@ -2,6 +2,35 @@
 
 from nemo_gym_page.command import Command, Session, alone
 
+BLOCK = """\
+example_multi_step_resources_server:
+  resources_servers:
+    example_multi_step:
+      entrypoint: app.py
+      domain: instruction_following
+example_multi_step_simple_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server:
+        type: resources_servers
+        name: example_multi_step_resources_server
+      model_server:
+        type: responses_api_models
+        name: policy_model
+      datasets:
+      - name: train
+        type: train
+        license: Apache 2.0
+        jsonl_fpath: resources_servers/example_multi_step/data/train.jsonl
+        num_repeats: 1
+        huggingface_identifier:
+          repo_id: nvidia/Nemotron-RL-instruction_following
+          artifact_fpath: instruction_following.jsonl
+          license: Apache 2.0
+        license: Apache 2.0
+"""
+
 SESSIONS = (
     *alone(
         Command(
@@ -22,6 +51,16 @@ SESSIONS = (
             "    +mode=train_preparation \\\n"
             "    +should_download=true",
             (r"^ all of", r"(train|validation)\.jsonl$"),
+        ),
+        Command(
+            "A dataset with its license given twice",
+            f"cat > block.yaml <<'END'\n{BLOCK}END\n"
+            'ng_prepare_data "+config_paths=[block.yaml,'
+            'responses_api_models/openai_model/configs/openai_model.yaml]" \\\n'
+            "    +output_dirpath=data/example_multi_step \\\n"
+            "    +mode=train_preparation \\\n"
+            "    +should_download=true",
+            (r"'license' is given twice with one value", r"^ all of", r"  data/\S+/train\.jsonl$"),
         ),
         Command(
             "Training data from GitLab's registry",

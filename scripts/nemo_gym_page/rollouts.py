@@ -71,6 +71,17 @@ SESSIONS = (
                     r"^\[rollout_collection\] /run failed$",
                 ),
             ),
+            Command(
+                "What a failure is put down to",
+                "palestra diagnose results/rollouts.jsonl | tee diagnosis.txt",
+                (
+                    # The two parts that name the row are left out: which row it is, is chance.
+                    r"failing layer:",
+                    r"likely cause:",
+                    r"next concrete action:",
+                ),
+                when_stopped=True,
+            ),
         ),
         servers=f"{MATH} \\\n    {DEBUG} > ng_run.log 2>&1",
         answers=(EndpointError(400, "no such thing"), *["\\boxed{4}"] * 4),

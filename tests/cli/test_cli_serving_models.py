@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from palestra.cli.main import app
-from palestra.cli.serving_models import key_from, pointing_lines
+from palestra.cli.serving import key_from, pointing_lines
 from palestra.errors import ConfigError
 from palestra.responses_api_models.local_servers import Serving
 

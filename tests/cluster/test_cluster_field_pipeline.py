@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from installed_wheel import Installation
-from palestra.cli.clustering.stamping import prepare_run
+from palestra.cli.clustering.main_steps import prepare_run
 from palestra.cluster import Submission, nemo_gym_rollouts, run_cmd, wrap_arguments
 from palestra.cluster.nemo_skills.pipeline.cli import run_cmd as pipeline_run_cmd
 from palestra.cluster.plan import read_plan

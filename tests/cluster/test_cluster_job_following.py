@@ -10,7 +10,7 @@ import pytest
 import typer
 from cluster_runs import World, collected, finish, world
 
-from palestra.cli.clustering import following as commands
+from palestra.cli.clustering import runs as commands
 from palestra.cli.commands.cluster_runs import add_to
 from palestra.cluster import ledger
 from palestra.cluster.executors import ClusterUnreachable, JobState, State, unit_ids

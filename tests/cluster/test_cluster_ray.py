@@ -15,7 +15,7 @@ import pytest
 from planning import HOSTED, PYXIS, cluster, options, planned
 from slurm_site import wait_until
 
-from palestra.cli.clustering.driving import _ray_settings
+from palestra.cli.clustering.main_steps import _ray_settings
 from palestra.cli.clustering.ray_node import address_of_cluster
 from palestra.cluster.layout import JobFiles
 from palestra.cluster.plan import Component, Role

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from planning import HOSTED, PYXIS, cluster, options, planned, scripts, write
 
-from palestra.cli.clustering.driving import known_plan
-from palestra.cli.clustering.stamping import prepare_run
+from palestra.cli.clustering.main_steps import known_plan, prepare_run
 from palestra.cluster import nemo_gym_rollouts, rollouts, wrap_arguments
 from palestra.cluster.alone import submitting
 from palestra.cluster.bundle import supervisor_zip

@@ -44,6 +44,14 @@ def test_an_old_name_is_said_once(world: World) -> None:
     ]
 
 
+def test_an_error_in_a_config_of_the_old_name_says_so_too(world: World) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(overrides=[f"+config_paths=[{OLD_CONFIG}]"], cwd=world.cwd)
+
+    assert "policy_model" in caught.value.message
+    assert f"{OLD} is now called {NEW}" in caught.value.hint
+
+
 def test_a_server_of_the_old_name_runs_the_new_folder(world: World) -> None:
     world.write("mine.yaml", "mine: {resources_servers: {multineedle: {entrypoint: app.py}}}")
 

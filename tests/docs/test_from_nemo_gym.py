@@ -30,7 +30,7 @@ def test_no_row_of_the_page_says_anything_but_works() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_page_is_what_its_commands_print(tmp_path: Path, installation: Installation) -> None:
     made = tmp_path / "page.md"
 
@@ -44,7 +44,7 @@ def test_the_page_is_what_its_commands_print(tmp_path: Path, installation: Insta
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=590,
+        timeout=890,
         check=False,
     )
 

@@ -1,7 +1,9 @@
 """From an input file to one row per rollout, or to one error that names every bad row."""
 
+import contextlib
 import json
-from collections.abc import Mapping
+import resource
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -321,10 +323,20 @@ def test_an_output_that_cannot_be_written_is_refused(
         materialize(settings(tmp_path), tmp_path / folder / "rows.jsonl", agents={AGENT})
 
 
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process may grow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     write_rows(tmp_path / "tasks.jsonl", [task(1)])
-    (tmp_path / "rows.jsonl.tmp").symlink_to("/dev/full")
-    with pytest.raises(InputDataError, match="No space left on device"):
+    with full_disk(), pytest.raises(InputDataError, match="File too large"):
         materialize(settings(tmp_path), tmp_path / "rows.jsonl", agents={AGENT})
 
     assert [path.name for path in tmp_path.iterdir()] == ["tasks.jsonl"]

@@ -367,7 +367,7 @@ def test_a_whole_looking_row_without_its_line_break_runs_again(folder: Path) -> 
 
 
 def test_a_manifest_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
-    (folder / "run_manifest.json.new.tmp").mkdir()
+    (folder / "run_manifest.json.new").mkdir()
     before = names(folder)
     with pytest.raises(JournalFailed, match=r"run_manifest\.json\.new: Is a directory"):
         prepared(folder)

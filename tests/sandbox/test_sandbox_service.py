@@ -11,7 +11,7 @@ import orjson
 import pytest
 from escaping import isolating, nothing_left
 
-from palestra.cli.serving_sandbox import serve_sandbox
+from palestra.cli.serving import serve_sandbox
 from palestra.errors import ConfigError, InfraError
 from palestra.sandbox import (
     Conversation,

@@ -200,3 +200,12 @@ def test_a_server_may_import_what_lies_beside_it(tmp_path: Path) -> None:
     (path.parent / "words_beside_the_server.py").write_text("WORD = 'hello'\n")
 
     assert load_module(path).WORD == "hello"
+
+
+def test_a_file_that_loads_itself_is_imported_once(tmp_path: Path) -> None:
+    own = "from pathlib import Path\nfrom palestra.serving import load_module\n"
+    path = write(tmp_path, own + "LOADED = load_module(Path(__file__))\n")
+
+    module = load_module(path)
+
+    assert module.LOADED is module

@@ -97,6 +97,16 @@ def test_a_started_process_leads_a_group_that_ends_as_one(tmp_path: Path) -> Non
     until_ended(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.parametrize("call", [run, run_awaited])
+def test_a_command_has_ended_though_what_it_left_keeps_its_output(call: Call) -> None:
+    began = time.monotonic()
+
+    done = call(["sh", "-c", "setsid sleep 20 & echo here"], timeout_s=15)
+
+    assert (done.code, done.text) == (0, "here")
+    assert time.monotonic() - began < 10
+
+
 def until_ended(pid: int) -> None:
     deadline = time.monotonic() + 10
     while born_at(pid):

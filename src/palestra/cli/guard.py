@@ -261,8 +261,8 @@ class Guard:
             place = place_of(call, stacks)
             at = f": it is executing {place}" if place.file else ""
             self._say(
-                f"{started.file} has been imported for {quiet_s:.0f} s, and may be for "
-                f"{started.limit_s:g} s (++start_timeout){at}"
+                f"{started.file} is still being imported after {quiet_s:.0f} s, of "
+                f"{started.limit_s:g} s at most (++start_timeout){at}"
             )
             return
         holder = blocking(call, stacks)

@@ -11,16 +11,12 @@ from palestra.cli.commands import (
     data,
     datasets,
     decisions,
-    diagnose,
     doctor,
-    doctor_tools,
     environments,
     files,
     fleet,
     models,
     rollouts,
-    sandbox,
-    skills,
 )
 from palestra.cli.console import INTERRUPTED, guarded, notice
 from palestra.cli.guard import fork_under_guard
@@ -38,16 +34,13 @@ for _group in (
     fleet,
     rollouts,
     doctor,
-    diagnose,
     files,
     decisions,
     environments,
     models,
-    sandbox,
     data,
     datasets,
     cluster,
-    skills,
 ):
     _group.register(app)
 
@@ -73,7 +66,6 @@ for _name in (
     "view",
 ):  # fmt: skip
     _not_yet(_name)
-doctor_tools.register(app)
 
 
 def run_as(name: str, words: Sequence[str], arguments: Sequence[str]) -> NoReturn:

@@ -8,8 +8,7 @@ from typing import Any
 from palestra.cli.evaluating import EvalArgs, Target, find_target
 from palestra.cli.settings import existing_path, load
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
-from palestra.conformance import Case, Subject, load_cases
-from palestra.conformance.cases import CASES_FILE, has_numbered_rows
+from palestra.conformance import CASES_FILE, Case, Subject, has_numbered_rows, load_cases
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, Response, read_jsonl
 

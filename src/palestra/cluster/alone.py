@@ -22,7 +22,7 @@ def submitting(files: RunFiles) -> Iterator[None]:
     made = [folder for folder in lock.parents if not folder.exists()]
     try:
         files.cluster.mkdir(parents=True, exist_ok=True)
-        held = os.open(lock, os.O_RDONLY | os.O_CREAT, 0o666)
+        held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise ConfigError(
             f"the output folder {files.output_dir} cannot be written: {error.strerror}",

@@ -28,10 +28,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 FORMAT: Final = 1
 
@@ -364,50 +364,57 @@ def to_json(run: Run) -> bytes:
 def from_json(text: bytes) -> Run:
     """The plan that `to_json` wrote. Raises ValueError for anything else."""
     try:
-        fields = json.loads(text)
-        if fields["format"] != FORMAT:
-            raise ValueError(f"it has format {fields['format']}, and {FORMAT} is read here")
-        return Run(
-            **{
-                **_values(fields),
-                "collect": Collect(**_values(fields["collect"])),
-                "policy": Policy(**fields["policy"]),
-                "shards": tuple(Shard(**shard) for shard in fields["shards"]),
-                "jobs": tuple(map(_job, fields["jobs"])),
-            }
+        held = json.loads(text)
+        if held["format"] != FORMAT:
+            raise ValueError(f"it has format {held['format']}, and {FORMAT} is read here")
+        return _made(
+            Run,
+            held,
+            collect=_made(Collect, held["collect"]),
+            policy=_made(Policy, held["policy"]),
+            shards=tuple(_made(Shard, shard) for shard in held["shards"]),
+            jobs=tuple(map(_job, held["jobs"])),
         )
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"it is no plan ({error!r})") from error
 
 
-def _job(fields: Mapping[str, Any]) -> Job:
-    return Job(
-        **{
-            **_values(fields),
-            "components": tuple(map(_component, fields["components"])),
-            "allocations": tuple(Allocation(**held) for held in fields["allocations"]),
-            "after": tuple(After(**held) for held in fields["after"]),
-        }
+def _job(held: Mapping[str, Any]) -> Job:
+    return _made(
+        Job,
+        held,
+        components=tuple(map(_component, held["components"])),
+        allocations=tuple(_made(Allocation, allocation) for allocation in held["allocations"]),
+        after=tuple(_made(After, after) for after in held["after"]),
     )
 
 
-def _component(fields: Mapping[str, Any]) -> Component:
-    on_exit, probe = fields["on_exit"], fields["probe"]
-    return Component(
-        **{
-            **_values(fields),
-            "role": Role(fields["role"]),
-            "mounts": tuple(Mount(**_values(mount)) for mount in fields["mounts"]),
-            "on_exit": OnExit(Action(on_exit["action"]), on_exit["restarts"]),
-            "probe": Probe(**probe) if probe else None,
-            "setup": Setup(**fields["setup"]),
-        }
+def _component(held: Mapping[str, Any]) -> Component:
+    on_exit, probe = held["on_exit"], held["probe"]
+    return _made(
+        Component,
+        held,
+        role=Role(held["role"]),
+        mounts=tuple(_made(Mount, mount) for mount in held["mounts"]),
+        on_exit=_made(OnExit, on_exit, action=Action(on_exit["action"])),
+        probe=_made(Probe, probe) if probe else None,
+        setup=_made(Setup, held["setup"]),
     )
 
 
-def _values(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as the tuples that they were."""
-    return {n: tuple(held) if isinstance(held, list) else held for n, held in fields.items()}
+_Made = TypeVar("_Made")
+_PLAIN: Final = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+"""What a field may hold, by its annotation."""
+
+
+def _made(cls: type[_Made], held: Mapping[str, Any], **parts: object) -> _Made:
+    """The record of these fields, of which `parts` are made already; lists are tuples in it."""
+    values = {name: tuple(x) if isinstance(x, list) else x for name, x in held.items()}
+    for one in fields(cls):  # type: ignore[arg-type]  # each is a dataclass
+        allowed = _PLAIN.get(str(one.type))
+        if allowed and one.name in values and not isinstance(values[one.name], allowed):
+            raise TypeError(f"{cls.__name__}.{one.name} is {values[one.name]!r}")
+    return cls(**{**values, **parts})
 
 
 def read_plan(path: Path) -> Run:

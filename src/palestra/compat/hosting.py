@@ -36,9 +36,8 @@ from palestra.errors import (
     PromptTooLong,
 )
 from palestra.schema.openapi import Components, complete, request_body
-from palestra.serving import CHECK_PATH, Server, server_client
+from palestra.serving import CHECK_PATH, Server, build_server, server_client
 from palestra.serving.author_calls import AuthorMethod, is_by_author
-from palestra.serving.build import build_server
 from palestra.serving.listener import serving
 from palestra.serving.published import describe, published_schema
 from palestra.serving.sockets import http_url, listen

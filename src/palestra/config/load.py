@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,9 +69,10 @@ def load_config(
     merged = _merge_sources(environment, given, wanted, places)
     effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
     overridden = apply_overrides(merged.tree, effective, strict_add=strict_add)
-    composed, compose_warnings = compose(overridden)
-    tree = resolve(composed, require_all=require_all, required=required)
-    config = _validated(tree, places, references=required is None)
+    with _naming_old_names(overridden, places):
+        composed, compose_warnings = compose(overridden)
+        tree = resolve(composed, require_all=require_all, required=required)
+        config = _validated(tree, places, references=required is None)
     unknown = unknown_overrides(
         effective,
         before=merged.tree,
@@ -138,6 +140,20 @@ def _old_names(tree: Any, places: Places) -> tuple[str, ...]:
     """Which folders the configuration names by their old names, each once."""
     renames = (places.renamed(text) for text in _texts(tree))
     return tuple(dict.fromkeys(str(rename) for rename in renames if rename))
+
+
+@contextmanager
+def _naming_old_names(tree: Any, places: Places) -> Iterator[None]:
+    """An error says which folders have new names: it knows them by these alone."""
+    try:
+        yield
+    except ConfigError as error:
+        old = _old_names(tree, places)
+        if not old:
+            raise
+        raise ConfigError(
+            error.message, hint="; ".join(filter(None, (*old, error.hint)))
+        ) from error
 
 
 def _texts(tree: Any) -> Iterator[str]:

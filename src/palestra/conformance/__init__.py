@@ -7,7 +7,7 @@ judge that is made up, and reports what it should not have done.
   reward must be. *finding*: a probe that went wrong, with the row and the text that did it.
 """
 
-from palestra.conformance.cases import Case, load_cases
+from palestra.conformance.cases import CASES_FILE, Case, has_numbered_rows, load_cases
 from palestra.conformance.check import Subject, check_environment
 from palestra.conformance.lag import LoopGuard
 from palestra.conformance.limits import Limits
@@ -15,6 +15,7 @@ from palestra.conformance.playing import Door, Player, Verdict, door_of
 from palestra.conformance.report import CheckResult, Finding, Report
 
 __all__ = [
+    "CASES_FILE",
     "Case",
     "CheckResult",
     "Door",
@@ -27,5 +28,6 @@ __all__ = [
     "Verdict",
     "check_environment",
     "door_of",
+    "has_numbered_rows",
     "load_cases",
 ]

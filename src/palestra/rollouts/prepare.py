@@ -23,7 +23,6 @@ from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.materialize import Materialized, count, materialize, whole_or_absent
-from palestra.rollouts.planner import Planner
 from palestra.rollouts.recorded import (
     AS_IT_WAS,
     REWARD,
@@ -33,7 +32,7 @@ from palestra.rollouts.recorded import (
 )
 from palestra.rollouts.settings import CollectSettings, InputFile, RunPaths
 from palestra.schema import RolloutKey, key_of, read_jsonl
-from palestra.system import move, remove_empty, set_aside
+from palestra.system import is_gone, move, process_name, remove_empty, set_aside
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -142,7 +141,7 @@ def plan(
             hint="continue that run with resume_from_cache (--resume), or --overwrite it",
         )
     old = read_manifest(paths.manifest) if resumes else None
-    new_inputs = paths.new_inputs(Planner.this().token(new_id()[:4]))
+    new_inputs = paths.new_inputs(f"{process_name()}-{new_id()[:4]}")
     made = materialize(settings, new_inputs, agents=agents)
     new = _manifest(settings, made, semantics, version)
     fresh = PreparedRun(
@@ -233,11 +232,7 @@ def _replace_earlier(planned: PreparedRun) -> tuple[str, ...]:
     """Move an earlier run aside and put the manifest of the new one in its place."""
     paths = planned.paths
     # A disk that will not even take this must not cost the earlier run its names.
-    try:
-        planned.manifest.write(paths.new_manifest)
-    except BaseException:
-        paths.new_manifest.unlink(missing_ok=True)
-        raise
+    planned.manifest.write(paths.new_manifest)
     notices = _move_aside(paths)
     move(paths.new_manifest, paths.manifest)
     return notices
@@ -285,17 +280,16 @@ def _found(paths: RunPaths) -> dict[Path, tuple[int, int]]:
 
 def _forget_others(paths: RunPaths) -> None:
     """Remove what commands that were killed while they planned have left here."""
-    for name in (paths.new_manifest.name, paths.new_manifest.name + ".tmp"):
-        with contextlib.suppress(OSError):
-            paths.output.with_name(name).unlink()
+    with contextlib.suppress(OSError):
+        paths.new_manifest.unlink()
     # Not by a pattern: an output's name may look like one.
     prefix = paths.new_inputs("").name
     for path in paths.output.parent.iterdir():
         if not path.name.startswith(prefix):
             continue
-        planner = Planner.of(path.name.removeprefix(prefix))
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > FORGOTTEN_AFTER_S or planner.is_gone():
+            is_old = time.time() - path.stat().st_mtime > FORGOTTEN_AFTER_S
+            if is_old or is_gone(path.name.removeprefix(prefix)):
                 path.unlink()
 
 

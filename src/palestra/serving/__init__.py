@@ -24,8 +24,9 @@ from palestra.serving.capture import (
     TurnsTaken,
     TurnsWanted,
 )
-from palestra.serving.child import Ending
+from palestra.serving.child import Child, Ending
 from palestra.serving.endpoint_check import EndpointSaid, ask_endpoint
+from palestra.serving.endpoints import Endpoint
 from palestra.serving.file_rows import FileRows, file_rows
 from palestra.serving.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.serving.fronts import TOKEN_FIELDS, without_tokens
@@ -91,7 +92,9 @@ __all__ = [
     "BoundAgent",
     "BoundAgentConfig",
     "CapturedTurn",
+    "Child",
     "Ending",
+    "Endpoint",
     "EndpointFacts",
     "EndpointSaid",
     "Environment",

@@ -1,13 +1,15 @@
 """The name and the task rows of a one-file environment, also where its packages are elsewhere."""
 
 import asyncio
+import contextlib
 import faulthandler
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import orjson
 
@@ -16,7 +18,12 @@ from palestra.serving.importing import AuthorImport, import_too_long, start_limi
 from palestra.serving.loading import load_environment
 from palestra.serving.stacks import place_on
 from palestra.serving.venvs import interpreter_for, requirements_of, unsatisfied
+from palestra.system import write_whole
 
+BESIDE_IMPORT_S: Final = 180.0
+"""For what the other interpreter does beside importing the file: its start, and the rows."""
+EXIT_S: Final = 5.0
+"""For its end, which a thread of the file's may hold up."""
 _PROGRAM: Final = "from palestra.serving.file_rows import write_rows; write_rows()"
 
 
@@ -40,29 +47,36 @@ def file_rows(path: Path, *, cache: Path) -> FileRows:
     return asyncio.run(_elsewhere(path, cache))
 
 
+async def _elsewhere(path: Path, cache: Path) -> FileRows:
+    return await rows_by(await interpreter_for(path, cache=cache), path)
+
+
 def _of(path: Path) -> FileRows:
     made = load_environment(path)
     return FileRows(made.name, iter(made.rows()), len(made.data))
 
 
-async def _elsewhere(path: Path, cache: Path) -> FileRows:
-    python = await interpreter_for(path, cache=cache)
+async def rows_by(python: Path, path: Path, *, beside_s: float = BESIDE_IMPORT_S) -> FileRows:
+    """As `file_rows`, by another interpreter, which has `beside_s` beside the import."""
     limit_s = start_limit_s()
     with tempfile.TemporaryDirectory(prefix="palestra-rows-") as folder:
         answer, stack = Path(folder) / "rows.json", Path(folder) / "stack.txt"
         process = await asyncio.create_subprocess_exec(
             *(str(python), "-P", "-c", _PROGRAM, str(path), str(answer), str(stack), str(limit_s))
         )
+        end = f"did not end within {limit_s + beside_s:g} s"
         try:
-            code = await process.wait()
+            with contextlib.suppress(TimeoutError):  # there may be an answer nevertheless
+                async with asyncio.timeout(limit_s + beside_s):
+                    end = f"ended with exit code {await process.wait()}"
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        if stack.exists() and (stacks := stack.read_text("utf-8", "replace")):
-            raise import_too_long(AuthorImport(str(path), limit_s), place_on(stacks))
         if not answer.exists():
-            raise ServerDied(f"{path} could not be imported: {python} ended with exit code {code}")
+            if stack.exists() and (stacks := stack.read_text("utf-8", "replace")):
+                raise import_too_long(AuthorImport(str(path), limit_s), place_on(stacks))
+            raise ServerDied(f"{path} could not be imported: {python} {end}")
         found = orjson.loads(answer.read_bytes())
     if "error" in found:
         kind = ConfigError if found["kind"] == ConfigError.__name__ else InputDataError
@@ -73,15 +87,26 @@ async def _elsewhere(path: Path, cache: Path) -> FileRows:
 def write_rows() -> None:
     """Write what the file of the first argument holds to the second one, or what is wrong.
 
-    After the seconds of the last argument the stack goes to the third one, and this process ends,
-    whatever holds the interpreter's lock.
+    When the import takes longer than the seconds of the last argument, the stack goes to the third
+    one, and this process ends, whatever holds the interpreter's lock.
     """
     path, answer, stack = map(Path, sys.argv[1:4])
-    faulthandler.dump_traceback_later(float(sys.argv[4]), exit=True, file=stack.open("w"))
     found: dict[str, Any]
     try:
-        read = _of(path)
+        with stack.open("w") as file, _ends_after(float(sys.argv[4]), file):
+            read = _of(path)
         found = {"name": read.name, "rows": list(read.rows)}
     except PalestraError as error:
         found = {"kind": type(error).__name__, "error": error.message, "hint": error.hint}
-    answer.write_bytes(orjson.dumps(found))
+    write_whole(answer, orjson.dumps(found))
+    faulthandler.dump_traceback_later(EXIT_S, exit=True, file=Path(os.devnull).open("w"))  # noqa: SIM115  # until the end
+
+
+@contextlib.contextmanager
+def _ends_after(limit_s: float, stacks: IO[str]) -> Iterator[None]:
+    """End this process when the body takes longer, and write there where its threads stand."""
+    faulthandler.dump_traceback_later(limit_s, exit=True, file=stacks)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -83,17 +83,17 @@ def importing(path: Path) -> Iterator[None]:
         has_loop = pulse.last_beat is not None
         if not has_loop:
             pulse.beat()  # one that no other follows: the time without a beat counts from here
-        pulse.enter(
-            msgspec.json.encode(AuthorImport(str(path), limit_s)), time.monotonic() + limit_s
-        )
+        text = msgspec.json.encode(AuthorImport(str(path), limit_s))
+        pulse.enter(text, time.monotonic() + limit_s)
         try:
             yield
         finally:
             pulse.leave()
+            pulse.forget(text)
             if not has_loop:
                 pulse.rest()
     finally:
-        del _threads[path]
+        _threads.pop(path, None)  # a file that loads itself has left already
 
 
 def author_import(call: Executing) -> AuthorImport | None:

@@ -19,10 +19,9 @@ from palestra.system.files import (
     set_aside,
     sync,
     sync_folder,
-    temporary_of,
     write_whole,
 )
-from palestra.system.locks import folder_locked, is_at, lock, open_alone
+from palestra.system.locks import folder_locked, is_file_at, lock, open_locked
 from palestra.system.lookout import (
     GRACE_S,
     LOOK_EVERY_S,
@@ -32,7 +31,7 @@ from palestra.system.lookout import (
     running_one,
 )
 from palestra.system.parents import become_subreaper, children_of, die_with_parent, outlive_parent
-from palestra.system.processes import Process, boot_id, born_at, signal_name
+from palestra.system.processes import Process, boot_id, born_at, is_gone, process_name, signal_name
 from palestra.system.pulse import (
     STACKS_SIGNAL,
     Driven,
@@ -66,13 +65,15 @@ __all__ = [
     "die_with_parent",
     "end_group",
     "folder_locked",
-    "is_at",
+    "is_file_at",
+    "is_gone",
     "is_stopped",
     "lock",
     "make_current",
     "move",
-    "open_alone",
+    "open_locked",
     "outlive_parent",
+    "process_name",
     "remove_empty",
     "replacing",
     "run",
@@ -83,7 +84,6 @@ __all__ = [
     "start",
     "sync",
     "sync_folder",
-    "temporary_of",
     "watched_by",
     "write_whole",
 ]

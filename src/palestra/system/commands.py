@@ -10,10 +10,14 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+END_S: Final = 10.0
+"""How long the end of a process that was killed is waited for: the disk may hold it."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +53,28 @@ def run(
 
     `env`: all of its environment; ours when None. `inherits_output`: it prints where we do. Raises
     OSError when it cannot be started, TimeoutError (one of them) when it does not end in time; it is
-    gone then, with all it has started.
+    gone then, with all of its group.
     """
-    captured = None if inherits_output else subprocess.PIPE
-    process = start(argv, stdout=captured, stderr=captured, cwd=cwd, env=env, pass_fds=pass_fds)
-    try:
-        output, errors = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        raise _too_long(argv, timeout_s) from None
-    finally:
-        end_group(process.pid)
-        with process:  # which closes its pipes, and waits for its end
-            pass
-    return Finished(process.returncode, output or b"", errors or b"")
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        # Not pipes, which whatever the command leaves behind would keep open.
+        process = start(
+            argv,
+            stdout=None if inherits_output else output,
+            stderr=None if inherits_output else errors,
+            cwd=cwd,
+            env=env,
+            pass_fds=pass_fds,
+        )
+        try:
+            code = process.wait(timeout_s)
+        except BaseException as error:
+            end_group(process.pid)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise _too_long(argv, timeout_s) from None
+            raise
+        return Finished(code, _content(output), _content(errors))
 
 
 async def run_async(
@@ -74,22 +87,32 @@ async def run_async(
     """`run` without blocking the event loop. `data`: its input. Errors are in the output."""
     import asyncio
 
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        start_new_session=True,
-    )
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(data), timeout_s)
-    except asyncio.TimeoutError:  # noqa: UP041  # its own class before Python 3.11
-        raise _too_long(argv, timeout_s) from None
-    finally:
-        end_group(process.pid)
-        code = await process.wait()
-    return Finished(code, output, b"")
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
+        given.write(data)
+        given.seek(0)
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=given,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        try:
+            code = await asyncio.wait_for(process.wait(), timeout_s)
+        except asyncio.TimeoutError:  # noqa: UP041  # its own class before Python 3.11
+            raise _too_long(argv, timeout_s) from None
+        finally:
+            if process.returncode is None:
+                end_group(process.pid)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(process.wait(), END_S)
+        return Finished(code, _content(output), b"")
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
 
 
 def start(

@@ -8,44 +8,51 @@ library only, for Python 3.8 and later: a cluster's supervisor carries this modu
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, Final
 
-from palestra.system.locks import open_alone
+from palestra.system.processes import is_gone, process_name
 
 TEMPORARY: Final = ".tmp"
 """How the name of a file ends that is being written."""
-WAIT_S: Final = 30.0
-"""How long another writer of the same file is waited for."""
-
-
-def temporary_of(path: Path) -> Path:
-    """Where a file is written that will be at `path`."""
-    return path.with_name(path.name + TEMPORARY)
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, mode: int = 0o666, wait_s: float = WAIT_S) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file that takes `path`'s place when the body ends, and leaves no trace if it fails.
 
-    `mode`: who may read and write it, as far as the umask allows. Of two writers the second waits.
-    Raises OSError; what was at `path` is there still then.
+    `mode`: who may read and write it, as far as the umask allows. Of several writers the last to
+    end has the place. Raises OSError; what was at `path` is there still then.
     """
-    beside = temporary_of(path)
-    with open_alone(beside, mode=mode, wait_s=wait_s) as file:
-        try:
-            if os.fstat(file.fileno()).st_size:  # what a kill has left
-                file.truncate(0)
+    _remove_abandoned(path)
+    beside = _temporary_of(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(beside, flags, mode), "wb") as file:
             yield file
             sync(file)
-            beside.replace(path)
-        except BaseException:
+        beside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def _temporary_of(path: Path) -> Path:
+    # A name of its own: not every file system has locks that keep two writers of one file apart.
+    return path.with_name(f"{path.name}.{process_name()}-{os.urandom(4).hex()}{TEMPORARY}")
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what killed writers of `path` have left."""
+    for beside in path.parent.glob(f"{glob.escape(path.name)}.*{TEMPORARY}"):
+        if is_gone(beside.name[len(path.name) + 1 :]):
             with contextlib.suppress(OSError):
                 beside.unlink()
-            raise
-    sync_folder(path.parent)
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o666) -> None:
@@ -59,9 +66,11 @@ def create_whole(path: Path, data: bytes) -> None:
 
     Raises FileExistsError when there is one, else OSError.
     """
-    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}{TEMPORARY}")
+    beside = _temporary_of(path)
     try:
-        beside.write_bytes(data)
+        with beside.open("xb") as file:
+            file.write(data)
+            sync(file)
         # A link does both, also on file systems where exclusive creation does not.
         os.link(beside, path)
     finally:
@@ -98,9 +107,10 @@ def sync(file: IO[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in a folder survive a crash of the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Make names in a folder survive a crash of the machine, where its file system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

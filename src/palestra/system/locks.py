@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import IO, BinaryIO, Final
 
 LOOK_EVERY_S: Final = 0.05
-_WITHOUT_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+REOPENED: Final = 100
+"""How often a file may be renamed between being opened and being locked."""
 
 
 def lock(file: IO[bytes] | int, *, shared: bool = False, wait_s: float = 0.0) -> bool:
     """Lock an open file, or a folder's descriptor, until it is closed.
 
-    `shared`: others may have it shared at the same time. False on a file system that has no locks
-    (some clusters mount theirs so). Raises BlockingIOError when somebody else still has it after
-    `wait_s`.
+    `shared`: others may have it shared at the same time. False where there is no such lock: some
+    clusters mount their file systems without, and NFS has none of a folder. Raises BlockingIOError
+    when somebody else still has it after `wait_s`.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -33,33 +34,32 @@ def lock(file: IO[bytes] | int, *, shared: bool = False, wait_s: float = 0.0) ->
             if time.monotonic() >= deadline:
                 raise
             time.sleep(LOOK_EVERY_S)
-        except OSError as error:
-            if error.errno not in _WITHOUT_LOCKS:
-                raise
+        except OSError:
             return False
         else:
             return True
 
 
-def open_alone(path: Path, *, mode: int = 0o666, wait_s: float = 0.0) -> BinaryIO:
+def open_locked(path: Path, *, mode: int = 0o666, wait_s: float = 0.0) -> BinaryIO:
     """`path`, open to read and to append to, and locked until it is closed.
 
     A file that is not there is made, with `mode`. Raises BlockingIOError when somebody else has it
     still after `wait_s`, another OSError when it cannot be opened.
     """
-    while True:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    for _ in range(REOPENED):
         file = os.fdopen(os.open(path, flags, mode), "ab+")
         try:
             lock(file, wait_s=wait_s)
             # Who had it may have renamed it between our opening and our lock: what is locked then
             # is their finished file, which must not be written to.
-            if is_at(file, path):
+            if is_file_at(file, path):
                 return file
         except BaseException:
             file.close()
             raise
         file.close()
+    raise BlockingIOError(errno.EAGAIN, "it is renamed each time it is opened", str(path))
 
 
 @contextlib.contextmanager
@@ -73,7 +73,7 @@ def folder_locked(folder: Path, *, wait_s: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_at(file: IO[bytes], path: Path) -> bool:
+def is_file_at(file: IO[bytes], path: Path) -> bool:
     """Whether the open file is the one at `path`: it may have been renamed, removed, replaced."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(file.fileno()), path.stat())

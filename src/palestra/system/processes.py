@@ -5,27 +5,31 @@ Standard library only, for Python 3.8 and later: a cluster's supervisor carries 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 UNKNOWN: Final = "?"
-"""When a process began, where the system does not tell (macOS)."""
+"""When a process began, where the system does not tell."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process of this machine. `born`: when it began, in ticks since the boot."""
+    """One process. `boot`: which start of its machine; `born`: when it began, in ticks since then."""
 
+    host: str
+    boot: str
     pid: int
     born: str
 
     @classmethod
     def of(cls, pid: int) -> Process:
-        """The process that has that number now; `born` is empty when there is none."""
-        return cls(pid, born_at(pid))
+        """The process of this machine that has that number now; `born` is empty without one."""
+        return cls(socket.gethostname(), boot_id(), pid, born_at(pid))
 
     @classmethod
     def this(cls) -> Process:
@@ -33,9 +37,33 @@ class Process:
         return cls.of(os.getpid())
 
     @property
-    def runs(self) -> bool:
-        """Whether it has not ended."""
-        return bool(self.born) and born_at(self.pid) == self.born
+    def is_here(self) -> bool:
+        """Whether it is, or was, of this machine."""
+        return self.host == socket.gethostname()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is known to have ended: of another machine nothing is known."""
+        if not self.is_here:
+            return False
+        return self.boot != boot_id() or not self.born or born_at(self.pid) != self.born
+
+
+def process_name() -> str:
+    """The process that asks, as a part of file names: see `is_gone`."""
+    return f"{_machine()}-{os.getpid()}"
+
+
+def is_gone(name: str) -> bool:
+    """Whether the process is known to have ended whose `process_name` the text begins with."""
+    machine, _, rest = name.partition("-")
+    pid = rest.partition("-")[0]
+    return machine == _machine() and pid.isdecimal() and not born_at(int(pid))
+
+
+def _machine() -> str:
+    # A digest: names of hosts may be long, and those of files may not.
+    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
 
 
 def born_at(pid: int) -> str:
@@ -43,7 +71,8 @@ def born_at(pid: int) -> str:
     try:
         text = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:
-        return UNKNOWN if not Path("/proc/self").exists() and _exists(pid) else ""
+        # Some systems have no such files, or hide those of other users.
+        return UNKNOWN if _exists(pid) else ""
     # The second field is a name in brackets and may hold anything; a zombie has ended.
     state, *fields = text.rpartition(")")[2].split()
     return "" if state in {"Z", "X"} else fields[18]

@@ -142,8 +142,9 @@ class Pulse:
 
     def begin(self) -> None:
         """Be the process that is watched: it answers requests for its stacks."""
-        struct.pack_into("<q", self._memory, _AT_PID, os.getpid())
         faulthandler.register(STACKS_SIGNAL, file=self._stacks, all_threads=True, chain=False)
+        # Not before: the signal ends a process that has no handler of it.
+        struct.pack_into("<q", self._memory, _AT_PID, os.getpid())
         leave_to_parent = weakref.WeakMethod(self._leave_to_parent)
 
         def forked() -> None:

@@ -169,7 +169,7 @@ def rollouts(
     del config_paths, overrides  # read with all others, from the context
 
     def command() -> int:
-        from palestra.cli.clustering.submitting import submit
+        from palestra.cli.clustering.runs import submit
 
         return submit(context.params)
 
@@ -225,7 +225,7 @@ def run_cmd(
     """Run one command as a job, with bash; status, logs and cancel know it as they know rollouts."""
 
     def submit() -> int:
-        from palestra.cli.clustering.submitting import submit_command
+        from palestra.cli.clustering.runs import submit_command
 
         return submit_command(context.params)
 

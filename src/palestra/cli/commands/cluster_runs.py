@@ -29,7 +29,7 @@ def add_to(group: typer.Typer) -> None:
 
 def status(run: RunFolder, as_json: AsJson = False) -> None:
     """What has become of each job and shard of a run; exit 0 only once all is done."""
-    from palestra.cli.clustering.following import status as show
+    from palestra.cli.clustering.runs import status as show
 
     guarded(lambda: show(run, as_json=as_json))
 
@@ -43,21 +43,21 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """The ends of a run's logs: of what has failed, or of one shard or job."""
-    from palestra.cli.clustering.following import logs as show
+    from palestra.cli.clustering.runs import logs as show
 
     guarded(lambda: show(run, shard, lines=lines, as_json=as_json))
 
 
 def retry_failed(run: RunFolder, as_json: AsJson = False) -> None:
     """Submit again what is neither done nor running, and what comes after it."""
-    from palestra.cli.clustering.following import retry_failed as retry
+    from palestra.cli.clustering.runs import retry_failed as retry
 
     guarded(lambda: retry(run, as_json=as_json))
 
 
 def cancel(run: RunFolder, as_json: AsJson = False) -> None:
     """Cancel every job of a run that has not ended. What is collected stays."""
-    from palestra.cli.clustering.following import cancel as cancel_run
+    from palestra.cli.clustering.runs import cancel as cancel_run
 
     guarded(lambda: cancel_run(run, as_json=as_json))
 
@@ -66,14 +66,14 @@ def drive(
     plan: Plan, shard: Annotated[str, typer.Argument(help="The name of one of its shards.")]
 ) -> None:
     """Collect one shard, inside its job."""
-    from palestra.cli.clustering.driving import drive as collect_shard
+    from palestra.cli.clustering.main_steps import drive as collect_shard
 
     guarded(lambda: collect_shard(plan, shard))
 
 
 def prepare_inputs(plan: Plan) -> None:
     """Check the configuration and stamp the rows of a run, inside its first job."""
-    from palestra.cli.clustering.stamping import prepare_run
+    from palestra.cli.clustering.main_steps import prepare_run
 
     guarded(lambda: prepare_run(plan))
 
@@ -101,13 +101,13 @@ def merge_shards(
     ] = False,
 ) -> None:
     """Merge the shards of a run by hand, also those not done; jobs do so by themselves."""
-    from palestra.cli.clustering.gathering import merge_run
+    from palestra.cli.clustering.main_steps import merge_run
 
     guarded(lambda: merge_run(plan, allow_partial=allow_partial))
 
 
 def profile_merged(plan: Plan) -> None:
     """Profile the merged rollouts of a run."""
-    from palestra.cli.clustering.gathering import profile_run
+    from palestra.cli.clustering.main_steps import profile_run
 
     guarded(lambda: profile_run(plan))

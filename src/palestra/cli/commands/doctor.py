@@ -1,13 +1,22 @@
-"""`palestra doctor`: the examination before a run, with the very flags of `collect`."""
+"""`palestra doctor`, `diagnose`: the flags of the examinations before and after a run.
+
+The doctor has the very flags of `collect`.
+"""
 
 import inspect
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final, final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from palestra.cli.commands.rollouts import collect
 from palestra.cli.console import guarded
 from palestra.cli.options import given, with_configs
+
+_ITSELF: Final = "check"
+"""What `palestra doctor` is short for: `palestra doctor check`."""
+
 
 SETTINGS: Final = {
     "input_path": "input_jsonl_fpath",
@@ -19,8 +28,28 @@ SETTINGS: Final = {
 """Flags of `collect` whose settings have other names."""
 
 
+@final
+class _DoctorGroup(TyperGroup):
+    """Commands of the doctor; what names none of them belongs to the doctor itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name of the doctor itself in front, unless a command is named."""
+        named = args[:1] and args[0] in self.commands
+        return super().parse_args(ctx, args if named else [_ITSELF, *args])
+
+
+@final
+class _Doctor(TyperCommand):
+    """The doctor itself, whose help and errors name it as its user does: `palestra doctor`."""
+
+    def make_context(self, *given: Any, parent: Any = None, **extra: Any) -> Any:
+        """As the child of the application, where the group has that name."""
+        _name, args = given
+        return super().make_context(parent.info_name, args, parent=parent.parent, **extra)
+
+
 def register(app: typer.Typer) -> None:
-    """Add the command to `app`, with whatever flags `collect` has now."""
+    """Add the commands to `app`: the doctor with whatever flags `collect` has now."""
     own = inspect.signature(doctor, eval_str=True).parameters["as_json"]
     shared = inspect.signature(collect, eval_str=True).parameters.values()
     flags = [*shared, own.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)]
@@ -31,7 +60,12 @@ def register(app: typer.Typer) -> None:
     command.__doc__ = doctor.__doc__
     command.__annotations__ = {flag.name: flag.annotation for flag in flags}
     command.__dict__["__signature__"] = inspect.Signature(flags)
-    app.command("doctor")(command)
+    group = typer.Typer(cls=_DoctorGroup)
+    epilog = "`palestra doctor tools FILE` checks the tool schemas of a file alone."
+    group.command(_ITSELF, cls=_Doctor, epilog=epilog)(command)
+    group.command()(tools)
+    app.add_typer(group, name="doctor", help="Say what would go wrong, before a run.")
+    app.command()(diagnose)
 
 
 def doctor(
@@ -50,3 +84,53 @@ def doctor(
     overrides = with_configs(flags.pop("configs"), flags.pop("overrides"))
     extra = given(**{SETTINGS.get(name, name): value for name, value in flags.items()})
     guarded(lambda: examine(overrides, extra=extra, as_json=as_json))
+
+
+def tools(
+    file: Annotated[Path, typer.Argument(help="Rows, or Chat Completions bodies (.jsonl).")],
+    summary_key: Annotated[
+        str, typer.Option(help="A field of the rows (dotted: agent_ref.name) to count by.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Check every distinct tool schema of a file by rules, and by compiling its grammar.
+
+    Exits 1 when there are errors, and 2 when the file cannot be read.
+    """
+    from palestra.cli.tool_schemas import check_tools
+
+    guarded(lambda: check_tools(file, summary_key=summary_key, as_json=as_json))
+
+
+def diagnose(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="An output or its stem, a run's folder, a log, or a Slurm job's id."
+        ),
+    ],
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--log", help="A further log to read: a command's, a server's, an endpoint's."
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--input", "-i", help="The input file, to compare with; default the manifest's."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """What went wrong with a run: layer, cause, quoted evidence, what to do.
+
+    Exit 1 when something is wrong, 0 when nothing was found.
+    """
+
+    def command() -> int:
+        from palestra.cli.diagnosing import diagnose as diagnose_run
+
+        return diagnose_run(run, logs=tuple(log or ()), inputs=tuple(inputs or ()), as_json=as_json)
+
+    guarded(command)

@@ -1,11 +1,19 @@
-"""`palestra init`, `test`, `verify-env`: the flags of the commands for authors of environments."""
+"""`palestra init`, `test`, `verify-env`, `skills`: the flags of what authors of environments use."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
 from palestra.cli.console import guarded
 from palestra.cli.options import Configs, Overrides, with_configs
+
+skills = typer.Typer(
+    name="skills", help="Skills for coding agents: how to use Palestra.", no_args_is_help=True
+)
+
+SKILLS_FOLDER: Final = Path(".agents/skills")
+"""Where coding agents look for a project's skills."""
 
 
 def register(app: typer.Typer) -> None:
@@ -13,6 +21,7 @@ def register(app: typer.Typer) -> None:
     app.command()(init)
     app.command("test")(run_tests)
     app.command("verify-env")(verify_env)
+    app.add_typer(skills)
 
 
 def init(
@@ -84,5 +93,29 @@ def verify_env(
         limits = Limits(timeout_s=timeout, repeats=repeats, hostile_s=hostile_seconds)
         args = VerifyEnvArgs(environment, limits, as_json=as_json)
         return verify(args, with_configs(configs, overrides))
+
+    guarded(command)
+
+
+@skills.callback()
+def _skills() -> None:
+    """Skills for coding agents: how to use Palestra."""
+
+
+@skills.command()
+def install(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where to; Claude Code reads .claude/skills.")
+    ] = SKILLS_FOLDER,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files that were changed there.")
+    ] = False,
+) -> None:
+    """Copy the skills into DIR, each a folder with a SKILL.md."""
+
+    def command() -> int:
+        from palestra.cli.authoring import install_skills
+
+        return install_skills(folder, overwrite=overwrite)
 
     guarded(command)

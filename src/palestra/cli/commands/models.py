@@ -1,4 +1,4 @@
-"""`palestra models`, `serve-model`: the flags of the commands about local models."""
+"""`palestra models`, `serve-model`, `sandbox`: the flags of what this machine fetches and serves."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,12 +9,14 @@ from palestra.cli.console import guarded, say
 
 models = typer.Typer(help="The embedded model's weights.", no_args_is_help=True)
 serve_model = typer.Typer(help="Start a local inference server.", no_args_is_help=True)
+sandbox = typer.Typer(help="The sandbox for untrusted programs.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.add_typer(models, name="models")
     app.add_typer(serve_model, name="serve-model")
+    app.add_typer(sandbox, name="sandbox")
 
 
 @models.command()
@@ -62,7 +64,7 @@ def serve_vllm(
     """Serve a model with vLLM, with the flags that `vllm_model` needs, until Ctrl-C."""
 
     def command() -> int:
-        from palestra.cli.serving_models import key_from, serve_model_vllm
+        from palestra.cli.serving import key_from, serve_model_vllm
         from palestra.responses_api_models.local_servers import VLLMServer
 
         server = VLLMServer(
@@ -110,7 +112,7 @@ def serve_llama_cpp(
     """Serve a GGUF file with llama.cpp until Ctrl-C."""
 
     def command() -> int:
-        from palestra.cli.serving_models import key_from, serve_model_llama_cpp
+        from palestra.cli.serving import key_from, serve_model_llama_cpp
         from palestra.responses_api_models.local_servers import LlamaCppServer
 
         server = LlamaCppServer(
@@ -127,5 +129,33 @@ def serve_llama_cpp(
         return serve_model_llama_cpp(
             server, key_variable=api_key_env, ready_timeout_s=ready_timeout
         )
+
+    guarded(command)
+
+
+@sandbox.callback()
+def _group() -> None:
+    """Keeps `serve` a command of its own while it is the only one."""
+
+
+@sandbox.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 6000,
+    token: Annotated[
+        str, typer.Option(help="Asked of callers; default $PALESTRA_SANDBOX_TOKEN.")
+    ] = "",
+    at_once: Annotated[int, typer.Option(help="Programs at a time; default one per core.")] = 0,
+    backend: Annotated[str, typer.Option(help="bubblewrap or process.")] = "bubblewrap",
+) -> None:
+    """Run other machines' programs in this machine's sandbox, until Ctrl-C.
+
+    They find it by NEMO_SKILLS_SANDBOX_HOST and NEMO_SKILLS_SANDBOX_PORT.
+    """
+
+    def command() -> int:
+        from palestra.cli.serving import serve_sandbox
+
+        return serve_sandbox(host, port, token=token, at_once=at_once, backend=backend)
 
     guarded(command)

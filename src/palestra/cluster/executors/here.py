@@ -35,6 +35,7 @@ GRACE_S: Final = 30.0
 """From SIGTERM to SIGKILL."""
 LOOK_EVERY_S: Final = 0.5
 JOB_ID: Final = "PALESTRA_JOB_ID"
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def to_stderr(text: str) -> None:
@@ -81,9 +82,14 @@ class HereExecutor:
             queue = QueueState.read(folder)
             if queue is None or not queue.runs:
                 continue
+            if not queue.process.is_here:
+                raise RunFailed(
+                    f"process {queue.process.pid} of {queue.process.host} runs {folder}",
+                    hint="cancel it on that machine",
+                )
             os.kill(queue.process.pid, signal.SIGTERM)
             deadline = time.monotonic() + GRACE_S + 10.0
-            while queue.process.runs:
+            while not queue.process.is_gone:
                 if time.monotonic() > deadline:
                     raise RunFailed(
                         f"process {queue.process.pid}, which runs {folder}, does not end"
@@ -122,11 +128,11 @@ class QueueState:
     @property
     def runs(self) -> bool:
         """Whether something waits or runs: a process may outlive the queue that ran inside it."""
-        return self.process.runs and not all(told.state.over for told in self.units.values())
+        return not self.process.is_gone and not all(told.state.over for told in self.units.values())
 
     def seen(self) -> Mapping[str, JobState]:
         """The units as they are: without its process, nothing waits or runs any more."""
-        if self.process.runs:
+        if not self.process.is_gone:
             return self.units
         gone = JobState(State.FAILED, "the process that ran the jobs is gone")
         return {u: told if told.state.over else gone for u, told in self.units.items()}
@@ -279,7 +285,7 @@ def _waited(
 
 @contextlib.contextmanager
 def _on_stop(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM mean `stop`, where signals can be handled at all."""
+    """A signal to stop means `stop`, where signals can be handled at all."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -288,7 +294,7 @@ def _on_stop(stop: Callable[[], None]) -> Iterator[None]:
         # In a thread of its own: a handler must not wait for a lock its own thread may hold.
         threading.Thread(target=stop, daemon=True).start()
 
-    earlier = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    earlier = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
     try:
         yield
     finally:

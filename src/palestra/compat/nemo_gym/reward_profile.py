@@ -8,7 +8,7 @@ from palestra.compat.metrics import aggregated
 from palestra.compat.nemo_gym.config_types import AggregateMetrics
 from palestra.profiling import pass_metrics
 from palestra.profiling.pass_metrics import AVERAGE
-from palestra.schema.rewards import finite_reward
+from palestra.schema import finite_reward
 
 Row = Mapping[str, Any]
 ScoreFunction = Callable[[dict[str, Any]], Mapping[str, Any]]

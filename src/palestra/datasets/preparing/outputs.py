@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Self
 
 from palestra.errors import BadInput, InputDataError, Layer
-from palestra.system import move, open_alone, remove_empty, sync
+from palestra.system import move, open_locked, remove_empty, sync
 
 _BESIDE: Final = "metrics and prepared rows stand beside the data: its folder must be writable"
 _HINTS: Final = {
@@ -56,7 +56,7 @@ class Outputs:
             self._made[:0] = [folder for folder in path.parents if not folder.exists()]
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                file = open_alone(_beside(path))
+                file = open_locked(_beside(path))
             except BlockingIOError:
                 raise InputDataError(
                     f"{path} is being written by another preparation",

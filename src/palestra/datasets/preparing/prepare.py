@@ -198,9 +198,12 @@ def _write_rows(
         for one in group:
             write_own = outputs.make(one.prepared_path)
             taken = TakenRows(one.rows, problems)
-            for block in taken.blocks():
-                write_own(block)
-                write_of_type(block)
+            for line in taken.lines():
+                if problems:
+                    continue  # nothing will be put in place; the rest is looked at
+                for _ in range(one.rows.repeats):
+                    write_own(line)
+                    write_of_type(line)
             one.measures = taken.measures
             _warn_of(taken.unknown_params, one, tell)
             if not taken.count:

@@ -16,8 +16,10 @@ from palestra.errors import ConfigError, InputDataError
 from palestra.schema import AGENT_REF, Line, read_jsonl
 
 AGENT_TYPE: Final = "responses_api_agents"
-MEASURED_AT_ONCE: Final = 256
-"""Rows: enough to be measured fast, few enough to be held."""
+MEASURED_ROWS: Final = 256
+"""Enough to be measured fast at once, few enough to be held."""
+MEASURED_BYTES: Final = 8 << 20
+"""Of rows that are long, fewer are held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +71,24 @@ class TakenRows:
         """Parameters of requests that we do not know."""
         return self._check.unknown_params
 
-    def blocks(self) -> Iterator[bytes]:
-        """Lines with their agent, repeated, some rows at a time. Raises InputDataError."""
+    def lines(self) -> Iterator[bytes]:
+        """The lines of the rows that are taken, each with its agent. Raises InputDataError."""
         numbers: list[int] = []
-        taken: list[Any] = []
-        made: list[bytes] = []
+        rows: list[Any] = []
+        size = 0
         for line in _read(self.rows.path):
             row = self._row(line)
             self.count += 1
             if row is None or not self.rows.takes(self.count - 1):
                 continue
             numbers.append(line.number)
-            taken.append(row)
-            made.append(self._line(line.text, row))
-            if len(taken) == MEASURED_AT_ONCE:
-                self._measure(numbers, taken)
-                yield b"".join(made)
-                numbers, taken, made = [], [], []
-        self._measure(numbers, taken)
-        yield b"".join(made)
+            rows.append(row)
+            size += len(line.text)
+            yield self._line(line.text, row)
+            if len(rows) == MEASURED_ROWS or size > MEASURED_BYTES:
+                self._measure(numbers, rows)
+                numbers, rows, size = [], [], 0
+        self._measure(numbers, rows)
 
     def _row(self, line: Line) -> Any:
         """The row of a line, filled into the prompt; None when it is no good."""
@@ -114,7 +115,7 @@ class TakenRows:
             made = text
         else:
             made = self._dumped(json.loads(text))
-        return (made + b"\n") * self.rows.repeats
+        return made + b"\n"
 
     def _dumped(self, row: dict[str, Any]) -> bytes:
         # Python's own coder keeps numbers of any size as they are.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from palestra.datasets.transfer.digests import Digest
 from palestra.errors import InfraError, InputDataError, RunFailed
-from palestra.system import move, open_alone
+from palestra.system import move, open_locked
 
 
 def free_destination(path: Path) -> Path:
@@ -101,7 +101,7 @@ def _cannot_keep(destination: Path, error: OSError) -> RunFailed:
 
 def _unlink_unless_locked(part: Path) -> None:
     """Remove what an earlier download of other bytes left."""
-    with contextlib.suppress(OSError), open_alone(part):
+    with contextlib.suppress(OSError), open_locked(part):
         part.unlink()
 
 
@@ -116,7 +116,7 @@ def arriving(destination: Path, digest: Digest, total_bytes: int | None) -> Iter
     path = destination.with_name(f".{destination.name}.{key}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = open_alone(path)
+        lock = open_locked(path)
     except BlockingIOError:
         raise InputDataError(f"{destination} is being fetched by another process") from None
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, final
 
 from palestra.errors import ConfigError, InfraError, ServerDied
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
-from palestra.serving.child import Child, Ending
+from palestra.serving import Child, Ending
 
 logger = logging.getLogger("palestra.local_model")
 

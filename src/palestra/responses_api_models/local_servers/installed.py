@@ -73,6 +73,8 @@ def _look(python: Path) -> VLLMInstallation | None:
         return None
     try:
         answer = run([str(python), "-P", "-c", _LOOK], timeout_s=LOOK_TIMEOUT_S)
+        if answer.code:
+            raise OSError(answer.complaint or f"exit code {answer.code}")
         found = json.loads(answer.output)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{python} cannot be asked whether it has vLLM: {error}") from error

@@ -22,7 +22,7 @@ from palestra.responses_api_models.local_servers.vllm_command import (
     environment,
     tool_parser,
 )
-from palestra.serving.child import Child, Ending
+from palestra.serving import Child, Ending
 from palestra.serving.sockets import http_url, reachable_host
 from palestra.transport import HttpRequest, HttpTransport
 

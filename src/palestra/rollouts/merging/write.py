@@ -17,7 +17,15 @@ from palestra.rollouts.journal import check_free
 from palestra.rollouts.merging.plan import Rows
 from palestra.rollouts.merging.sources import BUFFER_BYTES, Place, Sources
 from palestra.rollouts.settings import RunPaths
-from palestra.system import is_at, move, open_alone, remove_empty, set_aside, sync, sync_folder
+from palestra.system import (
+    is_file_at,
+    move,
+    open_locked,
+    remove_empty,
+    set_aside,
+    sync,
+    sync_folder,
+)
 
 
 class MergeFailed(RunFailed):
@@ -163,14 +171,14 @@ def _only_merge(output: Target) -> Iterator[BinaryIO]:
         yield file
     finally:
         # Renamed when all went well: then there is nothing under this name, or another's.
-        if is_at(file, output.beside):
+        if is_file_at(file, output.beside):
             output.beside.unlink()
         file.close()
 
 
 def _open_alone(path: Path) -> BinaryIO:
     try:
-        return open_alone(path)
+        return open_locked(path)
     except BlockingIOError:
         raise InputDataError(
             f"another merge is writing {path.with_suffix('')}",

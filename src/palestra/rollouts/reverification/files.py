@@ -19,7 +19,7 @@ from palestra.rollouts.journal import JournalFailed, being_written, repair, writ
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.prepare import StaleRun
 from palestra.schema import FAILURE_CLASS
-from palestra.system import is_at, move, open_alone, replacing, set_aside, sync
+from palestra.system import is_file_at, move, open_locked, replacing, set_aside, sync
 
 FORMAT = 1
 _FAILURE = b'{"' + FAILURE_CLASS.encode() + b'"'
@@ -209,7 +209,7 @@ class Partial:
 
     def leave_as_found(self) -> None:
         """Close it; when there was none before, there is none after."""
-        if self._made and is_at(self._file, self.paths.partial):
+        if self._made and is_file_at(self._file, self.paths.partial):
             self.paths.partial.unlink()
         self.close()
 
@@ -240,7 +240,7 @@ class Partial:
         """Make the output of it. Raises JournalFailed when the disk will not take it."""
         self._try(sync)
         paths = self.paths
-        if not is_at(self._file, paths.partial):
+        if not is_file_at(self._file, paths.partial):
             raise JournalFailed(
                 f"{paths.partial} was moved or replaced by another while it was written",
                 hint="nothing was put in place; verify again, to an output of its own",
@@ -266,7 +266,7 @@ def _open_alone(path: Path) -> tuple[IO[bytes], bool]:
     """The file at `path`, locked, and whether there was nothing in its place before."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open_alone(path)
+        file = open_locked(path)
         return file, os.fstat(file.fileno()).st_size == 0
     except BlockingIOError:
         raise being_written(path) from None

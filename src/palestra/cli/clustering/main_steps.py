@@ -1,4 +1,7 @@
-"""The main step of a shard's job: collect the shard's rows, going on from what is there."""
+"""The main steps of a run's jobs: prepare, collect a shard, merge, profile.
+
+A shard's job goes on from what is there.
+"""
 
 import contextlib
 import os
@@ -11,18 +14,23 @@ from typing import Any
 
 import orjson
 
+from palestra.cli.agents_metrics import ask_agents
 from palestra.cli.clustering.ray_node import address_of_cluster
 from palestra.cli.collecting import collect_with, stoppable
-from palestra.cli.console import masking, notice, warn_all
+from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.loop import STOP_S
+from palestra.cli.merging import merge_shards
+from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
-from palestra.cli.settings import CollectArgs, args_from, load
+from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.watching import watching
+from palestra.cluster.completeness import check_shards, write_completeness
 from palestra.cluster.layout import JobFiles, RunFiles
+from palestra.cluster.overrides import collect_settings
 from palestra.cluster.plan import Role, Run, read_plan
-from palestra.cluster.stamping import with_stamped
+from palestra.cluster.stamping import remember_stamped, stamp, with_stamped
 from palestra.cluster.supervisor.lease import CHECK_S, LeaseWatch
-from palestra.config import ResolvedConfig, names_in_files
+from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
 from palestra.rollouts import CollectSettings, GivenRows
 from palestra.rollouts import Shard as Share
@@ -219,3 +227,75 @@ def _service(
         if component.role is role:
             return endpoint(job, component.name, environment)
     return None
+
+
+def prepare_run(plan: Path) -> int:
+    """Check the configuration and every row, and stamp the rows of all shards."""
+    try:
+        run = read_plan(plan)
+    except (OSError, ValueError) as error:
+        raise InputDataError(f"{plan} is no plan that can be read: {error}") from error
+    files = RunFiles(Path(run.output_dir))
+    config = load(overrides_of(run), ng=False, extra=policy_settings(run, None, {}))
+    stamped = stamp(
+        collect_settings(
+            run.collect,
+            run.collect.collect_overrides,
+            existing_path(run.collect.input_file),
+            seeded=run.collect.seeded,
+        ),
+        run.shards,
+        files,
+        agents=[i.name for i in config.instances.values() if i.type == ServerType.AGENT],
+        seeded=run.collect.seeded,
+        limit=run.collect.limit,
+        check=lambda found: remember_stamped(found, files, anew=run.rerun_done),
+    )
+    for text in stamped.notices:
+        notice(text)
+    say(f"{stamped.rollouts} rollouts of {stamped.tasks} tasks in {len(stamped.shards)} shards")
+    return 0
+
+
+def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
+    """Merge the shards of a run; they stay where they are.
+
+    Strict: every shard must be done. With `allow_partial` what is there is merged, and how much
+    that is of each task is written down.
+    """
+    run = known_plan(plan)
+    files = RunFiles(Path(run.output_dir))
+    present = check_shards(run, files, allow_partial=allow_partial)
+    config = load(
+        overrides_of(run), ng=False, extra=policy_settings(run, None, os.environ), require_all=False
+    )
+    merged = files.merged.output
+    if present == [merged.stem]:
+        # The only shard there is has the name of the whole already.
+        ask_agents(config, merged, files.aggregate_metrics, own_fleet=True)
+        return 0
+    code = merge_shards(
+        config,
+        merged,
+        [str(files.shard(name).output) for name in present],
+        allow_partial=allow_partial,
+        # Of an earlier, smaller merge: kept as .bak.
+        overwrite=True,
+        own_fleet=True,
+    )
+    for text in write_completeness(run, files, allow_partial=allow_partial):
+        notice(text)
+    return code
+
+
+def profile_run(plan: Path) -> int:
+    """Write the profile of a run beside its merged rollouts."""
+    files = RunFiles(Path(known_plan(plan).output_dir))
+    profile_files(
+        str(files.merged.materialized_inputs),
+        str(files.merged.output),
+        # A merge that was allowed to be partial has said so in a file.
+        allow_partial=files.completeness.exists(),
+        group_by=None,
+    )
+    return 0

@@ -1,14 +1,19 @@
-"""`palestra cluster status|logs|cancel|retry-failed`: what follows a submission."""
+"""`palestra cluster`: a run is submitted, and followed.
+
+`rollouts`, `run-cmd` and the field's `nemo_gym_rollouts` go from flags to a submission; `status`,
+`logs`, `cancel` and `retry-failed` read its ledger.
+"""
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from palestra.cli.console import notice, say, shown
 from palestra.cli.tables import print_table
-from palestra.cluster import ledger
+from palestra.cluster import Submission, ledger, rollouts, run_cmd
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.following import (
     RunStatus,
@@ -17,6 +22,7 @@ from palestra.cluster.following import (
     status_of,
 )
 from palestra.cluster.layout import RunFiles
+from palestra.cluster.options import RolloutOptions
 from palestra.cluster.plan import Run
 from palestra.cluster.resubmit import resubmit
 from palestra.cluster.supervisor.processes import tail
@@ -26,6 +32,56 @@ from palestra.errors import ConfigError
 
 UNDERWAY = 3
 """Exit code of `status` while something waits or runs, and nothing has failed."""
+
+
+def submit(given: Mapping[str, Any]) -> int:
+    """Submit what the flags ask for, and say what became of it."""
+    flags = {name: value for name, value in given.items() if name in RolloutOptions.model_fields}
+    options = {name: value for name, value in flags.items() if value is not None}
+    options["config_paths"] = [
+        part.strip()
+        for text in options["config_paths"]
+        for part in text.strip("[]").split(",")
+        if part.strip()
+    ]
+    _report(rollouts(extra=given.get("overrides") or (), tell=notice, **options))
+    return 0
+
+
+def submit_command(given: Mapping[str, Any]) -> int:
+    """Submit the command that the flags ask for, and say what became of it."""
+    options = {name: value for name, value in given.items() if name != "words"}
+    submission = run_cmd(extra=given.get("words") or (), tell=notice, **options)
+    run = submission.run
+    (job,) = run.jobs
+    say(f"{run.name}: {submission.job_ids.get(job.name, 'not submitted')}")
+    say(f"plan, script and logs: {shown(_run_folder(submission))}")
+    if submission.job_ids and run.executor != "none":
+        say(f"follow it with: palestra cluster status {run.output_dir}")
+    return 0
+
+
+def _run_folder(submission: Submission) -> Path:
+    """The output folder of a run, outside containers."""
+    return submission.folder.parent.parent
+
+
+def _report(submission: Submission) -> None:
+    """What a user does next."""
+    run = submission.run
+    wanted = {name for job in run.jobs for name in job.shards}
+    rows = sum(shard.rows or 0 for shard in run.shards if shard.name in wanted)
+    say(f"{run.name}: {rows} rollouts in {len(wanted)} shards -> {run.output_dir}")
+    for job in run.jobs:
+        tasks = f"{len(job.shards)} shards" if job.shards else "all shards"
+        say(f"  {job.name:<12} {submission.job_ids.get(job.name, 'not submitted'):<12} {tasks}")
+    say(f"plan and scripts: {shown(submission.folder)}")
+    if submission.job_ids and run.executor != "none":
+        say(f"follow it with: palestra cluster status {run.output_dir}")
+    merged = RunFiles(_run_folder(submission))
+    for path in (merged.merged.output, merged.reward_profiling, merged.aggregate_metrics):
+        if run.executor == "none" and submission.job_ids and path.exists():
+            say(f"  {shown(path)}")
 
 
 def status(given: str, *, as_json: bool) -> int:

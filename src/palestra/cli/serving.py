@@ -1,5 +1,6 @@
-"""`serve-model`: a local inference server, started, waited for, and pointed to."""
+"""What serves until Ctrl-C: a local inference server, this machine's sandbox for programs of others."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine, Mapping
@@ -18,7 +19,12 @@ from palestra.responses_api_models.local_servers import (
     serve_llama_cpp,
     serve_vllm,
 )
-from palestra.serving import http_transport
+from palestra.sandbox import Sandbox, SandboxSettings
+from palestra.sandbox.service import SandboxService
+from palestra.sandbox.settings import TOKEN_VARIABLE
+from palestra.serving import LOOPBACK, http_transport
+from palestra.serving.listener import serving
+from palestra.serving.sockets import holder_of, listen
 
 
 def serve_model_vllm(
@@ -108,3 +114,35 @@ def _until_stopped(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
         notice("stopped")
         return 0 if stopped.signal is signal.SIGINT else stopped.exit_code
     return 0
+
+
+def serve_sandbox(host: str, port: int, *, token: str, at_once: int, backend: str) -> int:
+    """Serve this machine's sandbox until stopped. Raises ConfigError when it cannot."""
+    token = token or os.environ.get(TOKEN_VARIABLE, "")
+    if backend not in {"bubblewrap", "process"}:
+        raise ConfigError(
+            f"a sandbox service has no back end {backend!r}", hint="bubblewrap or process"
+        )
+    if not token and (host not in LOOPBACK or backend == "process"):
+        # Without isolation whoever reaches it is this user, and on loopback every program does.
+        what = "run programs without isolation" if backend == "process" else f"listen on {host}"
+        raise ConfigError(
+            f"the sandbox is to {what}, and there is no token to protect it",
+            hint=f"set {TOKEN_VARIABLE} to a long random text, here and where it is used",
+        )
+    settings = SandboxSettings.model_validate({"backend": backend, "at_once": at_once})
+    return _until_stopped(lambda: _serve_sandbox(host, port, token, settings))
+
+
+async def _serve_sandbox(host: str, port: int, token: str, settings: SandboxSettings) -> None:
+    async with Sandbox(settings) as own:
+        try:
+            sock = listen(host, port)
+        except OSError as error:
+            holder = holder_of(port)
+            held = f": {holder} holds it" if holder else ""
+            raise ConfigError(f"cannot listen on {host}:{port} ({error}){held}") from error
+        async with SandboxService(own, token=token) as service, serving(service.app(), sock):
+            at = f"{host}:{sock.getsockname()[1]}"
+            notice(f"sandbox ({settings.backend}) ready at {at}; stop it with Ctrl-C")
+            await asyncio.get_running_loop().create_future()
