@@ -21,7 +21,9 @@ from palestra.sandbox import (
     WorkersBroken,
 )
 from palestra.sandbox.workers.frames import BrokenFrame, receive_answer
+from palestra.sandbox.workers.keeper import Keeper
 from palestra.sandbox.workers.nursery import Nursery
+from palestra.sandbox.workers.started import nurseries_kept
 from palestra.sandbox.workers.worker import Endurance, serve
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -154,6 +156,34 @@ def test_a_nursery_that_died_is_replaced() -> None:
         return await workers.call("operator:neg", 1, limit_s=5)
 
     assert with_workers(killed_in_between, size=1) == Returned(-1)
+
+
+def test_forks_beside_each_other_replace_a_kept_nursery_that_died_once() -> None:
+    async def forked(keeper: Keeper, count: int) -> list[int]:
+        workers = await asyncio.gather(*(keeper.fork() for _ in range(count)))
+        for worker in workers:
+            worker.kill()
+        return [worker.pid for worker in workers]
+
+    async def run(folder: Path) -> list[int]:
+        with nurseries_kept():
+            first, second = (Keeper(memory_mib=256, sources=folder) for _ in range(2))
+        await forked(first, 1)
+        kept = first._nursery
+        first.end()
+        await forked(second, 1)
+        assert kept is not None
+        assert second._nursery is kept
+        kept.process.send_signal(signal.SIGSTOP)
+        forks = asyncio.create_task(forked(second, 3))
+        await asyncio.sleep(0.1)
+        kept.process.kill()
+        try:
+            return await forks
+        finally:
+            second._end()
+
+    assert all(asyncio.run(run(Path(__file__))))
 
 
 def test_what_cannot_be_preloaded_is_said_by_every_call() -> None:

@@ -14,7 +14,7 @@ from palestra.errors import ConfigError
 from palestra.sandbox.workers.started import nurseries_kept
 from palestra.schema import CREATE_PARAMS, TOOL_FAILURES, RunRequest, VerifyResponse, to_plain
 from palestra.serving import Assembly, assembled
-from palestra.testing.places import config_of, entrypoint_of
+from palestra.testing.places import OF_ONE_TEST, config_of, entrypoint_of
 from palestra.testing.scripted import Answer, ScriptedModel
 
 
@@ -78,7 +78,7 @@ class ScriptedFleet:
             for name in instance.referenced(ServerType.MODEL)
         }
         stand_ins = dict.fromkeys(models, self.model)
-        with nurseries_kept():
+        with nurseries_kept(OF_ONE_TEST):
             return await self._stack.enter_async_context(
                 assembled(self._config, list(self._config.instances), stand_ins)
             )

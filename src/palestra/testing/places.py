@@ -1,11 +1,14 @@
-"""Where an environment is that a test names."""
+"""Where an environment is that a test names, and what differs from one test to the next."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from palestra.config import PACKAGE_ROOT, project_root, renamed
 from palestra.errors import ConfigError
 
+OF_ONE_TEST: Final = "PYTEST_CURRENT_TEST"
+"""The environment variable that pytest sets anew for each test."""
 _RESOURCES = "resources_servers"
 
 

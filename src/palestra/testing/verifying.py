@@ -28,7 +28,7 @@ from palestra.serving import (
 from palestra.serving.author_calls import VERIFY
 from palestra.serving.authors_errors import overran
 from palestra.testing.interrupting import Interruption, LoopBlocked
-from palestra.testing.places import config_of, data_file_of, entrypoint_of
+from palestra.testing.places import OF_ONE_TEST, config_of, data_file_of, entrypoint_of
 
 Subject = ResourcesServer | type[ResourcesServer] | Environment | str | Path
 """A server, its class, an `@environment`, or the folder or name of an environment."""
@@ -86,7 +86,7 @@ def verify(
     return is interrupted after `timeout_s`; the failure names its function, file and line.
     """
     response = answer if isinstance(answer, Response) else response_of(answer)
-    with nurseries_kept():
+    with nurseries_kept(OF_ONE_TEST):
         server = server_of(environment)
         try:
             return asyncio.run(_verified(server, row, response, timeout_s, stored=stored))

@@ -13,9 +13,9 @@ from palestra.doctor.findings import Finding, quote
 from palestra.doctor.tabled import tabled
 from palestra.errors import PalestraError
 from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
+from palestra.serving.ray_clusters import RAY_ADDRESS
 from palestra.system import run_async
 
-RAY: Final = "ray_head_node_address"
 CONNECT_S: Final = 5.0
 SLURM_S: Final = 10.0
 _PROBE: Final = Program.python("print('probed')")
@@ -23,7 +23,7 @@ _PROBE: Final = Program.python("print('probed')")
 
 async def check_ray(tree: Mapping[str, Any]) -> Looked:
     """Whether the cluster that the configuration names answers."""
-    address = str(tree.get(RAY) or "")
+    address = str(tree.get(RAY_ADDRESS) or "")
     if not address:
         return Looked("not configured", skipped=True)
     if importlib.util.find_spec("ray") is None:
@@ -43,8 +43,8 @@ async def check_ray(tree: Mapping[str, Any]) -> Looked:
 def _no_ray(address: str) -> Finding:
     return tabled(
         "infra.ray-missing",
-        f"{RAY} is {address!r}, and Ray is not installed",
-        quote("configuration", address, pointer=RAY),
+        f"{RAY_ADDRESS} is {address!r}, and Ray is not installed",
+        quote("configuration", address, pointer=RAY_ADDRESS),
     )
 
 
@@ -53,7 +53,7 @@ def _ray_gone(address: str, error: Exception) -> Finding:
     return tabled(
         "infra.ray-unreachable",
         f"the Ray cluster at {address} cannot be reached: {why}",
-        quote("configuration", address, pointer=RAY),
+        quote("configuration", address, pointer=RAY_ADDRESS),
     )
 
 

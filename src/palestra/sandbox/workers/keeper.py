@@ -83,6 +83,7 @@ class Keeper:
 
     async def _fork(self) -> WorkerHandle:
         worker = self._ask()
+        asked = self._nursery
         try:
             async with asyncio.timeout(self._start_limit_s + LAST_WORDS_S):
                 if await worker.become_ready():
@@ -96,9 +97,12 @@ class Keeper:
             worker.kill()
             raise
         worker.kill()
-        if refusal is None and self._is_reused:  # it has ended since: a new one decides
-            self._end()
-            return await self._fork()
+        if refusal is None and self._nursery is not None:
+            has_another = self._nursery is not asked  # made by a fork beside this one
+            if has_another or self._is_reused:  # it has ended since: a new one decides
+                if not has_another:
+                    self._end()
+                return await self._fork()
         raise refusal or WorkersBroken(f"the workers cannot start: {self._complaint()}")
 
     def _ask(self) -> WorkerHandle:
@@ -134,11 +138,16 @@ class Keeper:
 
     def _ingredients(self) -> Hashable:
         """What makes one nursery another than the next."""
-        here = (_variables(), Path.cwd(), _output_files()) if self._as_here else ()
+        here = (self._variables(), Path.cwd(), _output_files()) if self._as_here else ()
         limits = (self._memory_mib, self._calls, self._growth_mib)
         what = (self._program, msgspec.json.encode(self._argument), *self._preload)
         files = () if self._sources is None else tuple(_stamps(self._sources))
         return what, limits, tuple(sys.path), here, files
+
+    def _variables(self) -> frozenset[tuple[str, str]]:
+        """The environment variables that make a difference."""
+        unlike = frozenset() if self._stock is None else self._stock.unlike
+        return frozenset(pair for pair in os.environ.items() if pair[0] not in unlike)
 
     def _start(self) -> StartedNursery:
         ours, theirs = socket.socketpair()
@@ -220,11 +229,6 @@ def _stamps(sources: Path) -> Iterator[tuple[str, int, int]]:
         except OSError:  # a link to nowhere, or removed a moment ago
             continue
         yield str(path), status.st_mtime_ns, status.st_size
-
-
-def _variables() -> frozenset[tuple[str, str]]:
-    """The environment variables, without the one that pytest sets anew for each test."""
-    return frozenset(pair for pair in os.environ.items() if pair[0] != "PYTEST_CURRENT_TEST")
 
 
 def _output_files() -> tuple[tuple[int, int] | None, ...]:

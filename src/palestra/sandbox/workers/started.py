@@ -50,6 +50,8 @@ class NurseryStock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._nurseries: dict[Hashable, StartedNursery] = {}
+        self.unlike: frozenset[str] = frozenset()
+        """Environment variables that may differ: they make no other nursery."""
 
     def take(self, made_of: Hashable) -> StartedNursery | None:
         """One that was made of the same and still runs."""
@@ -86,8 +88,12 @@ _stock: ContextVar[NurseryStock | None] = ContextVar("palestra_nursery_stock", d
 
 
 @contextlib.contextmanager
-def nurseries_kept() -> Iterator[None]:
-    """Keepers made in the body keep their nurseries for each other, until this process ends."""
+def nurseries_kept(*unlike: str) -> Iterator[None]:
+    """Keepers made in the body keep their nurseries for each other, until this process ends.
+
+    `unlike`: environment variables in which these may differ.
+    """
+    _KEPT.unlike |= frozenset(unlike)
     token = _stock.set(_KEPT)
     try:
         yield
