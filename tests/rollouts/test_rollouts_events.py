@@ -148,11 +148,23 @@ def test_the_last_event_of_a_killed_process_is_told_in_its_place(tmp_path: Path)
     path = tmp_path / "events.jsonl"
     path.write_text('{"event":"run_started"}\n{"event":"rollout_st')
 
-    end_events(str(path), code=1, message="killed")
+    end_events(str(path), code=1, message="killed", since=0.0)
 
     torn, last = path.read_text().splitlines()[1:]
     assert torn == '{"event":"rollout_st'
     assert (json.loads(last)["event"], json.loads(last)["exit"]) == ("run_ended", 1)
+
+
+@pytest.mark.parametrize(("since", "exits"), [(4.0, [0]), (6.0, [0, 1])])
+def test_an_end_that_this_process_has_written_is_told_once(
+    tmp_path: Path, since: float, exits: list[int]
+) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"event":"run_ended","at":5.0,"exit":0}\n')
+
+    end_events(str(path), code=1, message="killed", since=since)
+
+    assert [json.loads(line)["exit"] for line in path.read_text().splitlines()] == exits
 
 
 def test_the_last_event_does_not_wait_for_a_reader_who_has_stopped() -> None:
@@ -164,7 +176,7 @@ def test_the_last_event_does_not_wait_for_a_reader_who_has_stopped() -> None:
     os.set_blocking(writing, True)
 
     with pytest.raises(TimeoutError):
-        end_events(f"/dev/fd/{writing}", code=1, message="killed" * 4096)
+        end_events(f"/dev/fd/{writing}", code=1, message="killed" * 4096, since=0.0)
 
     os.close(reading)
     os.close(writing)

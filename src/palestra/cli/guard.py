@@ -119,6 +119,7 @@ class Guard:
     def __init__(self, pid: int, pulse: Pulse) -> None:
         self._pid = pid
         self._pulse = pulse
+        self._began = time.time()
         self._lookout = Lookout()
         self._asked: signal.Signals | None = None
         self._stop_at = 0.0
@@ -183,6 +184,8 @@ class Guard:
                 )
             self._end_events(128 - code, f"the process was killed ({signal_name(-code)})")
             code = 128 - code
+        elif code:
+            self._end_events(code, f"the command failed with exit code {code}")
         os._exit(code)
 
     def _kill(self) -> None:
@@ -354,7 +357,7 @@ class Guard:
 
         if target := self._work().get("events"):
             try:
-                end_events(target, code=code, message=message)
+                end_events(target, code=code, message=message, since=self._began)
             except (PalestraError, OSError) as problem:
                 self._say(f"warning: json_events: its last event is missing: {problem}")
 

@@ -49,11 +49,14 @@ class Watch:
     """Of the collection, once it has begun."""
     events_target: str = ""
     """Where its events go, for whoever has to end them in its place."""
+    has_ended: bool = False
+    """Whether its end is among the events."""
 
     def ended(self, code: int, message: str = "") -> int:
         """Tell how the command ends; `code` again."""
         if self.events is not None:
             self.events.emit("run_ended", exit=code, message=message, **_accounts(self.accounting))
+            self.has_ended = True
         return code
 
     def say_accounting(self) -> None:
@@ -63,8 +66,7 @@ class Watch:
 
     def close(self) -> None:
         """Write the events that are still to be written; for a process that ends at once."""
-        if self.events is not None:
-            self.events.close()
+        if self.events is not None and self.events.close() and self.has_ended:
             tell_guard(events="")
 
     def on_lag(self, lag: Lag) -> None:

@@ -46,6 +46,8 @@ FLUSH_BYTES: Final = 1 << 18
 MOST_WAITING_BYTES: Final = 1 << 26
 """Events that wait for a reader who does not come; further ones are dropped and counted."""
 LAST_FLUSH_S: Final = 3.0
+LONGEST_END_BYTES: Final = 65_536
+"""Of a file of events that are looked at for its last one."""
 END_WITHIN_S: Final = 1.0
 """How long `run_ended` may wait for a reader, when the guard of a killed run writes it."""
 
@@ -110,15 +112,17 @@ class EventFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Write what is left; further events are ignored."""
+    def close(self) -> bool:
+        """Write what is left; further events are ignored. False when some may still be written."""
         if self._ending:
-            return
+            return not self._thread.is_alive()
         self._ending = True
         self._wake.set()
         self._thread.join(LAST_FLUSH_S)
         if self._thread.is_alive():
             self._on_problem("json_events: nobody reads them; the last ones are lost")
+            return False
+        return True
 
     def emit(self, event: str, /, **fields: Any) -> None:
         """Write an event, soon."""
@@ -171,13 +175,18 @@ class EventFile:
                 time.sleep(0.05)
 
 
-def end_events(target: str, *, code: int, message: str) -> None:
-    """Append `run_ended` for a process that was killed before it had told its end itself.
+def end_events(target: str, *, code: int, message: str, since: float) -> None:
+    """Append `run_ended` for a process that ended before it had said that its end is told.
 
+    A file that it ends already is left as it is; `since`: when the process began, as those that
+    went before it may have written to the same file.
     Raises ConfigError when `target` cannot be written, and OSError when it cannot be written
     within `END_WITHIN_S`, as a pipe that is full.
     """
-    is_torn = _is_torn(target)
+    tail = _tail(target)
+    if _ends_after(tail, since):
+        return
+    is_torn = tail != b"" and not tail.endswith(b"\n")
     fd = open_for_events(target)
     payload = {"event": "run_ended", "at": time.time(), "exit": code, "message": message}
     line = orjson.dumps(payload) + b"\n"
@@ -187,14 +196,25 @@ def end_events(target: str, *, code: int, message: str) -> None:
         os.close(fd)
 
 
-def _is_torn(target: str) -> bool:
-    """Whether a file of events ends within a line; False for what cannot be read, such as a pipe."""
-    path = Path(target)
-    if not path.is_file() or not path.stat().st_size:
-        return False
+def _tail(target: str) -> bytes:
+    """The end of a file of events; empty for what cannot be read, such as a pipe."""
+    path = Path("/dev/stdout" if target == "-" else target)
+    if not path.is_file():
+        return b""
     with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() != b"\n"
+        file.seek(max(0, path.stat().st_size - LONGEST_END_BYTES))
+        return file.read()
+
+
+def _ends_after(tail: bytes, since: float) -> bool:
+    """Whether the last event is a `run_ended` that is not older than `since`."""
+    last = tail.removesuffix(b"\n").rpartition(b"\n")[2]
+    try:
+        told = orjson.loads(last)
+        is_its = told["event"] == "run_ended" and told["at"] >= since
+    except (ValueError, TypeError, KeyError):
+        return False
+    return is_its and tail.endswith(b"\n")
 
 
 def _write_within(fd: int, data: bytes, timeout_s: float) -> None:

@@ -433,7 +433,9 @@ class Fleet:
             last_first.push_async_callback(self._ray.leave)
             last_first.push_async_callback(self._finish_profile)
             last_first.push_async_callback(self.client.http.aclose)
+            last_first.callback(self._close_sockets)
             last_first.push_async_callback(self._stop_servers)
+            last_first.callback(self._close_watches)
             last_first.push_async_callback(self._stop_watchers)
             last_first.push_async_callback(self._stop_children)
 
@@ -446,12 +448,16 @@ class Fleet:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
+
+    def _close_watches(self) -> None:
         for watch in self._watches:
             watch.close()
         self._watches.clear()
 
     async def _stop_servers(self) -> None:
         await asyncio.gather(*(_stop_server(server) for server in self._servers))
+
+    def _close_sockets(self) -> None:
         for sock in self._listening:
             sock.close()
 

@@ -9,7 +9,6 @@ import importlib
 import json
 import os
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from typing import Any, Final, Self, final
 from palestra.errors import ConfigError
 from palestra.serving.ray_clusters.importing import ImportWatch
 from palestra.serving.ray_clusters.keeper import ADDRESS, AUTH_MODE, LOG, PID
-from palestra.system import lock
+from palestra.system import Process, lock
 from palestra.transport import new_id
 
 RAY_ADDRESS: Final = "ray_head_node_address"
@@ -34,9 +33,12 @@ HANDED_DOWN: Final = "PALESTRA_FLEET_RAY"
 REACH_LIMIT_S: Final = 5.0
 CONNECT_LIMIT_S: Final = 60.0
 START_LIMIT_S: Final = 100.0
+LOCK_LIMIT_S: Final = 2 * START_LIMIT_S
+"""For another process of the fleet to start it."""
 END_LIMIT_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.05
 _LOG_LINES: Final = 5
+_START_ONE: Final = f"start one with `ray start --head` and name it: ++{RAY_ADDRESS}=<host>:<port>"
 _IMPORT: Final = re.compile(r"^\s*(import|from) ray\b", re.MULTILINE)
 
 
@@ -136,10 +138,13 @@ class RayPlace:
 
         Raises ConfigError when that fails.
         """
-        if "ray" not in sys.modules:
+        if sys.modules.get("ray") is None:
             return
-        # Another server of this process may be importing it at this moment: wait for that.
-        ray: Any = await asyncio.to_thread(importlib.import_module, "ray")
+        try:
+            # Another server of this process may be importing it at this moment: wait for that.
+            ray: Any = await asyncio.to_thread(importlib.import_module, "ray")
+        except Exception:  # that other one's import has failed, which is told of that one
+            return
         async with self._connecting:
             await self._connect(ray, folder)
 
@@ -188,22 +193,20 @@ class RayPlace:
 
     def _end_keeper(self, pid: int) -> None:
         """End the process `pid` if it is the keeper: the number may be another's by now."""
-        keeper = os.pidfd_open(pid)
-        try:
-            # Read after the process was opened, and so of the process that is signalled.
-            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if os.fsencode(self.folder) not in arguments:
-                return
-            until = time.monotonic() + END_LIMIT_S
-            while time.monotonic() < until:
-                # Again and again: while it starts, Ray takes this signal for itself.
-                signal.pidfd_send_signal(keeper, signal.SIGTERM)
-                if select.select([keeper], [], [], LOOK_EVERY_S)[0]:
+        keeper = Process.of(pid)
+        # Read after its birth, and so of the process that is signalled while that is the same.
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if os.fsencode(self.folder) not in arguments:
+            return
+        until = time.monotonic() + END_LIMIT_S
+        with suppress(ProcessLookupError):  # it has just ended
+            while keeper.runs:
+                if time.monotonic() >= until:
+                    os.killpg(pid, signal.SIGKILL)
                     break
-            else:
-                os.killpg(pid, signal.SIGKILL)
-        finally:
-            os.close(keeper)
+                # Again and again: while it starts, Ray takes this signal for itself.
+                os.kill(pid, signal.SIGTERM)
+                time.sleep(LOOK_EVERY_S)
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 
@@ -211,7 +214,14 @@ class RayPlace:
         """The address of the fleet's own cluster, which is started when there is none."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self.folder / "lock").open("wb") as file:
-            lock(file, wait_s=2 * START_LIMIT_S)
+            try:
+                lock(file, wait_s=LOCK_LIMIT_S)
+            except BlockingIOError as error:
+                raise ConfigError(
+                    "a server imports Ray, and another one has not started this fleet's Ray cluster "
+                    f"within {LOCK_LIMIT_S:g} s",
+                    hint=_START_ONE,
+                ) from error
             return self._own_address() or self._started()
 
     def _started(self) -> str:
@@ -236,7 +246,7 @@ class RayPlace:
         raise ConfigError(
             "a server imports Ray, and a Ray cluster for this fleet did not start:\n"
             + "\n".join(f"  | {line}" for line in lines),
-            hint=f"start one with `ray start --head` and name it: ++{RAY_ADDRESS}=<host>:<port>",
+            hint=_START_ONE,
         )
 
     def _unusable(self, reason: str) -> ConfigError:
