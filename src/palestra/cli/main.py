@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -43,14 +43,6 @@ for _group in (
     cluster,
 ):
     _group.register(app)
-
-
-@app.command()
-def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
-    """What is installed, and where."""
-    from palestra.cli.fleet_commands import version as show
-
-    guarded(lambda: show(as_json=as_json))
 
 
 def _not_yet(name: str) -> None:

@@ -20,7 +20,7 @@ from palestra.config import (
 from palestra.errors import ConfigError
 from palestra.rollouts import CollectSettings
 from palestra.rollouts.arguments import CollectArgs, args_from
-from palestra.serving.loading import load_server_class
+from palestra.serving import load_server_class
 
 _DECIDED: Final = {
     **{key: "--" + option.replace("_", "-") for key, option in OPTION_OF.items()},

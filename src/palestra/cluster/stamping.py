@@ -18,8 +18,7 @@ from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import Run, Shard
 from palestra.cluster.seeds import request_seed, share_of
 from palestra.errors import InputDataError
-from palestra.rollouts import CollectSettings, StaleRun, materialize
-from palestra.rollouts.expansion import with_seed
+from palestra.rollouts import CollectSettings, StaleRun, materialize, with_seed
 from palestra.rollouts.journal import write_json
 from palestra.rollouts.materialize import whole_or_absent
 from palestra.schema import CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX, read_jsonl

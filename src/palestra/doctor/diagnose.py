@@ -15,11 +15,11 @@ from typing import Final
 
 from palestra.datasets import Door
 from palestra.doctor.diagnosis import Diagnosis
-from palestra.doctor.failing_rows import compared
 from palestra.doctor.findings import LAYERS, Finding, Quote, Severity
 from palestra.doctor.locating import Located, locate, outputs_named, ray_log_of
 from palestra.doctor.logs import read_log
 from palestra.doctor.outputs import RunReading, read_run
+from palestra.doctor.quoting import quote_fields
 from palestra.doctor.reading import LogReading, Observation, Rank
 from palestra.doctor.signatures import Signature, SignatureTable, stem_of
 from palestra.doctor.staleness import stale_inputs
@@ -285,7 +285,7 @@ def _row_quotes(
     if row is None:
         return ()
     doors = doors_of(run.manifest) if doors_of is not None and run.manifest is not None else {}
-    return compared(
+    return quote_fields(
         run.paths.materialized_inputs, row, observation.problems, doors.get(row.agent, ())
     )
 

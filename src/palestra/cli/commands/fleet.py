@@ -1,4 +1,4 @@
-"""`palestra run`, `status`, `config`: the flags of the commands about a fleet of servers."""
+"""`palestra run`, `status`, `config`, `pip-list`, `version`: the flags about a fleet and its host."""
 
 from typing import Annotated
 
@@ -14,6 +14,7 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
     app.command()(config)
     app.command("pip-list")(pip_list)
+    app.command()(version)
 
 
 def run(configs: Configs = None, overrides: Overrides = None) -> None:
@@ -73,3 +74,10 @@ def pip_list(
         return show(args_from(PipListArgs, given))
 
     guarded(command)
+
+
+def version(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """What is installed, and where."""
+    from palestra.cli.fleet_commands import version as show
+
+    guarded(lambda: show(as_json=as_json))
