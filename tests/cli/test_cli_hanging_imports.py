@@ -79,7 +79,9 @@ def test_doctor_ends_when_a_file_holds_its_process(world: World) -> None:
 def test_a_worker_that_does_not_import_the_file_says_where_and_ends(world: World) -> None:
     done = ended(world, IN_A_WORKER, "verify-env", "hang.py")
 
-    assert f'"{world.folder}/hang.py", line {LINE} in <module>' in done.err
+    [error] = done.errors
+    assert f"{world.folder}/hang.py:{LINE} in <module>" in error
+    assert "++start_timeout" in done.err
 
 
 @pytest.mark.parametrize("body", [HOLDS_LOCK, SPINS], ids=["lock", "spin"])

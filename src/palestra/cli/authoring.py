@@ -165,18 +165,18 @@ async def _reports(folders: Sequence[Path], args: TestArgs) -> list[FolderReport
         limit_of="a folder",
         hint="make that line return, or raise --timeout",
     )
-    with starting_within(args.timeout_s):
-        async with beating():
-            return [await _report(folder, args, name=len(folders) > 1) for folder in folders]
+    async with beating():
+        return [await _report(folder, args, name=len(folders) > 1) for folder in folders]
 
 
 async def _report(folder: Path, args: TestArgs, *, name: bool) -> FolderReport:
-    report = await check_folder(
-        folder,
-        timeout_s=args.timeout_s,
-        data=args.data and folder.parent.name == RESOURCES,
-        fresh=args.fresh,
-    )
+    with starting_within(args.timeout_s, "--timeout=<seconds>"):
+        report = await check_folder(
+            folder,
+            timeout_s=args.timeout_s,
+            data=args.data and folder.parent.name == RESOURCES,
+            fresh=args.fresh,
+        )
     if name:
         notice(f"{folder.name}: {'passed' if report.passed else 'failed'}")
     return report

@@ -252,17 +252,15 @@ class Guard:
         return self._pulse.stack_text()
 
     def _tell_of_block(self, quiet_s: float) -> None:
-        from palestra.serving.importing import author_import
+        from palestra.serving.importing import at, author_import
         from palestra.serving.overrun import blocking, place_of
 
         call = running_one(self._pid, self._lookout.executing)
         stacks = self._stacks()
         if call is not None and (started := author_import(call)) is not None:
-            place = place_of(call, stacks)
-            at = f": it is executing {place}" if place.file else ""
             self._say(
                 f"{started.file} is still being imported after {quiet_s:.0f} s, of "
-                f"{started.limit_s:g} s at most (++start_timeout){at}"
+                f"{started.limit_s:g} s at most ({started.longer}){at(place_of(call, stacks))}"
             )
             return
         holder = blocking(call, stacks)

@@ -44,14 +44,16 @@ async def assembled(
             made.server_client = client
             servers[name] = made
             targets[name] = Target(name, _type_of(config, name), local=made)
-        with starting_within(start_timeout_of(config.tree)):
-            for name in names:
-                if name in servers:
-                    continue
-                instance = config.instance(name)
+        limit_s = start_timeout_of(config.tree)
+        for name in names:
+            if name in servers:
+                continue
+            instance = config.instance(name)
+            with starting_within(limit_s):
                 servers[name] = build_server(instance, client)
-                targets[name] = Target(name, instance.type, local=servers[name])
-            for name, server in servers.items():
+            targets[name] = Target(name, instance.type, local=servers[name])
+        for name, server in servers.items():
+            with starting_within(limit_s):
                 await _start(name, server)
         yield Assembly(servers, client)
     finally:

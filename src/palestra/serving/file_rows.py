@@ -75,7 +75,7 @@ async def rows_by(python: Path, path: Path, *, beside_s: float = BESIDE_IMPORT_S
                 await process.wait()
         if not answer.exists():
             if stack.exists() and (stacks := stack.read_text("utf-8", "replace")):
-                raise import_too_long(AuthorImport(str(path), limit_s), place_on(stacks))
+                raise import_too_long(AuthorImport.of(path), place_on(stacks))
             raise ServerDied(f"{path} could not be imported: {python} {end}")
         found = orjson.loads(answer.read_bytes())
     if "error" in found:

@@ -28,7 +28,7 @@ from palestra.errors import (
 from palestra.serving.build import build_server, profiler_for, server_client
 from palestra.serving.child import Child, Ending
 from palestra.serving.head_address import HeadAddress
-from palestra.serving.importing import import_here, start_timeout_of, starting_within
+from palestra.serving.importing import LONGER, import_here, start_timeout_of, starting_within
 from palestra.serving.instance import STUCK_AFTER_S, RunningInstance, State
 from palestra.serving.listener import serving
 from palestra.serving.orders import WorkOrder
@@ -216,7 +216,7 @@ class Fleet:
         file = None if instance.folder is None else instance.folder / instance.entrypoint
         return (file and import_here(file, limit_s)) or ServerDied(
             f"{instance.name} was not ready within {limit_s:g} s",
-            hint="its log may say why; ++start_timeout=<seconds> gives it longer",
+            hint=f"its log may say why; {LONGER} gives it longer",
         )
 
     def _check_hosts(self) -> None:

@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -27,10 +28,24 @@ START_TIMEOUT: Final = "start_timeout"
 """The setting: how many seconds a server may take to start, and a file to be imported."""
 START_TIMEOUT_S: Final = 120.0
 OF_START: Final = 0.8
-"""The share of a server's start that the imports of its workers may take: they tell where they
-stand before the server is given up."""
+"""The share of what is left of a server's start that the imports of its workers may take: they
+tell where they stand before the server is given up."""
+LEAST_OF_START_S: Final = 1.0
 
-_limit_s: ContextVar[float] = ContextVar("palestra_start_timeout", default=START_TIMEOUT_S)
+LONGER: Final = f"++{START_TIMEOUT}=<seconds> ({START_TIMEOUT} in a config file)"
+"""What gives a start longer, where no option of the command does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """How long a file may be imported, when the start ends that it is part of, and what sets it."""
+
+    seconds: float = START_TIMEOUT_S
+    ends_at: float = math.inf
+    longer: str = LONGER
+
+
+_limit: ContextVar[_Limit] = ContextVar("palestra_start_timeout", default=_Limit())  # noqa: B039  # it is frozen
 _threads: Final[dict[Path, int]] = {}
 """The thread that imports each file now."""
 
@@ -40,6 +55,13 @@ class AuthorImport(msgspec.Struct, frozen=True, tag_field="what", tag="import"):
 
     file: str
     limit_s: float
+    longer: str = LONGER
+    """What to write to give it longer."""
+
+    @classmethod
+    def of(cls, file: Path) -> Self:
+        """The one that would begin here and now."""
+        return cls(str(file), _limit.get().seconds, _limit.get().longer)
 
 
 def start_timeout_of(tree: Mapping[str, Any]) -> float:
@@ -57,24 +79,34 @@ def start_timeout_of(tree: Mapping[str, Any]) -> float:
 
 
 @contextlib.contextmanager
-def starting_within(limit_s: float) -> Iterator[None]:
-    """Files that are imported in the body may take so long."""
-    token = _limit_s.set(limit_s)
+def starting_within(limit_s: float, longer: str = LONGER) -> Iterator[None]:
+    """The body is a start: it may take so long, and so may each file that is imported in it.
+
+    `longer`: what a user writes to give it longer.
+    """
+    token = _limit.set(_Limit(limit_s, time.monotonic() + limit_s, longer))
     try:
         yield
     finally:
-        _limit_s.reset(token)
+        _limit.reset(token)
 
 
 def start_limit_s() -> float:
     """Seconds that a file may be imported here."""
-    return _limit_s.get()
+    return _limit.get().seconds
+
+
+def workers_limit_s() -> float:
+    """Seconds that the workers of a server that starts here may take for their imports."""
+    limit = _limit.get()
+    left_s = max(LEAST_OF_START_S, limit.ends_at - time.monotonic())
+    return OF_START * min(limit.seconds, left_s)
 
 
 @contextlib.contextmanager
 def importing(path: Path) -> Iterator[None]:
     """Tell the pulse that `path` is imported in the body, and until when it may be."""
-    limit_s, pulse = _limit_s.get(), current_pulse()
+    started, pulse = AuthorImport.of(path), current_pulse()
     _threads[path] = threading.get_ident()
     try:
         if pulse is None:
@@ -83,8 +115,8 @@ def importing(path: Path) -> Iterator[None]:
         has_loop = pulse.last_beat is not None
         if not has_loop:
             pulse.beat()  # one that no other follows: the time without a beat counts from here
-        text = msgspec.json.encode(AuthorImport(str(path), limit_s))
-        pulse.enter(text, time.monotonic() + limit_s)
+        text = msgspec.json.encode(started)
+        pulse.enter(text, time.monotonic() + started.limit_s)
         try:
             yield
         finally:
@@ -115,14 +147,18 @@ def unfinished_import(call: Executing, stacks: str) -> ServerDied | None:
 
 def import_too_long(started: AuthorImport, place: AuthorsPlace) -> ServerDied:
     """The error of an import that stands at `place` after its limit."""
-    where = f": it is executing {place}" if place.file else ""
     return ServerDied(
-        f"{started.file} was not imported within {started.limit_s:g} s{where}",
-        hint="make the import of the file return, or give it longer: ++start_timeout=<seconds>",
+        f"{started.file} was not imported within {started.limit_s:g} s{at(place)}",
+        hint=f"make the import of the file return, or give it longer: {started.longer}",
         function=place.function,
         file=place.file,
         line=place.line,
     )
+
+
+def at(place: AuthorsPlace) -> str:
+    """What follows the error of code that stands at `place`; nothing where that is not known."""
+    return f": it is executing {place}" if place.file else ""
 
 
 def import_here(file: Path, limit_s: float) -> ServerDied | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import msgspec
 from palestra.errors import excerpt
 from palestra.sandbox.workers.handle import NoProcess, WorkerHandle
 from palestra.sandbox.workers.nursery import Order
-from palestra.sandbox.workers.outcomes import WorkersBroken
+from palestra.sandbox.workers.outcomes import NotReady, WorkersBroken
 from palestra.sandbox.workers.started import StartedNursery, stock_here
 from palestra.system import start
 
@@ -27,6 +28,9 @@ FORK_PAUSES_S: Final = (0.1, 0.3, 1.0, 3.0)
 """Between attempts when the system has no process left, which passes."""
 
 CALLS_BY_NAME: Final = "palestra.sandbox.workers.worker:calls_by_name"
+
+_OUT_OF_TIME: Final = re.compile(r"^Timeout \([\d:.]+\)!$", re.MULTILINE)
+"""What stands before the stacks of a nursery whose imports have taken too long."""
 
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ")
 """Of our environment; keys and tokens have no business where models' text is worked on."""
@@ -91,7 +95,7 @@ class Keeper:
         except TimeoutError:
             worker.kill()
             message = f"a worker was not ready after {self._start_limit_s:g} s"
-            raise WorkersBroken(message) from None
+            raise NotReady(message) from None
         except BaseException:
             worker.kill()
             raise
@@ -99,7 +103,7 @@ class Keeper:
         if refusal is None and self._is_reused:  # it has ended since: a new one decides
             self._end()
             return await self._fork()
-        raise refusal or WorkersBroken(f"the workers cannot start: {self._complaint()}")
+        raise refusal or self._complaint()
 
     def _ask(self) -> WorkerHandle:
         for _ in range(2):
@@ -180,15 +184,22 @@ class Keeper:
                 os.close(output)
         return StartedNursery(process, ours, complaints)
 
-    def _complaint(self) -> str:
+    def _complaint(self) -> WorkersBroken:
         """What the nursery printed before it was ready; it is gone or useless now."""
         if self._nursery is None:
-            return "it was closed"
+            return WorkersBroken("the workers cannot start: it was closed")
         complaints = self._nursery.complaints
         complaints.seek(0)
-        said = excerpt(complaints.read()[-2000:]).strip()
+        text = complaints.read().decode("utf-8", "replace")
         self._end()
-        return said or "it printed nothing"
+        if stacks := _OUT_OF_TIME.split(text)[1:]:
+            error = NotReady(
+                f"the workers were not ready after {self._start_limit_s:g} s:{excerpt(stacks[-1])}"
+            )
+            error.stacks = stacks[-1]
+            return error
+        said = excerpt(text[-2000:]).strip() or "it printed nothing"
+        return WorkersBroken(f"the workers cannot start: {said}")
 
     def end(self) -> None:
         """End the nursery and with it every worker; or leave it, where nurseries are kept, once

@@ -59,6 +59,13 @@ class WorkersBroken(VerifierError):
     """The workers themselves do not work: nothing is known about the data."""
 
 
+class NotReady(WorkersBroken):
+    """A worker was not ready in time."""
+
+    stacks = ""
+    """Where the imports stood then, as faulthandler writes it; empty where nothing told."""
+
+
 class Workers(Protocol):
     """Runs functions by name, as many at once as there are cores, first come first served."""
 

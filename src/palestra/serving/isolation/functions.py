@@ -8,9 +8,8 @@ from typing import Any, Final, final
 import orjson
 
 from palestra.errors import CallError, Evidence, VerifierError, from_body
-from palestra.sandbox.workers.keeper import Keeper
-from palestra.serving.importing import OF_START, start_limit_s
-from palestra.serving.isolation.failures import MEMORY_MIB, failure_of, out_of_memory
+from palestra.serving.isolation.authors_keeper import AuthorsKeeper
+from palestra.serving.isolation.failures import failure_of, out_of_memory
 from palestra.serving.isolation.limits import limit_of
 from palestra.serving.isolation.link import WorkerGone
 from palestra.serving.isolation.wire import (
@@ -39,14 +38,7 @@ class FunctionCalls:
         self._errors = errors
         argument = {"file": str(file)}
         self._workers = WorkerPool(
-            Keeper(
-                program=PROGRAM,
-                argument=argument,
-                memory_mib=MEMORY_MIB,
-                as_here=True,
-                start_limit_s=OF_START * start_limit_s(),
-                sources=file,
-            )
+            AuthorsKeeper(file, sources=file, program=PROGRAM, argument=argument)
         )
 
     async def start(self) -> None:

@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol, final
+from pathlib import Path
+from typing import Any, Final, final
 
 import orjson
 from pydantic import BaseModel
@@ -24,14 +25,12 @@ from palestra.errors import (
     from_body,
     to_body,
 )
-from palestra.sandbox.workers.handle import WorkerHandle
-from palestra.sandbox.workers.keeper import Keeper
 from palestra.schema import encode_json, set_fields, to_plain
 from palestra.serving.authors_errors import TIME_LIMIT, error_text
 from palestra.serving.endpoints import Endpoint
-from palestra.serving.importing import OF_START, start_limit_s
+from palestra.serving.isolation.authors_keeper import AuthorsKeeper, Forking
 from palestra.serving.isolation.bodies import body_bytes, exact_body_bytes
-from palestra.serving.isolation.failures import MEMORY_MIB, failure_of
+from palestra.serving.isolation.failures import failure_of
 from palestra.serving.isolation.limits import limit_of
 from palestra.serving.isolation.link import Ended, Ending, Killed, Link, WorkerGone
 from palestra.serving.isolation.results import unpacked
@@ -171,16 +170,6 @@ class _Call:
     def left_s(self) -> float | None:
         """Seconds until the limit; None without one."""
         return None if self.due is None else max(0.0, self.due - time.monotonic())
-
-
-class Forking(Protocol):
-    """Makes worker processes: a `Keeper` does."""
-
-    async def fork(self) -> WorkerHandle:
-        """A new worker, ready for calls. Raises WorkersBroken."""
-
-    def end(self) -> None:
-        """End every worker."""
 
 
 @final
@@ -539,13 +528,11 @@ def workers_of(
     order = (instance, places, dict(client.tree))
     argument = base64.b64encode(pickle.dumps(order)).decode()
     return SessionWorkers(
-        Keeper(
+        AuthorsKeeper(
+            (instance.folder or Path()) / instance.entrypoint,
+            sources=instance.folder,
             program=PROGRAM,
             argument=argument,
-            memory_mib=MEMORY_MIB,
-            as_here=True,
-            start_limit_s=OF_START * start_limit_s(),
-            sources=instance.folder,
         ),
         server=server.name,
         client=client,

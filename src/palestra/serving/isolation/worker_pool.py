@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from palestra.errors import InfraError
 from palestra.sandbox.processors import usable_processors
-from palestra.sandbox.workers.keeper import Keeper
+from palestra.serving.isolation.authors_keeper import Forking
 from palestra.serving.isolation.link import Killed, Link
 from palestra.serving.isolation.wire import NO_MEMORY
 
@@ -33,7 +33,7 @@ IDLE_S: Final = 10.0
 class WorkerPool:
     """As many as calls wait for, within limits. Belongs to the event loop that calls it."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Forking) -> None:
         self._keeper = keeper
         weakref.finalize(self, keeper.end)
         self._size = usable_processors()

@@ -1,0 +1,36 @@
+"""How long imports may take, and what is said of one that takes longer."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from palestra.serving.authors_errors import AuthorsPlace
+from palestra.serving.importing import (
+    LONGER,
+    OF_START,
+    START_TIMEOUT_S,
+    AuthorImport,
+    import_too_long,
+    starting_within,
+    workers_limit_s,
+)
+
+
+def test_workers_have_a_share_of_what_the_import_in_the_server_left() -> None:
+    with starting_within(60):
+        time.sleep(0.2)
+
+        assert 0 < workers_limit_s() <= OF_START * (60 - 0.2)
+
+
+def test_workers_that_start_outside_of_a_servers_start_have_a_share_of_all() -> None:
+    assert workers_limit_s() == OF_START * START_TIMEOUT_S
+
+
+@pytest.mark.parametrize("longer", [LONGER, "--timeout=<seconds>"])
+def test_an_import_out_of_time_names_what_gives_it_longer(longer: str) -> None:
+    with starting_within(1, longer):
+        error = import_too_long(AuthorImport.of(Path("x.py")), AuthorsPlace())
+
+    assert longer in error.hint
