@@ -51,6 +51,20 @@ from palestra.schema.judging import (
     JudgeReplay,
     plain_input,
 )
+from palestra.schema.outcomes import (
+    RETRIABLE,
+    FailedAttempts,
+    Outcome,
+    Remedy,
+    Unscored,
+    finite_reward,
+    hint_with,
+    no_reward,
+    own_hint,
+    remedy_of,
+    reverify_in,
+    the_command,
+)
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     TOOL_FAILURES,
@@ -63,17 +77,6 @@ from palestra.schema.protocol import (
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
-)
-from palestra.schema.remedies import (
-    RETRIABLE,
-    FailedAttempts,
-    Remedy,
-    Unscored,
-    hint_with,
-    own_hint,
-    remedy_of,
-    reverify_in,
-    the_command,
 )
 from palestra.schema.responses import (
     CONTEXT_FULL,
@@ -94,7 +97,6 @@ from palestra.schema.responses import (
     response_of,
     said,
 )
-from palestra.schema.rewards import Outcome, finite_reward, no_reward
 from palestra.schema.rows import (
     AGENT_REF,
     CREATE_PARAMS,

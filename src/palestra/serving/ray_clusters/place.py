@@ -200,7 +200,7 @@ class RayPlace:
             return
         until = time.monotonic() + END_LIMIT_S
         with suppress(ProcessLookupError):  # it has just ended
-            while keeper.runs:
+            while not keeper.is_gone:
                 if time.monotonic() >= until:
                     os.killpg(pid, signal.SIGKILL)
                     break

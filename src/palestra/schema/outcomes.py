@@ -1,5 +1,9 @@
-"""What gives a rollout without a score one: decided here for every command that says it."""
+"""How a rollout ended, what its reward is, and what gives one without a score one.
 
+The last is decided here for every command that says it.
+"""
+
+import math
 from collections import Counter
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +11,56 @@ from enum import StrEnum
 from typing import Any, Final
 
 from palestra.schema.rows import FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, RolloutKey
+
+_LONGEST_SHOWN = 200
+
+
+class Outcome(StrEnum):
+    """How one requested rollout ended: exactly once, as one of these.
+
+    Only `SCORED` and `TRUNCATED` carry a reward; every other class is a failure.
+    """
+
+    SCORED = "scored"
+    TRUNCATED = "truncated"
+    """Scored, and the model had reached its context or token limit."""
+    POLICY_ERROR = "policy_error"
+    INFRA_ERROR = "infra_error"
+    DATA_ERROR = "data_error"
+    AGENT_ERROR = "agent_error"
+    ENVIRONMENT_ERROR = "environment_error"
+    VERIFIER_ERROR = "verifier_error"
+    JUDGE_ERROR = "judge_error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+
+    @property
+    def has_reward(self) -> bool:
+        """Whether a rollout that ended so has a reward."""
+        return self in {Outcome.SCORED, Outcome.TRUNCATED}
+
+
+def finite_reward(value: Any) -> float | None:
+    """The reward that `value` is; None when it is no number, not finite, or too large for one."""
+    if not isinstance(value, bool | int | float):
+        return None
+    try:
+        reward = float(value)
+    except OverflowError:
+        return None
+    return reward if math.isfinite(reward) else None
+
+
+def no_reward(value: Any) -> str:
+    """`nan, which is no reward`: for a message, however large the value is."""
+    try:
+        shown = repr(value)
+    except Exception:  # an author's own class, or a number with too many digits
+        shown = f"a {type(value).__name__} that cannot be shown"
+    if len(shown) > _LONGEST_SHOWN:
+        shown = f"{shown[:_LONGEST_SHOWN]}… ({len(shown)} characters)"
+    return f"{shown}, which is no reward"
+
 
 RETRIABLE: Final = "retriable"
 """Field of a failures-file row: whether, attempts aside, another one could have helped."""
