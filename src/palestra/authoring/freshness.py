@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from palestra.config import InstanceConfig, ServerType, load_config
-from palestra.datasets import Door, DoorKeeper, doors_in
+from palestra.datasets import Door, DoorKeeper, doors_in, rows_are_whole
 from palestra.schema import CREATE_PARAMS, plain_input
 from palestra.serving import Server, build_server, server_client
 
@@ -64,7 +64,7 @@ def _doors(folder: Path) -> Iterator[Door]:
         servers = [(instance, build_server(instance, server_client({}, {}))) for instance in own]
         agents = config.instances_of(ServerType.AGENT)
         for instance, server in servers:
-            whole = all(_forwards(agent) for agent in agents if _names(agent, instance.name))
+            whole = all(_whole(agent) for agent in agents if _names(agent, instance.name))
             yield from _published(server, instance.name, whole=whole)
     except Exception:  # whatever an author's code raises, its tests tell it better
         return
@@ -79,6 +79,6 @@ def _names(agent: InstanceConfig, environment: str) -> bool:
     return any(ref.name == environment for ref in agent.refs)
 
 
-def _forwards(agent: InstanceConfig) -> bool:
-    """Whether it hands rows on unchanged, as ours do; an author's own may add fields."""
-    return agent.is_shipped and len(agent.referenced(ServerType.RESOURCES)) == 1
+def _whole(agent: InstanceConfig) -> bool:
+    environments = agent.referenced(ServerType.RESOURCES)
+    return rows_are_whole(is_shipped=agent.is_shipped, environments=environments)

@@ -13,7 +13,13 @@ from palestra.datasets.entries import (
 from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
 from palestra.datasets.problems import BadRows, RowProblems, line_ranges
 from palestra.datasets.prompts import PromptTemplate, load_prompt
-from palestra.datasets.request_models import Door, DoorKeeper, doors_in, published_body
+from palestra.datasets.request_models import (
+    Door,
+    DoorKeeper,
+    doors_in,
+    published_body,
+    rows_are_whole,
+)
 
 __all__ = [
     "AgentDataset",
@@ -37,4 +43,5 @@ __all__ = [
     "load_prompt",
     "metrics_of",
     "published_body",
+    "rows_are_whole",
 ]

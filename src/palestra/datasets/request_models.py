@@ -6,7 +6,7 @@ says so, a number without a fraction as a whole one; and a model that transforms
 it looks at it says so in its schema and is left out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,6 +38,15 @@ class Door:
     server: str
     path: str
     schema: dict[str, Any]
+
+
+def rows_are_whole(*, is_shipped: bool, environments: Sequence[str]) -> bool:
+    """Whether what an agent is given is all that its environment is given.
+
+    Ours hand rows on unchanged; an author's own may add fields. An agent of several environments
+    may choose what each is given.
+    """
+    return is_shipped and len(environments) == 1
 
 
 def doors_in(

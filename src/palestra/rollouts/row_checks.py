@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from palestra.config import InstanceConfig, ServerType
-from palestra.datasets import Door, DoorKeeper, RowProblems, doors_in
+from palestra.datasets import Door, DoorKeeper, RowProblems, doors_in, rows_are_whole
 from palestra.errors import CallError
 from palestra.rollouts.prepare import PreparedRun
 from palestra.schema import AGENT_REF, TASK_INDEX, read_jsonl
@@ -28,9 +28,8 @@ class AgentRoute:
     agent: str
     environments: tuple[str, ...]
     """The resources servers that the agent's settings name."""
-    forwards_rows: bool
-    """Whether the agent is known to forward rows unchanged. An author's own agent may supply
-    fields of its own to its environment."""
+    is_shipped: bool
+    """Whether the agent's code came with Palestra; see `rows_are_whole`."""
 
     @classmethod
     def of(cls, agent: InstanceConfig) -> Self:
@@ -50,14 +49,14 @@ async def check_rows(
 async def doors_behind(client: ServerClient, routes: Iterable[AgentRoute]) -> dict[str, list[Door]]:
     """What a row of each agent has to pass: its agent's `/run`, and its environments' endpoints.
 
-    An agent of several environments may choose what each is given. There, and behind an agent that
-    may supply fields of its own, only what a row has is checked. A server that publishes nothing,
-    or that the client does not know, is not checked against.
+    Where rows are not all that an environment is given (`rows_are_whole`), only what a row has is
+    checked. A server that publishes nothing, or that the client does not know, is not checked
+    against.
     """
     doors: dict[str, list[Door]] = {}
     for route in routes:
         doors[route.agent] = await doors_of(client, route.agent, ("/run",))
-        whole = route.forwards_rows and len(route.environments) == 1
+        whole = rows_are_whole(is_shipped=route.is_shipped, environments=route.environments)
         for server in route.environments:
             doors[route.agent] += await doors_of(
                 client, server, ("/seed_session", "/verify"), whole=whole
