@@ -1,16 +1,19 @@
 """How long imports may take, and what is said of one that takes longer."""
 
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from palestra.serving import load_module
 from palestra.serving.authors_errors import AuthorsPlace
 from palestra.serving.importing import (
     LONGER,
     OF_START,
     START_TIMEOUT_S,
     AuthorImport,
+    import_here,
     import_too_long,
     starting_within,
     workers_limit_s,
@@ -34,3 +37,33 @@ def test_an_import_out_of_time_names_what_gives_it_longer(longer: str) -> None:
         error = import_too_long(AuthorImport.of(Path("x.py")), AuthorsPlace())
 
     assert longer in error.hint
+
+
+SLOW = """
+import time
+
+until = time.monotonic() + 4
+while time.monotonic() < until:
+    time.sleep(0.05)
+"""
+
+
+def test_a_file_that_waits_for_another_ones_import_names_that_one(tmp_path: Path) -> None:
+    slow, other = tmp_path / "slow.py", tmp_path / "other.py"
+    slow.write_text(SLOW)
+    other.write_text("")
+    threads = [threading.Thread(target=load_module, args=(path,)) for path in (slow, other)]
+    threads[0].start()
+    time.sleep(0.5)
+    threads[1].start()
+    time.sleep(0.5)
+
+    own, waiting = import_here(slow, 1), import_here(other, 1)
+    for thread in threads:
+        thread.join()
+
+    assert own is not None
+    assert waiting is not None
+    assert own.file == waiting.file == str(slow)
+    assert (str(other) in own.message, str(other) in waiting.message) == (False, True)
+    assert import_here(other, 1) is None

@@ -48,6 +48,10 @@ class _Limit:
 _limit: ContextVar[_Limit] = ContextVar("palestra_start_timeout", default=_Limit())  # noqa: B039  # it is frozen
 _threads: Final[dict[Path, int]] = {}
 """The thread that imports each file now."""
+_waiting: Final[list[Path]] = []
+"""Files whose import waits for that of another one."""
+_one_at_a_time: Final = threading.RLock()
+"""Servers of one folder start at once: the second must not find a module half executed."""
 
 
 class AuthorImport(msgspec.Struct, frozen=True, tag_field="what", tag="import"):
@@ -105,7 +109,21 @@ def workers_limit_s() -> float:
 
 @contextlib.contextmanager
 def importing(path: Path) -> Iterator[None]:
-    """Tell the pulse that `path` is imported in the body, and until when it may be."""
+    """Import `path` in the body once no other file is imported, and tell the pulse until when."""
+    _waiting.append(path)
+    try:
+        _one_at_a_time.acquire()
+    finally:
+        _waiting.remove(path)
+    try:
+        with _told(path):
+            yield
+    finally:
+        _one_at_a_time.release()
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
     started, pulse = AuthorImport.of(path), current_pulse()
     _threads[path] = threading.get_ident()
     try:
@@ -145,10 +163,16 @@ def unfinished_import(call: Executing, stacks: str) -> ServerDied | None:
     return None if started is None else import_too_long(started, place_of(call, stacks))
 
 
-def import_too_long(started: AuthorImport, place: AuthorsPlace) -> ServerDied:
-    """The error of an import that stands at `place` after its limit."""
+def import_too_long(
+    started: AuthorImport, place: AuthorsPlace, *, waits_for: Path | None = None
+) -> ServerDied:
+    """The error of an import that stands at `place` after its limit.
+
+    `waits_for`: the file that is imported there, where it is another one.
+    """
+    waits = "" if waits_for is None else f"; it waits for the import of {waits_for}"
     return ServerDied(
-        f"{started.file} was not imported within {started.limit_s:g} s{at(place)}",
+        f"{started.file} was not imported within {started.limit_s:g} s{waits}{at(place)}",
         hint=f"make the import of the file return, or give it longer: {started.longer}",
         function=place.function,
         file=place.file,
@@ -162,12 +186,18 @@ def at(place: AuthorsPlace) -> str:
 
 
 def import_here(file: Path, limit_s: float) -> ServerDied | None:
-    """As `unfinished_import`, of a thread of this process that imports `file` now."""
-    ident = _threads.get(file.resolve())
-    if ident is None:
-        return None
-    place = _place_in(sys._current_frames().get(ident))  # noqa: SLF001  # there is no other way
-    return import_too_long(AuthorImport(str(file), limit_s), place)
+    """As `unfinished_import`, of a thread of this process that imports `file` now, or that waits
+    for the import of another file.
+    """
+    file = file.resolve()
+    threads = dict(_threads)
+    for path in (file, *(threads if file in _waiting else ())):
+        if (ident := threads.get(path)) is None:
+            continue
+        place = _place_in(sys._current_frames().get(ident))  # noqa: SLF001  # there is no other way
+        waits_for = None if path == file else path
+        return import_too_long(AuthorImport(str(file), limit_s), place, waits_for=waits_for)
+    return None
 
 
 def _place_in(frame: FrameType | None) -> AuthorsPlace:

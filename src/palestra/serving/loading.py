@@ -5,7 +5,6 @@ import importlib.util
 import inspect
 import re
 import sys
-import threading
 import zlib
 from pathlib import Path
 from types import ModuleType
@@ -27,9 +26,6 @@ FOREIGN: Final = "__palestra_server__"
 _TREES: Final = frozenset(server_type.value for server_type in ServerType)
 _SERVED = re.compile(r"^\s+(?:app = )?(\w+)\.run_webserver\(", re.MULTILINE)
 
-_loading = threading.RLock()
-"""Servers of one folder start at once: the second must not find a module half executed."""
-
 
 def load_module(path: Path) -> ModuleType:
     """Import the file at `path`: by its package name when it is one of ours.
@@ -42,7 +38,7 @@ def load_module(path: Path) -> ModuleType:
         if path.is_relative_to(PACKAGE_ROOT):
             relative = path.relative_to(PACKAGE_ROOT).with_suffix("")
             return importlib.import_module(".".join(("palestra", *relative.parts)))
-        with _loading, importing(path):
+        with importing(path):
             return _load_foreign(path)
     except ConfigError:
         raise
