@@ -7,7 +7,7 @@ from palestra.config import InstanceConfig, ResolvedConfig
 from palestra.datasets import Door
 from palestra.errors import PalestraError
 from palestra.rollouts import AgentRoute, doors_behind
-from palestra.serving import build_server, server_client
+from palestra.serving import build_server, server_client, start_timeout_of, starting_within
 from palestra.transport import ServerClient, Target
 
 
@@ -42,7 +42,8 @@ def _put(
 ) -> None:
     """Build a server, not started, and make it answer for what it publishes."""
     try:
-        server = build_server(instance, client)
+        with starting_within(start_timeout_of(client.tree)):
+            server = build_server(instance, client)
         server.asgi_app()
     except Exception as error:  # an author's code; what rows need of it cannot be asked then
         why = error.message if isinstance(error, PalestraError) else f"{error!r}"

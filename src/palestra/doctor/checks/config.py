@@ -21,6 +21,8 @@ from palestra.serving import (
     place_of,
     requirements_of,
     server_client,
+    start_timeout_of,
+    starting_within,
     unsatisfied,
 )
 
@@ -63,7 +65,8 @@ def make_servers(config: ResolvedConfig) -> Made:
             elsewhere.append(instance.name)
             continue
         try:
-            servers[instance.name] = build_server(instance, client)
+            with starting_within(start_timeout_of(config.tree)):
+                servers[instance.name] = build_server(instance, client)
         except PalestraError as error:
             findings.append(_not_made(instance, config, error))
         except Exception as error:  # an author's class may raise anything when it is made
