@@ -138,7 +138,6 @@ def test_a_busy_head_port_names_its_holder(world: World) -> None:
         (["mcqa", "--model", "bogus"], "bogus"),
         (["mcqa", "--rows", "families"], "is not KEY=VALUE"),
         (["mcqa", "--model", "local", "--progress", "nonsense"], "'nonsense' is unknown"),
-        (["mcqa", "--model", "vllm:http://127.0.0.1:9/v1"], "does not say which models"),
     ],
 )
 def test_an_evaluation_that_means_nothing_is_refused(
