@@ -198,18 +198,24 @@ def test_a_conflict_says_in_which_file_it_is(world: World) -> None:
     assert "Number of examples: 4 is stored, 5 was found" in refused
 
 
+UPLOAD = (
+    "ng_upload_dataset_to_hf",
+    "+dataset_name=my_dataset",
+    "+input_jsonl_fpath=validation.jsonl",
+    "+resource_config_path=resources_servers/example_multi_step/configs/example_multi_step.yaml",
+    "+hf_organization=acme",
+    "+split=validation",
+    "+create_pr=true",
+    "+revision=my-branch-name",
+)
+"""As a pull request, to a branch of its own."""
+
+
 def test_an_upload_makes_its_branch_and_prints_its_pull_request(world: World, hub: FakeHub) -> None:
     world.write("validation.jsonl", ROWS.decode())
 
     done = world.run(
-        "ng_upload_dataset_to_hf",
-        "+dataset_name=my_dataset",
-        "+input_jsonl_fpath=validation.jsonl",
-        "+resource_config_path=resources_servers/example_multi_step/configs/example_multi_step.yaml",
-        "+hf_organization=acme",
-        "+split=validation",
-        "+create_pr=true",
-        "+revision=my-branch-name",
+        *UPLOAD,
         "+commit_message='Add the validation set'",
         "+commit_description='Rows of example_multi_step'",
     )
@@ -228,14 +234,7 @@ def test_a_branch_that_is_there_is_refused_before_anything_is_sent(
     hub.put("acme/Nemotron-RL-agent-my_dataset", {}).revisions["my-branch-name"] = {}
 
     done = world.run(
-        "ng_upload_dataset_to_hf",
-        "+dataset_name=my_dataset",
-        "+input_jsonl_fpath=validation.jsonl",
-        "+resource_config_path=resources_servers/example_multi_step/configs/example_multi_step.yaml",
-        "+hf_organization=acme",
-        "+split=validation",
-        "+create_pr=true",
-        "+revision=my-branch-name",
+        *UPLOAD,
     )
 
     assert "my-branch-name" in done.refused()

@@ -66,8 +66,10 @@ class Outputs:
             file.truncate(0)
 
         def write(data: bytes) -> None:
-            with telling(path):
+            try:
                 file.write(data)
+            except OSError as error:
+                raise _cannot_write(path, error) from error
 
         return write
 
@@ -93,7 +95,11 @@ def telling(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CannotWrite(
-            f"cannot write {path}: {error.strerror or error}",
-            hint=_HINTS.get(error.errno or 0, "nothing was changed"),
-        ) from error
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> CannotWrite:
+    return CannotWrite(
+        f"cannot write {path}: {error.strerror or error}",
+        hint=_HINTS.get(error.errno or 0, "nothing was changed"),
+    )
