@@ -115,8 +115,13 @@ class NotANumberOnEmpty(Sound):
 
 
 class RollsDice(Sound):
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        # The same dice in each run of the tests: by chance, all answers of a few rows may agree.
+        self._dice = random.Random(0)
+
     async def score(self, body: Row, text: str) -> float:
-        return await super().score(body, text) if random.random() < 0.8 else 0.0
+        return await super().score(body, text) if self._dice.random() < 0.8 else 0.0
 
 
 class RaisesOnHuge(Sound):
