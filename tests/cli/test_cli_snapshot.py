@@ -1,8 +1,9 @@
 """The numbers of a running collection."""
 
 from palestra.cli.snapshot import Meter
+from palestra.errors import Outcome
 from palestra.rollouts import Accounting, Ending, InFlight, Progress
-from palestra.schema import Outcome, RolloutKey
+from palestra.schema import RolloutKey
 
 
 class Clock:

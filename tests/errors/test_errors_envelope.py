@@ -15,7 +15,6 @@ from palestra.errors import (
     DeadlineExceeded,
     EnvironmentFault,
     Evidence,
-    FailureKind,
     FieldProblem,
     Hop,
     Hopeless,
@@ -25,6 +24,7 @@ from palestra.errors import (
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
+    Outcome,
     RowError,
     RowIdentity,
     VerifierError,
@@ -89,7 +89,7 @@ def test_a_failure_comes_back_as_it_was_sent(
 
     assert found is not None
     assert type(found) is cls
-    assert (found.kind, found.layer, found.retriable) == (cls.kind, cls.layer, cls.retriable)
+    assert (found.outcome, found.layer, found.retriable) == (cls.outcome, cls.layer, cls.retriable)
     assert (found.message, found.hint, found.evidence) == (message, hint, evidence)
 
 
@@ -134,7 +134,7 @@ def test_a_body_of_somebody_else_is_none_of_ours(body: Any) -> None:
     assert from_body({"error": body}) is None
 
 
-WORDS = st.sampled_from([*FailureKind, *Layer, "", 0])
+WORDS = st.sampled_from([*Outcome, *Layer, "", 0])
 
 
 @given(WORDS, WORDS, JSON, JSON, JSON)

@@ -2,11 +2,12 @@
 
 import palestra.errors
 from palestra.errors import (
+    FAILURES,
     BadInput,
     CallError,
     ConfigError,
-    FailureKind,
     Layer,
+    Outcome,
     PalestraError,
     RunFailed,
     ServerDied,
@@ -29,16 +30,16 @@ def test_bad_input_exits_with_2_and_a_failed_run_with_1() -> None:
     assert RunFailed.exit_code == ServerDied.exit_code == PalestraError.exit_code == 1
 
 
-def test_every_call_error_s_kind_and_layer_are_words_of_the_report() -> None:
+def test_every_call_error_s_outcome_and_layer_are_words_of_the_report() -> None:
     for cls in _CLASSES:
-        assert isinstance(cls.kind, FailureKind)
+        assert isinstance(cls.outcome, Outcome)
         assert isinstance(cls.layer, Layer)
 
 
-def test_every_kind_that_a_call_can_have_survives_the_wire() -> None:
-    kinds = {cls.kind for cls in _CLASSES}
+def test_every_outcome_that_a_call_can_have_survives_the_wire() -> None:
+    outcomes = {cls.outcome for cls in _CLASSES}
 
-    # A cancelled rollout makes no call that could carry its failure.
-    assert kinds == set(FailureKind) - {FailureKind.CANCELLED}
+    # Neither a cancelled rollout nor a stale one makes a call that could carry its failure.
+    assert outcomes == set(FAILURES) - {Outcome.CANCELLED, Outcome.STALE}
     assert issubclass(ConnectionFailed, CallError)
-    assert ConnectionFailed.kind is FailureKind.INFRA
+    assert ConnectionFailed.outcome is Outcome.INFRA_ERROR

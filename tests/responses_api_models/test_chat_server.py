@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from palestra.errors import (
     ConfigError,
     CredentialsRejected,
-    FailureKind,
     Layer,
     ModelError,
+    Outcome,
     PromptTooLong,
     RowIdentity,
     from_body,
@@ -82,7 +82,7 @@ def test_a_prompt_that_never_fitted_is_the_rows_fault_with_the_endpoints_numbers
     with pytest.raises(PromptTooLong, match=r"the prompt has .* the model takes 2,048") as caught:
         ask(scripted("prompt overflow"))
 
-    assert (caught.value.kind, caught.value.layer) == (FailureKind.DATA, Layer.DATA)
+    assert (caught.value.outcome, caught.value.layer) == (Outcome.DATA_ERROR, Layer.DATA)
     assert not caught.value.retriable
     assert caught.value.evidence.hops[-1].status == 400
 
@@ -380,7 +380,7 @@ def test_a_refusal_keeps_class_and_evidence_over_http() -> None:
     error = from_body(orjson.loads(asyncio.run(run()).body))
 
     assert error is not None
-    assert error.kind == "data_error"
+    assert error.outcome == "data_error"
     assert "Invalid grammar specification" in error.message
     assert error.evidence.hops[-1].status == 400
 

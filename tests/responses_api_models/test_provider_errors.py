@@ -7,10 +7,10 @@ from endpoint_fakes import CAPTURES, LLAMA_CPP_OVERFLOW, VLLM, capture, reply, v
 from palestra.errors import (
     CallError,
     CredentialsRejected,
-    FailureKind,
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
+    Outcome,
     WrongSetting,
 )
 from palestra.responses_api_models.chat import (
@@ -187,7 +187,7 @@ def test_a_grammar_that_does_not_compile_is_the_rows_fault_in_the_providers_word
     found = classified(*VLLM["bad grammar"])
 
     assert isinstance(found, ModelRejectedRow)
-    assert found.kind is FailureKind.DATA
+    assert found.outcome is Outcome.DATA_ERROR
     assert "Invalid grammar specification: 'triggers'" in found.message
     assert "mend the tools of this row" in found.hint
 
@@ -448,7 +448,6 @@ def test_an_unknown_model_names_model_endpoint_and_what_is_served() -> None:
 
     assert isinstance(found, ModelNotServed)
     assert not found.retriable
-    assert found.kind is FailureKind.CONFIG
     for part in ("smollm2", URL, "Valid aliases: smollm2."):
         assert part in found.message
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from palestra.errors import FailureKind, InputDataError, Layer, ModelRejectedRow, RowIdentity
+from palestra.errors import InputDataError, Layer, ModelRejectedRow, Outcome, RowIdentity
 from palestra.responses_api_models.replay_model.app import ReplayModel, ReplayModelConfig
 from palestra.schema import Response, ResponseCreateParams, to_plain
 from palestra.serving import Session
@@ -127,7 +127,7 @@ def test_a_miss_is_a_failure_that_says_what_is_missing(
     with pytest.raises(ModelRejectedRow, match=says) as caught:
         ask(replay(tmp_path, recorded(TRAJECTORY)), items, task=task)
 
-    assert (caught.value.kind, caught.value.layer) == (FailureKind.DATA, Layer.MODEL)
+    assert (caught.value.outcome, caught.value.layer) == (Outcome.DATA_ERROR, Layer.MODEL)
     assert not caught.value.retriable
 
 

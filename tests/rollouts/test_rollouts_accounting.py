@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.errors import Outcome
 from palestra.rollouts import Accounting, AccountingError, Ending
-from palestra.schema import Outcome
 
 
 def ended(requested: int, *outcomes: Outcome) -> Accounting:

@@ -88,8 +88,9 @@ def test_a_file_that_cannot_be_synced_is_a_journal_failure(tmp_path: Path) -> No
 FILL = """
 import resource, sys
 from pathlib import Path
+from palestra.errors import Outcome
 from palestra.rollouts import Ending, Journal, JournalFailed, RunPaths, Scored
-from palestra.schema import Outcome, RolloutKey
+from palestra.schema import RolloutKey
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 with Journal(RunPaths(Path(sys.argv[1]))) as journal:
     for length in (600, 700, 300, 500, 50):

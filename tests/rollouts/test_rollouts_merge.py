@@ -18,7 +18,7 @@ from sharded_runs import (
     write_shards,
 )
 
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, Outcome
 from palestra.rollouts import (
     MergeIncomplete,
     MergePlan,
@@ -27,7 +27,6 @@ from palestra.rollouts import (
     plan_merge,
     read_manifest,
 )
-from palestra.schema import Outcome
 
 MIXED = ("scored", "retried", "failed", "truncated")
 

@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 
 from palestra.errors import (
+    FAILURES,
     CallError,
     Evidence,
     FieldProblem,
     Hop,
     InfraError,
     ModelError,
+    Outcome,
     VerifierError,
 )
 from palestra.rollouts.results import Failed, failed, scored
-from palestra.schema import Outcome
 
 ROW = {"_ng_task_index": 0, "_ng_rollout_index": 1, "agent_ref": {"name": "agent"}}
 NO_TEXT = "caf\udce9"
@@ -60,11 +61,12 @@ RESULT = {"responses_create_params": {"input": "q"}, "response": {}, "reward": 1
 @pytest.mark.parametrize(
     ("name", "outcome", "retriable"),
     [
-        *((outcome.value, outcome, None) for outcome in Outcome if not outcome.has_reward),
+        *((outcome.value, outcome, None) for outcome in FAILURES if outcome != Outcome.STALE),
         ("judge_failed", Outcome.JUDGE_ERROR, True),
         ("sandbox_timeout", Outcome.TIMEOUT, True),
         ("tool_server_down", Outcome.INFRA_ERROR, True),
         ("scored", Outcome.INFRA_ERROR, True),
+        ("stale", Outcome.INFRA_ERROR, True),
     ],
 )
 def test_a_result_that_calls_itself_a_failure_is_one(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from chores import called, wait_until_gone, with_workers
 
-from palestra.errors import FailureKind
+from palestra.errors import Outcome
 from palestra.sandbox import (
     Crashed,
     LocalWorkers,
@@ -110,7 +110,7 @@ def test_a_worker_that_was_killed_from_outside_says_nothing_about_the_data() -> 
     with pytest.raises(WorkersBroken, match="killed from outside") as broken:
         called("die_by", int(signal.SIGKILL))
 
-    assert broken.value.kind is FailureKind.VERIFIER
+    assert broken.value.outcome is Outcome.VERIFIER_ERROR
     assert broken.value.retriable
 
 

@@ -7,14 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import palestra.schema
-from palestra.schema import (
-    Outcome,
-    Usage,
-    WireModel,
-    add_usage,
-    encode_json,
-    fields_of,
-)
+from palestra.errors import Outcome
+from palestra.schema import Usage, WireModel, add_usage, encode_json, fields_of
 
 
 class Report(WireModel):

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from palestra.errors import Outcome
 from palestra.schema import (
     FunctionCall,
     HostedTool,
     Message,
-    Outcome,
     OutputMessage,
     Reasoning,
     Response,

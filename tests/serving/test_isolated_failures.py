@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from played_worker import LIMIT_S, PlayedWorker
 
-from palestra.errors import FailureKind
+from palestra.errors import Outcome
 from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.serving.authors_errors import AuthorsPlace
 from palestra.serving.isolation.failures import failure_of
@@ -20,16 +20,16 @@ PLACE = AuthorsPlace("verify", "env.py", 3)
 @pytest.mark.parametrize(
     ("path", "ran_s", "kind"),
     [
-        ("/verify", 5.0, FailureKind.VERIFIER),
-        ("/seed_session", 5.0, FailureKind.ENVIRONMENT),
-        ("/verify", 0.3, FailureKind.TIMEOUT),
-        ("/seed_session", 0.3, FailureKind.TIMEOUT),
+        ("/verify", 5.0, Outcome.VERIFIER_ERROR),
+        ("/seed_session", 5.0, Outcome.ENVIRONMENT_ERROR),
+        ("/verify", 0.3, Outcome.TIMEOUT),
+        ("/seed_session", 0.3, Outcome.TIMEOUT),
     ],
 )
 def test_a_call_that_began_at_the_end_of_its_rollout_blames_no_code(
-    path: str, ran_s: float, kind: FailureKind
+    path: str, ran_s: float, kind: Outcome
 ) -> None:
-    assert failure_of("env", path, Hung(PLACE, ran_s)).kind is kind
+    assert failure_of("env", path, Hung(PLACE, ran_s)).outcome is kind
 
 
 class OnlyWorker(PlayedWorker):
@@ -64,4 +64,4 @@ def test_what_a_call_waited_for_a_worker_is_no_time_of_its_code() -> None:
 
     assert isinstance(ending, Hung)
     assert ending.ran_s < 0.5
-    assert failure_of("env", "/verify", ending).kind is FailureKind.TIMEOUT
+    assert failure_of("env", "/verify", ending).outcome is Outcome.TIMEOUT

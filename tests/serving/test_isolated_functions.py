@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import author_deeds
-from palestra.errors import CallError, FailureKind
+from palestra.errors import CallError, Outcome
 from palestra.schema import VerifyRequest, response_of
 from palestra.serving import FunctionServer, ResourcesServerConfig, load_server_class, server_client
 from palestra.transport import CallContext, calling
@@ -69,7 +69,7 @@ def test_what_hangs_or_breaks_is_a_verifier_error(endings: Endings, kind: str) -
     failure = endings[kind]
 
     assert isinstance(failure, CallError)
-    assert failure.kind is FailureKind.VERIFIER
+    assert failure.outcome is Outcome.VERIFIER_ERROR
 
 
 @pytest.mark.parametrize("kind", FINE)

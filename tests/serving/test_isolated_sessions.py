@@ -11,7 +11,7 @@ import orjson
 import pytest
 from played_worker import LIMIT_S, PlayedWorker
 
-from palestra.errors import CallError, FailureKind, RowError, from_body
+from palestra.errors import CallError, Outcome, RowError, from_body
 from palestra.serving import server_client
 from palestra.serving.endpoints import Endpoint
 from palestra.serving.isolation import wire
@@ -155,4 +155,4 @@ def test_a_call_that_had_its_turn_late_blames_no_code() -> None:
                 await late
             return raised.value
 
-    assert asyncio.run(run()).kind is FailureKind.TIMEOUT
+    assert asyncio.run(run()).outcome is Outcome.TIMEOUT

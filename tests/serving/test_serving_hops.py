@@ -17,7 +17,7 @@ from fastapi.responses import PlainTextResponse
 from serving_world import Project
 from starlette.responses import Response as HttpResponse
 
-from palestra.errors import CallError, FailureKind, Layer, RowIdentity, to_body
+from palestra.errors import CallError, CredentialsRejected, Layer, Outcome, RowIdentity, to_body
 from palestra.schema import VerifyResponse
 from palestra.serving import EMBEDDED, PROCESS, Fleet
 from palestra.serving.listener import serving
@@ -142,7 +142,7 @@ class Planted:
     """A row that fails, and what must become of it. `way`: server and status, outermost first."""
 
     input: str
-    kind: FailureKind
+    outcome: Outcome
     layer: Layer
     way: list[tuple[str, int | None]]
     body: str = ""
@@ -157,42 +157,42 @@ X = ("x", 500)
 CASES = {
     "the endpoint fails": Planted(
         "fail",
-        FailureKind.POLICY,
+        Outcome.POLICY_ERROR,
         Layer.MODEL,
         [("agent", 500), POLICY, ("policy", 501)],
         body=REFUSAL,
     ),
     "the endpoint rejects the row": Planted(
         "reject",
-        FailureKind.DATA,
+        Outcome.DATA_ERROR,
         Layer.MODEL,
         [("agent", 400), ("policy", 400), ("policy", 400)],
         body=REFUSAL,
     ),
     "the endpoint rejects the key": Planted(
         "unauthorized",
-        FailureKind.CONFIG,
+        Outcome.INFRA_ERROR,
         Layer.MODEL,
         [("agent", 500), POLICY, ("policy", 401)],
         body=REFUSAL,
     ),
     "the endpoint answers rubbish": Planted(
         "rubbish",
-        FailureKind.POLICY,
+        Outcome.POLICY_ERROR,
         Layer.MODEL,
         [("agent", 500), POLICY, ("policy", 200)],
         body="<html>rubbish</html>",
     ),
     "the model server refuses the row": Planted(
         "fine",
-        FailureKind.DATA,
+        Outcome.DATA_ERROR,
         Layer.DATA,
         [("agent", 422), ("policy", 422)],
         metadata="[1]",
     ),
     "seeding raises": Planted(
         "fine",
-        FailureKind.ENVIRONMENT,
+        Outcome.ENVIRONMENT_ERROR,
         Layer.VERIFIER,
         [("agent", 500), X],
         fail="seed",
@@ -200,25 +200,25 @@ CASES = {
     ),
     "a tool's own call fails": Planted(
         "call the tool",
-        FailureKind.JUDGE,
+        Outcome.JUDGE_ERROR,
         Layer.VERIFIER,
         [("agent", 500), X, ("judge", 500), ("judge", 501)],
         body=REFUSAL,
     ),
     "the verifier raises": Planted(
         "fine",
-        FailureKind.VERIFIER,
+        Outcome.VERIFIER_ERROR,
         Layer.VERIFIER,
         [("agent", 500), X],
         fail="verify",
         says="x/verify raised ValueError: no answer in it",
     ),
     "the verifier gives no reward": Planted(
-        "fine", FailureKind.VERIFIER, Layer.VERIFIER, [("agent", 500), X], fail="reward"
+        "fine", Outcome.VERIFIER_ERROR, Layer.VERIFIER, [("agent", 500), X], fail="reward"
     ),
     "the judge fails": Planted(
         "fine",
-        FailureKind.JUDGE,
+        Outcome.JUDGE_ERROR,
         Layer.VERIFIER,
         [("agent", 500), X, ("judge", 500), ("judge", 501)],
         body=REFUSAL,
@@ -226,21 +226,21 @@ CASES = {
     ),
     "the judge is not there": Planted(
         "fine",
-        FailureKind.INFRA,
+        Outcome.INFRA_ERROR,
         Layer.INFRA,
         [("agent", 500), X, ("gone_judge", 500), ("gone_judge", None)],
         fail="judge gone",
     ),
     "an environment of one file raises": Planted(
         "fine",
-        FailureKind.VERIFIER,
+        Outcome.VERIFIER_ERROR,
         Layer.VERIFIER,
         [("file_agent", 500), ("file", 500)],
         agent="file_agent",
         says="file/verify raised ZeroDivisionError: of its own",
     ),
     "the agent refuses the row": Planted(
-        "", FailureKind.DATA, Layer.DATA, [("agent", 422)], fail="no input"
+        "", Outcome.DATA_ERROR, Layer.DATA, [("agent", 422)], fail="no input"
     ),
 }
 
@@ -267,7 +267,8 @@ def test_every_failure_has_its_class_its_way_and_its_row(project: Project, place
 
     for name, error in asyncio.run(run()).items():
         case, hops = CASES[name], error.evidence.hops
-        assert (error.kind, error.layer) == (case.kind, case.layer), (name, error.message)
+        assert (error.outcome, error.layer) == (case.outcome, case.layer), (name, error.message)
+        assert isinstance(error, CredentialsRejected) is (name == "the endpoint rejects the key")
         assert [(hop.server, hop.status) for hop in hops] == case.way, name
         assert [hop.body for hop in hops] == [""] * (len(hops) - 1) + [case.body], name
         assert error.evidence.row == ROW, name

@@ -13,7 +13,7 @@ import pytest
 from serving_world import FLEET, X_ALONE, Project, eventually, exists
 
 from palestra.config import ResolvedConfig
-from palestra.errors import FailureKind, RowIdentity, ServerDied
+from palestra.errors import Outcome, RowIdentity, ServerDied
 from palestra.serving import PROCESS, Fleet, State
 from palestra.transport import CallContext, calling
 
@@ -67,7 +67,7 @@ def test_a_call_that_holds_its_server_ends_that_process_and_names_itself(project
     assert died.file.endswith("resources_servers/x/app.py")
     assert died.row == ROW
     assert died.failure is not None
-    assert died.failure.kind is FailureKind.ENVIRONMENT
+    assert died.failure.outcome is Outcome.ENVIRONMENT_ERROR
 
 
 def test_a_server_that_stands_still_is_stuck_and_says_where(project: Project) -> None:

@@ -48,7 +48,7 @@ def failed(task: int | str = 0, rollout: int = 0) -> Failed:
         task_id=task,
         rollout_index=rollout,
         group_id=task,
-        failure=FailureClass.INFRA,
+        failure=FailureClass.INFRA_ERROR,
         layer="infra",
         retriable=True,
         attempts=3,

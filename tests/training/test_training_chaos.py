@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from training_world import AGENT, answer, requests, said, trainer
 
-from palestra.errors import InfraError, JudgeFailure, VerifierError
+from palestra.errors import FAILURES, InfraError, JudgeFailure, VerifierError
 from palestra.serving import Ending
 from palestra.training import (
     Attempts,
     BatchFailed,
     Completed,
-    FailureClass,
     Key,
     OnIncomplete,
     OnStale,
@@ -55,7 +54,7 @@ async def _later(luck: float) -> float:
 SETTINGS: dict[str, Any] = {
     "on_invalid_logprobs": OnViolation.MASK,
     "on_discontinuity": OnViolation.SPLIT,
-    "attempts": Attempts(most=dict.fromkeys(FailureClass, 2), first_pause_s=0.0),
+    "attempts": Attempts(most=dict.fromkeys(FAILURES, 2), first_pause_s=0.0),
     "max_staleness": 2,
     "in_flight": 16,
     "max_waiting": 8,
@@ -90,7 +89,7 @@ async def test_whatever_happens_each_key_ends_once(policy: OnIncomplete, stale: 
 
 @pytest.mark.parametrize("policy", list(OnIncomplete))
 async def test_a_death_in_the_midst_leaves_nothing_open(policy: OnIncomplete) -> None:
-    named = dict.fromkeys((*FailureClass, *Outage), policy)
+    named = dict.fromkeys((*FAILURES, *Outage), policy)
     async with trainer(fate, on_incomplete=named, **SETTINGS) as (client, agent, servers):
         handle = client.submit(requests(ROWS // GROUP, GROUP))
         came = 0

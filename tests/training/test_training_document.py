@@ -24,5 +24,5 @@ def test_the_policies_that_the_document_shows_are_valid() -> None:
 
     settings = eval(shown, {"ClientSettings": ClientSettings}).checked()
 
-    assert settings.policies.for_failure(FailureClass.VERIFIER) is OnIncomplete.MASK
+    assert settings.policies.for_failure(FailureClass.VERIFIER_ERROR) is OnIncomplete.MASK
     assert settings.policies.for_outage(Outage.STUCK) is OnIncomplete.RAISE

@@ -8,8 +8,10 @@ import pytest
 from training_world import ONCE, answer, request, requests, trainer
 
 from palestra.errors import (
+    FAILURES,
     AgentError,
     CallError,
+    ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
     EndpointRefuses,
@@ -20,10 +22,10 @@ from palestra.errors import (
     InfraError,
     JudgeFailure,
     ModelError,
+    Outcome,
     RowError,
     VerifierError,
 )
-from palestra.schema import Outcome
 from palestra.serving.authors_errors import AuthorsPlace, overran
 from palestra.training import (
     Attempts,
@@ -45,36 +47,40 @@ def at(path: str) -> Evidence:
 
 
 TABLE = [
-    pytest.param(InfraError("refused"), FailureClass.INFRA, "infra", id="infra"),
-    pytest.param(ModelError("500"), FailureClass.POLICY, "model serving", id="model"),
-    pytest.param(RowError("no such field"), FailureClass.DATA, "data/schema", id="data"),
+    pytest.param(InfraError("refused"), FailureClass.INFRA_ERROR, "infra", id="infra"),
+    pytest.param(ModelError("500"), FailureClass.POLICY_ERROR, "model serving", id="model"),
+    pytest.param(RowError("no such field"), FailureClass.DATA_ERROR, "data/schema", id="data"),
     pytest.param(
         EnvironmentFault("it raised", evidence=at("/look")),
-        FailureClass.ENVIRONMENT,
+        FailureClass.ENVIRONMENT_ERROR,
         "verifier/runtime",
         id="environment",
     ),
     pytest.param(
         AgentError("it raised", evidence=at("/run")),
-        FailureClass.AGENT,
+        FailureClass.AGENT_ERROR,
         "verifier/runtime",
         id="agent",
     ),
     pytest.param(
         VerifierError("it raised", evidence=at("/verify")),
-        FailureClass.VERIFIER,
+        FailureClass.VERIFIER_ERROR,
         "verifier/runtime",
         id="verifier",
     ),
-    pytest.param(JudgeFailure("no verdict"), FailureClass.JUDGE, "verifier/runtime", id="judge"),
+    pytest.param(
+        JudgeFailure("no verdict"), FailureClass.JUDGE_ERROR, "verifier/runtime", id="judge"
+    ),
     pytest.param(DeadlineExceeded("slow"), FailureClass.TIMEOUT, "throughput/resources", id="late"),
 ]
 
 
-def test_the_words_are_those_of_a_collection_and_one_more() -> None:
-    collected = {outcome.value for outcome in Outcome if not outcome.has_reward}
+def test_every_ending_without_a_reward_can_be_named_and_no_other() -> None:
+    settings = Attempts(most=dict.fromkeys(FAILURES, 2))
 
-    assert {failure.value for failure in FailureClass} == collected | {FailureClass.STALE.value}
+    assert set(settings.checked().most) == set(Outcome) - {Outcome.SCORED, Outcome.TRUNCATED}
+    with pytest.raises(ConfigError, match="'scored'>; it must be one of policy_error"):
+        Attempts(most={Outcome.SCORED: 2}).checked()
 
 
 def raising(error: BaseException) -> Any:
@@ -120,7 +126,7 @@ async def test_a_reward_that_is_none_fails_the_rollout(reward: Any) -> None:
         found = await handle.next()
 
     assert isinstance(found, Failed)
-    assert found.failure is not FailureClass.INFRA
+    assert found.failure is not FailureClass.INFRA_ERROR
 
 
 @pytest.mark.parametrize("parts", [{"format": math.nan}, {"format": "x"}, [1.0], "none", 3])
@@ -131,7 +137,7 @@ async def test_parts_of_a_reward_that_are_none_fail_the_rollout(parts: Any) -> N
         found = await client.submit([request()]).next()
 
     assert isinstance(found, Failed)
-    assert found.failure is FailureClass.VERIFIER
+    assert found.failure is FailureClass.VERIFIER_ERROR
     assert "a bug in Palestra" not in found.message
 
 

@@ -123,7 +123,7 @@ async def test_drop_group_leaves_nothing_of_a_broken_group_in_what_is_gathered()
         found = await gathering
 
     kinds = [one.failure if isinstance(one, Failed) else None for one in found]
-    lost = [FailureClass.CANCELLED, FailureClass.VERIFIER, FailureClass.CANCELLED]
+    lost = [FailureClass.CANCELLED, FailureClass.VERIFIER_ERROR, FailureClass.CANCELLED]
     assert kinds == [None, None, None, *lost]
     assert handle.summary().completed == 3
     assert handle.summary().adds_up

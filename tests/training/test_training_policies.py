@@ -209,7 +209,7 @@ async def test_a_failure_of_its_class_is_tried_again_as_often_as_its_budget_says
             raise InfraError("refused")
         return 1.0
 
-    attempts = Attempts(most={FailureClass.INFRA: 3}, first_pause_s=0.0)
+    attempts = Attempts(most={FailureClass.INFRA_ERROR: 3}, first_pause_s=0.0)
     async with trainer(script, attempts=attempts) as (client, *_):
         handle = client.submit([request()])
         (found,) = await handle.gather()

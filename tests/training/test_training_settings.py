@@ -16,7 +16,7 @@ from palestra.training import (
     SyncRolloutClient,
 )
 
-INFRA = FailureClass.INFRA
+INFRA = FailureClass.INFRA_ERROR
 NAN = float("nan")
 
 
@@ -37,7 +37,7 @@ def test_budgets_may_be_spelt_by_class() -> None:
 
     (kind,) = ClientSettings(attempts=spelt).checked().attempts.most
 
-    assert kind is FailureClass.INFRA
+    assert kind is FailureClass.INFRA_ERROR
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 KILLED = Ending(AGENT, -9, (), pid=4711)
 TOLERANT = [policy for policy in OnIncomplete if policy is not OnIncomplete.RAISE]
-BY_CLASS = {FailureClass.JUDGE: "mask", FailureClass.DATA: "return_partial"}
+BY_CLASS = {FailureClass.JUDGE_ERROR: "mask", FailureClass.DATA_ERROR: "return_partial"}
 
 
 async def fails(key: Key, attempt: int) -> float:
@@ -54,13 +54,13 @@ async def test_each_class_of_failure_has_a_policy_of_its_own() -> None:
 
 
 async def test_a_class_that_a_mapping_does_not_name_raises() -> None:
-    async with trainer(fails, on_incomplete={FailureClass.JUDGE: "mask"}) as (client, *_):
+    async with trainer(fails, on_incomplete={FailureClass.JUDGE_ERROR: "mask"}) as (client, *_):
         with pytest.raises(IncompleteRollouts, match="no such field"):
             await client.submit(requests(3, 2)).gather()
 
 
 async def test_only_groups_that_lost_a_member_to_its_class_are_dropped() -> None:
-    policies = {FailureClass.JUDGE: "drop_group", FailureClass.DATA: "mask"}
+    policies = {FailureClass.JUDGE_ERROR: "drop_group", FailureClass.DATA_ERROR: "mask"}
     async with trainer(fails, on_incomplete=policies) as (client, *_):
         found = await client.submit(requests(3, 2)).gather()
 

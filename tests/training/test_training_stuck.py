@@ -73,7 +73,7 @@ async def test_a_policy_for_stuck_servers_must_name_it() -> None:
 
     assert [type(outcome) for outcome in found] == [Completed, Failed, Failed]
     assert isinstance(found[1], Failed)
-    assert found[1].failure is FailureClass.INFRA
+    assert found[1].failure is FailureClass.INFRA_ERROR
 
 
 async def test_health_tells_at_once_which_server_is_stuck() -> None:

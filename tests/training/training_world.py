@@ -144,4 +144,4 @@ async def trainer(
         yield client, agent, servers
 
 
-INFRA = FailureClass.INFRA
+INFRA = FailureClass.INFRA_ERROR

@@ -35,8 +35,7 @@ from palestra.system import (
 )
 
 if TYPE_CHECKING:
-    from palestra.errors import CallError
-    from palestra.schema import Outcome
+    from palestra.errors import CallError, Outcome
 
 STOP_WITHIN_S: Final = {signal.SIGINT: 2.5, signal.SIGTERM: 4.0}
 """How long the command has to end in order after a signal."""

@@ -21,7 +21,7 @@ from palestra.cli.reaching import OwnFleet, Reachable, unless
 from palestra.cli.settings import existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
-from palestra.errors import ConfigError, RunFailed, ServerDied
+from palestra.errors import ConfigError, Outcome, RunFailed, ServerDied
 from palestra.rollouts import RunPaths, truncated_and_empty
 from palestra.rollouts.reverification import (
     Checked,
@@ -45,7 +45,7 @@ from palestra.rollouts.reverification import (
     scored_beside,
     stopped_rows,
 )
-from palestra.schema import Outcome, read_jsonl
+from palestra.schema import read_jsonl
 
 SAY_EVERY_S = 5.0
 

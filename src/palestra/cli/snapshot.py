@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import final
 
+from palestra.errors import Outcome
 from palestra.rollouts import InFlight, Progress
-from palestra.schema import Outcome, RolloutKey
+from palestra.schema import RolloutKey
 
 RECENT_S = 30.0
 """What "recent" means for a rate."""

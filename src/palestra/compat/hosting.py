@@ -31,8 +31,8 @@ from palestra.config import ServerType, config_from_tree
 from palestra.errors import (
     CallError,
     ConfigError,
-    FailureKind,
     JudgeFailure,
+    Outcome,
     PromptTooLong,
 )
 from palestra.schema.openapi import Components, complete, request_body
@@ -120,7 +120,7 @@ class Hosted(Server):
 
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""
-        of_the_judge = error.kind is FailureKind.POLICY or isinstance(error, PromptTooLong)
+        of_the_judge = error.outcome is Outcome.POLICY_ERROR or isinstance(error, PromptTooLong)
         if not self.palestra_is_environment or not of_the_judge:
             return error
         return _as_judge(error)

@@ -25,7 +25,7 @@ from palestra.doctor.reading import (
     quoted_places,
 )
 from palestra.doctor.signatures import SignatureTable
-from palestra.errors import FailureKind, Layer, RowIdentity, class_of
+from palestra.errors import FAILURES, Layer, Outcome, RowIdentity, class_of
 from palestra.schema import other_than_text
 
 MOST_OBSERVED: Final = 2_000
@@ -59,13 +59,11 @@ _FRAME: Final = re.compile(r'^\s*File "(?P<path>[^"]+)", line (?P<line>\d+)')
 _OWN_FRAME: Final = re.compile(r"^(?P<path>/\S+\.py):(?P<line>\d+) in \S+$")
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*|[a-z]\w*error)(?:\([\w.]+\))?(?::|$)")
 _CHAINED: Final = ("The above exception was the direct cause", "During handling of the above")
-_ENDED_AS: Final = re.compile(
-    "^(?P<kind>" + "|".join(kind.value for kind in FailureKind) + r"): (?P<said>.+)"
-)
+_ENDED_AS: Final = re.compile("^(?P<kind>" + "|".join(FAILURES) + r"): (?P<said>.+)")
 _WRITES: Final = re.compile(r"rollouts of \d+ tasks.* -> (\S+\.jsonl)$")
-LAYER_OF: Final[Mapping[str, Layer]] = {
-    **{kind.value: class_of(kind).layer for kind in FailureKind if kind != FailureKind.CANCELLED},
-    FailureKind.CONFIG.value: Layer.CONFIG,
+_TOLD_TO_STOP: Final = frozenset({Outcome.CANCELLED, Outcome.STALE})
+_LAYER_OF: Final[Mapping[str, Layer]] = {
+    outcome.value: class_of(outcome).layer for outcome in FAILURES if outcome not in _TOLD_TO_STOP
 }
 
 
@@ -143,7 +141,7 @@ class _LogReader:
         elif " -> " in line and (found := _WRITES.search(line)):
             self._outputs.append(found[1])
         elif found := _ENDED_AS.match(line):
-            layer = LAYER_OF.get(found["kind"])
+            layer = _LAYER_OF.get(found["kind"])
             self._tell(number, found["said"], line, Rank.FAILURE, layer=layer)
         elif (found := _STAMPED.match(line)) and found["level"] in _LEVELS:
             self._tell(number, found["said"], line, Rank.EXCEPTION)

@@ -15,7 +15,7 @@ from palestra.errors.envelope import (
     to_body,
     without_answer,
 )
-from palestra.errors.layers import FailureKind, Layer
+from palestra.errors.layers import FAILURES, Layer, Outcome
 from palestra.errors.tree import (
     AgentError,
     BadInput,
@@ -49,6 +49,7 @@ from palestra.errors.tree import (
 )
 
 __all__ = [
+    "FAILURES",
     "AgentError",
     "BadInput",
     "Bystander",
@@ -59,7 +60,6 @@ __all__ = [
     "EndpointRefuses",
     "EnvironmentFault",
     "Evidence",
-    "FailureKind",
     "FieldProblem",
     "Hop",
     "Hopeless",
@@ -71,6 +71,7 @@ __all__ = [
     "ModelNotServed",
     "ModelRejectedRow",
     "NoSession",
+    "Outcome",
     "PalestraError",
     "PromptTooLong",
     "RejectedRows",

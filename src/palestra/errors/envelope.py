@@ -13,9 +13,9 @@ the model had answered: the last key, once, whatever the number of hops.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from palestra.errors.layers import FailureKind, Layer
+from palestra.errors.layers import Layer, Outcome
 from palestra.errors.tree import (
     AgentError,
     Bystander,
@@ -45,8 +45,12 @@ from palestra.errors.tree import (
 BODY_EXCERPT_CHARS = 4000
 """How much of a foreign body is kept: enough for a provider's error, never a trajectory."""
 
+_ENDS_THE_RUN: Final = "config_error"
+"""The type of every `Hopeless`: the caller stops the run instead of trying the next rollout."""
+
 _CLASSES: tuple[type[CallError], ...] = (
     AgentError,
+    InfraError,
     Hopeless,
     CredentialsRejected,
     ModelNotServed,
@@ -55,7 +59,6 @@ _CLASSES: tuple[type[CallError], ...] = (
     DeadlineExceeded,
     EnvironmentFault,
     NoSession,
-    InfraError,
     Bystander,
     JudgeFailure,
     ModelError,
@@ -64,7 +67,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     PromptTooLong,
     VerifierError,
 )
-"""Of each kind, the plainest first."""
+"""Of each outcome and type, the plainest first."""
 
 
 def excerpt(body: bytes | str) -> str:
@@ -135,7 +138,7 @@ def to_body(error: CallError) -> dict[str, Any]:
     evidence = error.evidence
     row = evidence.row
     body: dict[str, Any] = {
-        "type": error.kind.value,
+        "type": _type_of(type(error)),
         "layer": error.layer.value,
         "message": error.message,
         "hint": error.hint,
@@ -184,10 +187,9 @@ def from_body(body: object) -> CallError | None:
 
 
 def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
-    kind = FailureKind(inner["type"])
     layer = Layer(inner["layer"])
     retriable = bool(inner.get("retriable", True))
-    error = _class_for(kind, layer, str(inner.get("reason") or ""), retriable=retriable)(
+    error = _class_for(inner["type"], layer, str(inner.get("reason") or ""), retriable=retriable)(
         str(inner.get("message", "")),
         hint=str(inner.get("hint") or ""),
         evidence=Evidence(
@@ -200,25 +202,32 @@ def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
             traceback=str(inner.get("traceback") or ""),
         ),
     )
-    # A server may know of a failure that it is final although its kind as a rule is not.
+    # A server may know of a failure that it is final although its class as a rule is not.
     error.retriable = retriable
     error.verify_request = verify_request
     return error
 
 
-def class_of(kind: FailureKind) -> type[CallError]:
-    """The plainest error of this kind."""
-    return next((cls for cls in _CLASSES if cls.kind is kind), InfraError)
+def class_of(outcome: Outcome) -> type[CallError]:
+    """The plainest error that ends a rollout so."""
+    return next((cls for cls in _CLASSES if cls.outcome is outcome), InfraError)
 
 
-def _class_for(kind: FailureKind, layer: Layer, reason: str, *, retriable: bool) -> type[CallError]:
-    same_kind = [cls for cls in _CLASSES if cls.kind is kind]
+def _type_of(cls: type[CallError]) -> str:
+    return _ENDS_THE_RUN if issubclass(cls, Hopeless) else cls.outcome.value
+
+
+def _class_for(wire_type: str, layer: Layer, reason: str, *, retriable: bool) -> type[CallError]:
+    """Raises ValueError for a type that no class has."""
+    same_type = [cls for cls in _CLASSES if _type_of(cls) == wire_type]
+    if not same_type:
+        raise ValueError(wire_type)
     # A reason of a newer Palestra is none that is known here.
-    reason = next((cls.reason for cls in same_kind if cls.reason == reason), "")
-    for cls in same_kind:
+    reason = next((cls.reason for cls in same_type if cls.reason == reason), "")
+    for cls in same_type:
         if (cls.layer, cls.retriable, cls.reason) == (layer, retriable, reason):
             return cls
-    return class_of(kind)
+    return same_type[0]
 
 
 def _hop(raw: Mapping[str, Any]) -> Hop:

@@ -1,6 +1,7 @@
-"""The words in which every failure is reported: its layer and its kind."""
+"""The words in which every failure is reported: its layer, and how the rollout ended."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class Layer(StrEnum):
@@ -15,30 +16,42 @@ class Layer(StrEnum):
     THROUGHPUT = "throughput/resources"
 
 
-class FailureKind(StrEnum):
-    """How one requested rollout can fail; the names a failures file uses. Whose code raised decides.
+class Outcome(StrEnum):
+    """How one requested rollout ended: exactly once, as one of these. Whose code raised decides.
 
-    The same words travel as `error.type` in the body of every failed response, so a
-    failure keeps its class through any number of servers.
+    Only `SCORED` and `TRUNCATED` carry a reward. The other words name failures: in the failures
+    file, in `palestra.training.Failed.failure`, and as `error.type` of a failed response.
     """
 
-    POLICY = "policy_error"
+    SCORED = "scored"
+    TRUNCATED = "truncated"
+    """Scored, and the model had reached its context or token limit."""
+    POLICY_ERROR = "policy_error"
     """The model endpoint answered, and the answer is an error or not an answer."""
-    INFRA = "infra_error"
+    INFRA_ERROR = "infra_error"
     """A process, connection or disk failed; the task was never really tried."""
-    DATA = "data_error"
+    DATA_ERROR = "data_error"
     """The row does not fit what a server, a tool schema or the endpoint accepts."""
-    AGENT = "agent_error"
+    AGENT_ERROR = "agent_error"
     """The agent's own code raised, or answered something that is no result."""
-    ENVIRONMENT = "environment_error"
+    ENVIRONMENT_ERROR = "environment_error"
     """The environment's own code raised while it was seeded or used: a tool, a turn."""
-    VERIFIER = "verifier_error"
+    VERIFIER_ERROR = "verifier_error"
     """The environment's `verify` raised, or returned something that is not a reward."""
-    JUDGE = "judge_error"
+    JUDGE_ERROR = "judge_error"
     """The judge model failed or gave no verdict that can be read."""
     TIMEOUT = "timeout"
     """A deadline passed; the message says what was being awaited."""
     CANCELLED = "cancelled"
-    """The run was stopped before this rollout ended."""
-    CONFIG = "config_error"
-    """The run cannot go on as configured (for example a rejected API key)."""
+    """The run was stopped, or the trainer gave it up, before this rollout ended."""
+    STALE = "stale"
+    """Made by weights that are older than the trainer accepts. A collection never has it."""
+
+    @property
+    def has_reward(self) -> bool:
+        """Whether a rollout that ended so has a reward."""
+        return self in {Outcome.SCORED, Outcome.TRUNCATED}
+
+
+FAILURES: Final = tuple(outcome for outcome in Outcome if not outcome.has_reward)
+"""Every ending without a reward."""

@@ -33,7 +33,7 @@ A caller picks the height at which to catch. `CallError` is what crosses the wir
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from palestra.errors.layers import FailureKind, Layer
+from palestra.errors.layers import Layer, Outcome
 
 
 class PalestraError(Exception):
@@ -169,9 +169,10 @@ class CallError(PalestraError):
     made is the collector's decision.
     """
 
-    kind: ClassVar[FailureKind] = FailureKind.INFRA
+    outcome: ClassVar[Outcome] = Outcome.INFRA_ERROR
+    """How a rollout ends that this failure ends."""
     reason: ClassVar[str] = ""
-    """What tells a class from its siblings of the same kind and layer; empty where none needs it."""
+    """What tells a class from its siblings of the same outcome and layer; empty where none needs it."""
     retriable: bool = True
 
     def __init__(
@@ -195,7 +196,7 @@ class InfraError(CallError):
     """A connection, process or disk failed underneath the call."""
 
     layer = Layer.INFRA
-    kind = FailureKind.INFRA
+    outcome = Outcome.INFRA_ERROR
 
 
 class Bystander(InfraError):
@@ -211,13 +212,13 @@ class ModelError(CallError):
     """The model endpoint answered with an error of its own."""
 
     layer = Layer.MODEL
-    kind = FailureKind.POLICY
+    outcome = Outcome.POLICY_ERROR
 
 
 class ModelRejectedRow(ModelError):
     """The model endpoint says this row can never be served (a tool schema, a parameter)."""
 
-    kind = FailureKind.DATA
+    outcome = Outcome.DATA_ERROR
     retriable = False
 
 
@@ -232,7 +233,7 @@ class RowError(CallError):
     """A body does not fit the request model of the server that got it (HTTP 422)."""
 
     layer = Layer.DATA
-    kind = FailureKind.DATA
+    outcome = Outcome.DATA_ERROR
     retriable = False
 
 
@@ -240,14 +241,14 @@ class AgentError(CallError):
     """The agent's own code raised, or what it answered is no result."""
 
     layer = Layer.VERIFIER
-    kind = FailureKind.AGENT
+    outcome = Outcome.AGENT_ERROR
 
 
 class EnvironmentFault(CallError):
     """The environment's own code raised while it was seeded or used: a tool, a turn."""
 
     layer = Layer.VERIFIER
-    kind = FailureKind.ENVIRONMENT
+    outcome = Outcome.ENVIRONMENT_ERROR
 
 
 class NoSession(EnvironmentFault):
@@ -260,28 +261,27 @@ class VerifierError(CallError):
     """The environment's `verify` raised, or returned no finite reward."""
 
     layer = Layer.VERIFIER
-    kind = FailureKind.VERIFIER
+    outcome = Outcome.VERIFIER_ERROR
 
 
 class JudgeFailure(CallError):
     """The judge model failed, or its verdict cannot be read."""
 
     layer = Layer.VERIFIER
-    kind = FailureKind.JUDGE
+    outcome = Outcome.JUDGE_ERROR
 
 
 class DeadlineExceeded(CallError):
     """The rollout's deadline passed; the message names what was being awaited."""
 
     layer = Layer.THROUGHPUT
-    kind = FailureKind.TIMEOUT
+    outcome = Outcome.TIMEOUT
 
 
 class Hopeless(CallError):
     """No call can succeed as things are configured: every further one would fail the same way."""
 
     layer = Layer.MODEL
-    kind = FailureKind.CONFIG
     retriable = False
     exit_code = 2
 

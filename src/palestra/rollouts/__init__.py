@@ -46,7 +46,6 @@ from palestra.rollouts.results import (
     Failed,
     Scored,
     checked,
-    outcome_of,
     went_on,
 )
 from palestra.rollouts.row_checks import AgentRoute, check_rows, doors_behind
@@ -117,7 +116,6 @@ __all__ = [
     "materialize",
     "merge",
     "open_for_events",
-    "outcome_of",
     "plan",
     "plan_merge",
     "prepare",

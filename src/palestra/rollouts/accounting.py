@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from palestra.errors import PalestraError
+from palestra.errors import Outcome, PalestraError
 from palestra.rollouts.ending import Ending
-from palestra.schema import Outcome
 
 MOST_NAMED = 3
 """Kinds of tool failures that the line names; the rows have them all."""

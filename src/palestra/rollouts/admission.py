@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, TypeVar, final
 
+from palestra.errors import Outcome
 from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.progress import InFlight
 from palestra.rollouts.results import Failed, Scored
 from palestra.rollouts.tasks import BoundedTasks
-from palestra.schema import Outcome, RolloutKey
+from palestra.schema import RolloutKey
 from palestra.transport import RetryCount
 
 LOOK_EVERY_S = 0.5

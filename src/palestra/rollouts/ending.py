@@ -5,14 +5,8 @@ from typing import Any
 
 import msgspec
 
-from palestra.schema import (
-    EMPTY_ANSWER,
-    TOOL_FAILURES,
-    Outcome,
-    field_of,
-    is_truncated,
-    says_nothing,
-)
+from palestra.errors import Outcome
+from palestra.schema import EMPTY_ANSWER, TOOL_FAILURES, field_of, is_truncated, says_nothing
 
 
 class Ending(msgspec.Struct, frozen=True):

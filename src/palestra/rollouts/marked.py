@@ -11,9 +11,9 @@ from typing import Any, Final
 from palestra.errors import (
     CallError,
     DeadlineExceeded,
-    FailureKind,
     InfraError,
     JudgeFailure,
+    Outcome,
     class_of,
     excerpt,
 )
@@ -29,7 +29,7 @@ _BY_WORD: Final[Mapping[str, type[CallError]]] = {
 
 
 class _Cancelled(InfraError):
-    kind = FailureKind.CANCELLED
+    outcome = Outcome.CANCELLED
 
 
 def raise_if_marked(fields: MutableMapping[str, Any]) -> None:
@@ -46,11 +46,10 @@ def raise_if_marked(fields: MutableMapping[str, Any]) -> None:
 
 
 def _error_of(name: str) -> type[CallError]:
-    if name == FailureKind.CANCELLED:
+    if name == Outcome.CANCELLED:
         return _Cancelled
-    # What ends a whole run is not for a result to say.
-    if name in set(FailureKind) - {FailureKind.CONFIG}:
-        return class_of(FailureKind(name))
+    if name in set(Outcome):
+        return class_of(Outcome(name))
     return next((kind for word, kind in _BY_WORD.items() if word in name.lower()), InfraError)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, Outcome
 from palestra.rollouts.results import ENDED_RUN, SPARED, WORTH_ANOTHER_ATTEMPT
 from palestra.schema import (
     FAILURE_CLASS,
@@ -16,7 +16,6 @@ from palestra.schema import (
     RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
-    Outcome,
     RolloutKey,
     finite_reward,
     key_of,

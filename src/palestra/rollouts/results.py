@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-from palestra.errors import CallError, DeadlineExceeded, FailureKind, Layer, VerifierError, readable
+from palestra.errors import CallError, DeadlineExceeded, Layer, Outcome, VerifierError, readable
 from palestra.rollouts.answers import asked_of_result, line_with_answer
 from palestra.rollouts.ending import Ending, ending_in
 from palestra.rollouts.marked import raise_if_marked
@@ -21,7 +21,6 @@ from palestra.schema import (
     RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
-    Outcome,
     RolloutKey,
     encode_json,
     fields_of,
@@ -60,7 +59,7 @@ class Failed:
     spared: bool = False
 
 
-_OF_VERIFYING = frozenset({FailureKind.VERIFIER, FailureKind.JUDGE})
+_OF_VERIFYING = frozenset({Outcome.VERIFIER_ERROR, Outcome.JUDGE_ERROR})
 
 WORTH_ANOTHER_ATTEMPT = frozenset(
     {Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcome.JUDGE_ERROR, Outcome.TIMEOUT}
@@ -89,7 +88,7 @@ def scored(row: Mapping[str, Any], result: BaseModel | Mapping[str, Any]) -> Sco
         return _scored(row, fields)
     except CallError as error:
         # Empty: nor is there any, whatever the agent had verified before it called this a failure.
-        error.verify_request = asked_of_result(fields) if error.kind in _OF_VERIFYING else {}
+        error.verify_request = asked_of_result(fields) if error.outcome in _OF_VERIFYING else {}
         raise
 
 
@@ -141,18 +140,11 @@ def line_of(fields: Mapping[str, Any]) -> bytes:
     return line
 
 
-def outcome_of(error: CallError) -> Outcome:
-    """The class of a rollout that this failure ended."""
-    # A rejected key or setting is an infrastructure failure to the rollout it struck.
-    rejected = error.kind is FailureKind.CONFIG
-    return Outcome.INFRA_ERROR if rejected else Outcome(error.kind.value)
-
-
 def described(error: CallError) -> dict[str, Any]:
     """A failure as the failures file tells it: class, layer, message, hint, evidence."""
     evidence = error.evidence
     told: dict[str, Any] = {
-        FAILURE_CLASS: outcome_of(error).value,
+        FAILURE_CLASS: error.outcome.value,
         FAILURE_LAYER: error.layer.value,
         "message": error.message,
         "hint": error.hint,
@@ -188,7 +180,7 @@ def failed(
     `again`: the command that verifies what the model has answered another time. `ended_run`: the
     collection ends with it, and the rollout has not ended. `spared`: see `Failed`.
     """
-    outcome = outcome_of(error)
+    outcome = error.outcome
     retriable = ended_run or (error.retriable and outcome in WORTH_ANOTHER_ATTEMPT)
     terminal = not (ended_run or spared) and (not retriable or attempt >= max_attempts)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])

@@ -54,7 +54,6 @@ from palestra.schema.judging import (
 from palestra.schema.outcomes import (
     RETRIABLE,
     FailedAttempts,
-    Outcome,
     Remedy,
     Unscored,
     finite_reward,
@@ -174,7 +173,6 @@ __all__ = [
     "JudgeReplay",
     "Line",
     "Message",
-    "Outcome",
     "OutputItem",
     "OutputMessage",
     "OutputText",

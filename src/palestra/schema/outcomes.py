@@ -1,4 +1,4 @@
-"""How a rollout ended, what its reward is, and what gives one without a score one.
+"""What the reward of a rollout is, and what gives one without a score one.
 
 The last is decided here for every command that says it.
 """
@@ -13,31 +13,6 @@ from typing import Any, Final
 from palestra.schema.rows import FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, RolloutKey
 
 _LONGEST_SHOWN = 200
-
-
-class Outcome(StrEnum):
-    """How one requested rollout ended: exactly once, as one of these.
-
-    Only `SCORED` and `TRUNCATED` carry a reward; every other class is a failure.
-    """
-
-    SCORED = "scored"
-    TRUNCATED = "truncated"
-    """Scored, and the model had reached its context or token limit."""
-    POLICY_ERROR = "policy_error"
-    INFRA_ERROR = "infra_error"
-    DATA_ERROR = "data_error"
-    AGENT_ERROR = "agent_error"
-    ENVIRONMENT_ERROR = "environment_error"
-    VERIFIER_ERROR = "verifier_error"
-    JUDGE_ERROR = "judge_error"
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-
-    @property
-    def has_reward(self) -> bool:
-        """Whether a rollout that ended so has a reward."""
-        return self in {Outcome.SCORED, Outcome.TRUNCATED}
 
 
 def finite_reward(value: Any) -> float | None:

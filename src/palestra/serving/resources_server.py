@@ -12,7 +12,7 @@ from pydantic import BaseModel, PrivateAttr
 from starlette.requests import Request
 
 from palestra.config import ServerType
-from palestra.errors import CallError, FailureKind, JudgeFailure, PromptTooLong, VerifierError
+from palestra.errors import CallError, JudgeFailure, Outcome, PromptTooLong, VerifierError
 from palestra.profiling import aggregate_metrics
 from palestra.schema import (
     AggregateMetrics,
@@ -203,7 +203,7 @@ class ResourcesServer(Server):
 
     def relayed(self, error: CallError) -> CallError:
         """A model that an environment asks is a judge: its failure is none of the policy's."""
-        if error.kind is not FailureKind.POLICY and not isinstance(error, PromptTooLong):
+        if error.outcome is not Outcome.POLICY_ERROR and not isinstance(error, PromptTooLong):
             return error
         found = JudgeFailure(
             error.message, hint=error.hint, evidence=error.evidence, status=error.status

@@ -1,7 +1,7 @@
 """What a field that a caller gives may be, and the sentence that says so when it is not."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from reprlib import Repr
@@ -95,14 +95,12 @@ def require(name: str, given: object, rule: Rule) -> None:
         raise ConfigError(problem)
 
 
-def chosen(name: str, given: object, kind: type[Choice]) -> Choice:
-    """The member of `kind` that `given` is, or is spelt like. Raises ConfigError for any other."""
-    try:
-        return kind(str(given))
-    except ValueError:
-        raise ConfigError(
-            f"{name} is {shown(given)}; it must be one of {', '.join(kind)}"
-        ) from None
+def chosen(name: str, given: object, choices: Iterable[Choice]) -> Choice:
+    """The choice that `given` is, or is spelt like. Raises ConfigError for any other."""
+    for choice in choices:
+        if choice == str(given):
+            return choice
+    raise ConfigError(f"{name} is {shown(given)}; it must be one of {', '.join(choices)}")
 
 
 def _is_whole(given: object) -> bool:

@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from palestra.errors import CallError, EndpointRefuses, FailureKind, Hop, Layer, PalestraError
-from palestra.rollouts import outcome_of
+from palestra.errors import CallError, EndpointRefuses, Hop, Layer, Outcome, PalestraError
 from palestra.training.outcomes import Evidence, Failed, FailureClass
 from palestra.training.requests import RolloutRequest
 
@@ -25,10 +24,10 @@ def hint_of(error: PalestraError) -> str:
 
 def class_of(error: CallError) -> FailureClass:
     """Why a rollout that this ended has no reward."""
-    if error.kind is FailureKind.CANCELLED:
+    if error.outcome is Outcome.CANCELLED:
         # Not by the trainer: an agent that says so has lost the rollout.
-        return FailureClass.INFRA
-    return FailureClass(outcome_of(error).value)
+        return FailureClass.INFRA_ERROR
+    return error.outcome
 
 
 def failed_by(request: RolloutRequest, error: CallError, *, attempts: int) -> Failed:

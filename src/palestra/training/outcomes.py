@@ -8,38 +8,16 @@ chain; where its history was rewritten on the way and the policy is `split`, it 
 flat view: a chain as one sequence: ids, which of them to train on, and their log probs.
 """
 
-from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+import palestra.errors
 from palestra.training.raw import RawRow
 from palestra.training.requests import Key
 
-
-class FailureClass(StrEnum):
-    """Why a requested rollout has no reward: an `Outcome` of a collection, or `STALE`."""
-
-    POLICY = "policy_error"
-    """The model's endpoint failed, or answered what is no answer."""
-    INFRA = "infra_error"
-    """A process, a connection or a disk failed."""
-    DATA = "data_error"
-    """The row, or what came back for it, is not what it must be."""
-    AGENT = "agent_error"
-    """The agent's code raised."""
-    ENVIRONMENT = "environment_error"
-    """The environment's code raised while it was seeded or used."""
-    VERIFIER = "verifier_error"
-    """The environment's `verify` raised, or gave no finite reward."""
-    JUDGE = "judge_error"
-    """The judge failed, or gave no verdict."""
-    TIMEOUT = "timeout"
-    """A deadline passed; the message says what was awaited."""
-    CANCELLED = "cancelled"
-    """The trainer did not want it any more, or left before it had ended."""
-    STALE = "stale"
-    """It was made by weights that are older than the trainer accepts."""
+FailureClass: TypeAlias = palestra.errors.Outcome
+"""Why a requested rollout has no reward. `Outcome` is another thing to a trainer: see below."""
 
 
 class Turn(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self, final
 
-from palestra.errors import ConfigError
+from palestra.errors import FAILURES, ConfigError
 from palestra.training.checks import chosen, shown
 from palestra.training.outcomes import FailureClass
 
@@ -38,7 +38,7 @@ class Outage(StrEnum):
 PolicyWords = OnIncomplete | str | Mapping[FailureClass, str] | Mapping[str, str]
 """A policy for all classes of failure, or one for each class or outage that is named."""
 
-_CLASSES: Final = (*FailureClass, *Outage)
+_CLASSES: Final = (*FAILURES, *Outage)
 
 
 @final

@@ -35,7 +35,7 @@ class _Why(NamedTuple):
     """Of a flight that landed without an outcome, what its outcome is to be."""
 
     message: str
-    failure: FailureClass = FailureClass.INFRA
+    failure: FailureClass = FailureClass.INFRA_ERROR
     layer: Layer = Layer.INFRA
 
 
@@ -341,7 +341,7 @@ class Pool:
             evidence = Evidence(log_tail=tails, hint=halt.cause.setting)
             outcome = failed(
                 ticket.request,
-                FailureClass.INFRA,
+                FailureClass.INFRA_ERROR,
                 halt.cause.sentence,
                 layer=halt.layer,
                 retriable=False,

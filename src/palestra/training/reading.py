@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from palestra.errors import CallError, Evidence, FailureKind, Layer, VerifierError
+from palestra.errors import CallError, Evidence, Layer, Outcome, VerifierError
 from palestra.rollouts import checked
 from palestra.schema import (
     AGENT_REF,
@@ -36,7 +36,7 @@ class WrongRow(CallError):
     """An answer that is another rollout's."""
 
     layer = Layer.DATA
-    kind = FailureKind.DATA
+    outcome = Outcome.DATA_ERROR
     retriable = False
 
 

@@ -99,7 +99,7 @@ class Runner:
             self._on_hopeless(error)
             return None
         outcome = failed_by(ticket.request, error, attempts=ticket.attempts)
-        if outcome.failure in {FailureClass.INFRA, FailureClass.POLICY}:
+        if outcome.failure in {FailureClass.INFRA_ERROR, FailureClass.POLICY_ERROR}:
             # A process may be dead, and how it died is worth more than "connection reset".
             await self._watch.settled()
         elif outcome.failure is FailureClass.TIMEOUT:
@@ -199,7 +199,7 @@ class Runner:
         lane.batch.settle(
             failed(
                 ticket.request,
-                FailureClass.DATA,
+                FailureClass.DATA_ERROR,
                 violation.message,
                 layer=Layer.MODEL,
                 retriable=False,

@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from palestra.errors import ConfigError
+from palestra.errors import FAILURES, ConfigError
 from palestra.training.checks import (
     FRACTION,
     MAPPING,
@@ -58,9 +58,9 @@ class Attempts:
 
     most: dict[FailureClass, int] = field(
         default_factory=lambda: {
-            FailureClass.INFRA: 3,
-            FailureClass.POLICY: 3,
-            FailureClass.JUDGE: 3,
+            FailureClass.INFRA_ERROR: 3,
+            FailureClass.POLICY_ERROR: 3,
+            FailureClass.JUDGE_ERROR: 3,
             FailureClass.TIMEOUT: 2,
         }
     )
@@ -75,7 +75,7 @@ class Attempts:
     def checked(self) -> Self:
         """Itself, its classes as such. Raises ConfigError for what cannot be meant."""
         require("attempts.most", self.most, MAPPING)
-        most = {chosen("attempts.most", kind, FailureClass): n for kind, n in self.most.items()}
+        most = {chosen("attempts.most", kind, FAILURES): n for kind, n in self.most.items()}
         for kind, count in most.items():
             require(f"attempts.most[{kind}]", count, whole(1))
         _require_all(self, _RULES_OF_ATTEMPTS, "attempts.")
@@ -182,7 +182,9 @@ _RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "min_group_fraction": share(zero=False).or_none(),
         "token_ids": instance_of(bool, "True or False"),
         "max_staleness": whole(0).or_none(),
-        "attempts": instance_of(Attempts, "an Attempts: Attempts(most={FailureClass.INFRA: 3})"),
+        "attempts": instance_of(
+            Attempts, "an Attempts: Attempts(most={FailureClass.INFRA_ERROR: 3})"
+        ),
         "call_timeout_s": SECONDS.or_none(),
         "rollout_timeout_s": SECONDS,
         "endpoint_patience_s": SECONDS.or_none(),

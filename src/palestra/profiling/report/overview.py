@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from palestra.errors import Outcome
 from palestra.profiling.frame import Rollouts, RunFrame
 from palestra.profiling.intervals import Estimate
 from palestra.profiling.report.charts import meter, share_bar
@@ -14,7 +15,7 @@ from palestra.profiling.report.wording import amount, number, percent
 from palestra.profiling.statistics import describe
 from palestra.profiling.summary import GroupSummary, RunSummary, Scores
 from palestra.profiling.task_rows import solved_by_task
-from palestra.schema import Outcome, Unscored
+from palestra.schema import Unscored
 
 WORTH_TRYING_AGAIN = 0.1
 """From this gain of the best of k over one rollout on, the report calls it large."""

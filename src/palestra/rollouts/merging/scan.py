@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.datasets.problems import RowProblems
+from palestra.errors import Outcome
 from palestra.rollouts.ending import ending_in
 from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles
 from palestra.rollouts.merging.sources import Place, Sources
@@ -26,7 +27,6 @@ from palestra.schema import (
     ROLLOUT_INDEX,
     TASK_INDEX,
     TOOL_FAILURES,
-    Outcome,
 )
 
 IntArray = npt.NDArray[np.int64]

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from palestra.errors import CallError, RowIdentity
+from palestra.errors import CallError, Outcome, RowIdentity
 from palestra.rollouts.journal import write_json
-from palestra.rollouts.results import described, outcome_of
+from palestra.rollouts.results import described
 from palestra.rollouts.reverification.files import ReverifyPaths, read_manifest
-from palestra.schema import Outcome
 
 STOPPED = "stopped"
 
@@ -29,7 +28,7 @@ def record_stopped(output: Path, error: CallError) -> Outcome | None:
     manifest = read_manifest(path)
     stopped = {**manifest.get(STOPPED, {}), key_of_row(row): described(error)}
     write_json(path, {**manifest, STOPPED: stopped})
-    return outcome_of(error)
+    return error.outcome
 
 
 def stopped_rows(output: Path) -> Mapping[str, Mapping[str, Any]]:

@@ -20,6 +20,7 @@ from palestra.errors import (
     DeadlineExceeded,
     Hopeless,
     InputDataError,
+    Outcome,
     RowIdentity,
 )
 from palestra.rollouts.accounting import Accounting
@@ -40,7 +41,6 @@ from palestra.schema import (
     JUDGE_REPLAY,
     ROLLOUT_INDEX,
     TASK_INDEX,
-    Outcome,
     Response,
     ResponseCreateParams,
     VerifyResponse,
