@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from forked_commands import ForkedCommands
 from palestra.errors import ConfigError
 from palestra.responses_api_models.local_model import find_weights
 from palestra.system import children_of
@@ -75,6 +76,8 @@ class World:
     """Variables that its commands get beside the usual ones."""
     scripts: Path = SCRIPTS
     """Where its commands are."""
+    commands: ForkedCommands | None = None
+    """What runs those of `run`; none: they are started."""
 
     @property
     def head(self) -> str:
@@ -88,15 +91,21 @@ class World:
 
     def run(self, command: str, *arguments: str, timeout_s: float = 50, within: str = "") -> Done:
         """Run a console script to its end, in the folder or one `within` it."""
-        done = subprocess.run(
-            [self.scripts / command, *arguments],
-            cwd=self.folder / within,
-            env=self._environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        folder, environment = self.folder / within, self._environment()
+        if self.commands is not None:
+            done = self.commands.run(
+                command, arguments, cwd=folder, env=environment, timeout_s=timeout_s
+            )
+        else:
+            done = subprocess.run(
+                [self.scripts / command, *arguments],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
         return Done(done.returncode, done.stdout, done.stderr)
 
     def start(self, command: str, *arguments: str) -> "Running":

@@ -1,5 +1,6 @@
 """A folder to run commands in, and endpoints to run them against."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,16 +12,27 @@ from pathlib import Path
 import pytest
 from cli_world import KEY, FakeEndpoint, World, endpoint, free_port, without_engine
 
+from forked_commands import ForkedCommands
 from installed_wheel import Installation
 from palestra.responses_api_models.local_model import find_weights
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
 from palestra.responses_api_models.local_model.running import ENGINE
 
 
+@pytest.fixture(scope="session")
+def commands() -> Iterator[ForkedCommands | None]:
+    """What runs console scripts at little cost; none where processes cannot be watched so."""
+    if not hasattr(os, "pidfd_open"):
+        yield None
+        return
+    with contextlib.closing(ForkedCommands()) as commands:
+        yield commands
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, commands: ForkedCommands | None) -> Iterator[World]:
     """An empty folder; whatever a test starts in it is ended."""
-    made = World(tmp_path / "work", tmp_path / "run", free_port())
+    made = World(tmp_path / "work", tmp_path / "run", free_port(), commands=commands)
     made.folder.mkdir()
     made.run_dir.mkdir()
     yield made
@@ -33,6 +45,7 @@ def installed(world: World, installation: Installation) -> World:
     """That folder where the wheel alone is installed, which its commands leave as it is."""
     world.environment |= installation.environment
     world.scripts = installation.scripts
+    world.commands = None
     return world
 
 
