@@ -7,7 +7,14 @@ The names an environment's author needs are here; importing them is lazy, so tha
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from palestra.serving import ResourcesServer, RewardRules, Session, ToolError, environment, tool
+    from palestra.server import (
+        ResourcesServer,
+        RewardRules,
+        Session,
+        ToolError,
+        environment,
+        tool,
+    )
 
 __version__ = "0.1.0"
 
@@ -24,7 +31,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from palestra import serving
+        from palestra import server
 
-        return getattr(serving, name)
+        return getattr(server, name)
     raise AttributeError(f"module 'palestra' has no attribute {name!r}")

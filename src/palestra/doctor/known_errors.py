@@ -30,8 +30,8 @@ from palestra.errors import (
     VerifierError,
     WrongSetting,
 )
+from palestra.fleet import NoFleet
 from palestra.rollouts import StaleRun
-from palestra.serving import NoFleet
 
 
 @dataclass(frozen=True, slots=True)
