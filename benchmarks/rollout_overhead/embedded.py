@@ -16,8 +16,9 @@ import orjson
 from benchmarks.rollout_overhead.chunks import IN_FLIGHT, Contender, RunChunk, chunk_of
 from benchmarks.rollout_overhead.payloads import AGENT, MODEL, row
 from palestra.config import ResolvedConfig, load_config
+from palestra.engine import Accounting
 from palestra.fleet import EMBEDDED, Fleet, rare_collections
-from palestra.rollouts import Accounting, Collector, Journal, Limits, RunPaths
+from palestra.rollouts import Collector, Journal, Limits, RunPaths
 from palestra.schema import VerifyResponse
 from palestra.transport import ServerClient
 

@@ -14,7 +14,8 @@ from cli_world import AGENT, MULTI_STEP, OPENAI, TASKS, FakeEndpoint, Running, W
 
 from palestra.cli.announcing import announced, announcements, ask, in_flight_lines
 from palestra.cli.rollouts_status import with_servers
-from palestra.rollouts import Accounting, InFlight, Progress
+from palestra.engine import Accounting, Job
+from palestra.rollouts import Progress
 from palestra.schema import RolloutKey
 
 
@@ -23,7 +24,7 @@ def progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Progress:
     """A collection with one rollout that waits for a judge."""
     monkeypatch.setenv("PALESTRA_RUN_DIR", str(tmp_path))
     made = Progress(Accounting(3))
-    flight = InFlight(agent="my_agent", attempt=2)
+    flight = Job(key=RolloutKey(4, 1), agent="my_agent", attempt=2)
     flight.now("/verify", "judge /v1/responses")
     made.in_flight[RolloutKey(4, 1)] = flight
     return made

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from palestra.cli.progress import choose_kind, live_view, plain_pause_s
+from palestra.engine import Accounting
 from palestra.errors import ConfigError
-from palestra.rollouts import Accounting, Progress
+from palestra.rollouts import Progress
 
 
 class Terminal(io.StringIO):

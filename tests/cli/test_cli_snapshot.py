@@ -1,8 +1,9 @@
 """The numbers of a running collection."""
 
 from palestra.cli.snapshot import Meter
+from palestra.engine import Accounting, Ending, Job
 from palestra.errors import Outcome
-from palestra.rollouts import Accounting, Ending, InFlight, Progress
+from palestra.rollouts import Progress
 from palestra.schema import RolloutKey
 
 
@@ -59,10 +60,11 @@ def test_before_anything_has_ended_nobody_knows_how_long_it_takes() -> None:
 def test_the_five_oldest_are_named_oldest_first() -> None:
     progress, meter, clock = watched()
     for started in range(9):
-        progress.in_flight[RolloutKey(started, 1)] = InFlight(
+        progress.in_flight[RolloutKey(started, 1)] = Job(
             "/verify",
             "env /verify",
             float(started + 1),
+            key=RolloutKey(started, 1),
             agent="agent",
             started=float(started),
             attempt=2,

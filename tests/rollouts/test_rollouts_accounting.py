@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.engine import Accounting, AccountingError, Ending
 from palestra.errors import Outcome
-from palestra.rollouts import Accounting, AccountingError, Ending
 
 
 def ended(requested: int, *outcomes: Outcome) -> Accounting:

@@ -89,7 +89,8 @@ FILL = """
 import resource, sys
 from pathlib import Path
 from palestra.errors import Outcome
-from palestra.rollouts import Ending, Journal, JournalFailed, RunPaths, Scored
+from palestra.engine import Ending
+from palestra.rollouts import Journal, JournalFailed, RunPaths, Scored
 from palestra.schema import RolloutKey
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 with Journal(RunPaths(Path(sys.argv[1]))) as journal:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from scripted_runs import ScriptedAgent, paths, prepared, read_rows, task, write_rows
 
-from palestra.rollouts import Accounting, Collector, Journal, Limits
-from palestra.rollouts.admission import Admission
-from palestra.rollouts.concurrency import ConcurrencyLimit
+from palestra.engine import Accounting, ConcurrencyLimit, Room
+from palestra.rollouts import Collector, Journal, Limits
 from palestra.schema import RolloutKey
 from palestra.transport import RetryCount
 
@@ -55,10 +54,10 @@ def collected(folder: Path, held: int, *, in_flight: int | None, auto: bool = Fa
 
     async def main() -> None:
         stubborn = Stubborn(held)
-        admission = Admission(ConcurrencyLimit(3, first=1), RetryCount()) if auto else None
+        room = Room(ConcurrencyLimit(3, first=1), RetryCount()) if auto else None
         with Journal(run.paths) as journal:
             client = ScriptedAgent(stubborn.script).client
-            collector = Collector(client, journal, accounting, limits=limits, admission=admission)
+            collector = Collector(client, journal, accounting, limits=limits, room=room)
             async with asyncio.timeout(20):
                 await collector.collect(run.rows(), count=run.remaining)
             assert collector.progress.in_flight == {}
@@ -135,14 +134,14 @@ def test_rollouts_left_behind_do_not_move_a_limit_of_the_moment(tmp_path: Path) 
     agent = ScriptedAgent(script)
 
     async def main() -> None:
-        admission = Admission(ConcurrencyLimit(1, first=1), RetryCount())
+        room = Room(ConcurrencyLimit(1, first=1), RetryCount())
         with Journal(run.paths) as journal:
             collector = Collector(
                 agent.client,
                 journal,
                 accounting,
                 limits=short(max_attempts=2),
-                admission=admission,
+                room=room,
             )
             async with asyncio.timeout(20):
                 await collector.collect(run.rows(), count=run.remaining)

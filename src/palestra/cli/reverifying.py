@@ -21,8 +21,9 @@ from palestra.cli.reaching import OwnFleet, Reachable, unless
 from palestra.cli.settings import existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
+from palestra.engine import truncated_and_empty
 from palestra.errors import ConfigError, Outcome, RunFailed, ServerDied
-from palestra.rollouts import RunPaths, truncated_and_empty
+from palestra.rollouts import RunPaths
 from palestra.rollouts.reverification import (
     Checked,
     FoundTaskRows,

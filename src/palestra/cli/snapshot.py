@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import final
 
+from palestra.engine import Job
 from palestra.errors import Outcome
-from palestra.rollouts import InFlight, Progress
+from palestra.rollouts import Progress
 from palestra.schema import RolloutKey
 
 RECENT_S = 30.0
@@ -148,14 +149,14 @@ def _slowest(progress: Progress, now: float) -> tuple[Slow, ...]:
     return tuple(_slow(key, flight, now, progress.max_attempts) for key, flight in oldest)
 
 
-def _slow(key: RolloutKey, flight: InFlight, now: float, attempts: int) -> Slow:
+def _slow(key: RolloutKey, job: Job, now: float, attempts: int) -> Slow:
     return Slow(
         rollout=f"{key.task}:{key.rollout}",
-        attempt=flight.attempt,
+        attempt=job.attempt,
         attempts=attempts,
-        agent=flight.agent,
-        phase=PHASES.get(flight.phase, flight.phase),
-        awaiting=flight.awaiting,
-        phase_s=now - flight.since,
-        age_s=now - flight.started,
+        agent=job.agent,
+        phase=PHASES.get(job.phase, job.phase),
+        awaiting=job.awaiting,
+        phase_s=now - job.since,
+        age_s=now - job.started,
     )

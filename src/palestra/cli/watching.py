@@ -15,10 +15,10 @@ from palestra.cli.console import notice
 from palestra.cli.guard import tell_guard
 from palestra.cli.progress import choose_kind, live_view
 from palestra.config import redact
+from palestra.engine import Accounting
 from palestra.errors import PalestraError
 from palestra.fleet import Lag, LagLog, Watchdog, dumping_tasks
 from palestra.rollouts import (
-    Accounting,
     Collected,
     CollectSettings,
     EventFile,

@@ -5,13 +5,9 @@ once, as a scored row or as a typed failure.
 """
 
 from palestra.datasets.prompts import PromptTemplate, load_prompt
-from palestra.rollouts.accounting import Accounting, AccountingError, truncated_and_empty
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.answers import reverify_command
-from palestra.rollouts.attempt import attempt, with_grace
 from palestra.rollouts.collect import Collector, Limits
-from palestra.rollouts.deadlines import Deadlines
-from palestra.rollouts.ending import Ending
 from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_for_events
 from palestra.rollouts.expansion import with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair
@@ -38,15 +34,13 @@ from palestra.rollouts.prepare import (
     unfinished_rollouts,
     why_not_writable,
 )
-from palestra.rollouts.progress import InFlight, Observer, Progress
+from palestra.rollouts.progress import Observer, Progress
 from palestra.rollouts.recorded import scored_keys
 from palestra.rollouts.results import (
     ENDED_RUN,
-    MOST_SPARED,
     Failed,
     Scored,
     checked,
-    went_on,
 )
 from palestra.rollouts.row_checks import AgentRoute, check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
@@ -59,28 +53,20 @@ from palestra.rollouts.settings import (
     RunPaths,
     Shard,
 )
-from palestra.rollouts.tasks import BoundedTasks
 
 __all__ = [
     "AUTO",
     "ENDED_RUN",
-    "MOST_SPARED",
     "OPERATIONAL",
-    "Accounting",
-    "AccountingError",
     "AgentRoute",
-    "BoundedTasks",
     "CollectSettings",
     "Collected",
     "Collector",
     "Completeness",
-    "Deadlines",
     "Drained",
-    "Ending",
     "EventFile",
     "Failed",
     "GivenRows",
-    "InFlight",
     "InputFile",
     "Journal",
     "JournalFailed",
@@ -101,7 +87,6 @@ __all__ = [
     "Shard",
     "ShardOf",
     "StaleRun",
-    "attempt",
     "begin",
     "changes",
     "check_rows",
@@ -126,10 +111,7 @@ __all__ = [
     "run",
     "scored_keys",
     "semantics_of",
-    "truncated_and_empty",
     "unfinished_rollouts",
-    "went_on",
     "why_not_writable",
-    "with_grace",
     "with_seed",
 ]

@@ -7,12 +7,22 @@ a rejected API key, a dead server, cancellation) ends the whole collection.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
+from palestra.engine import (
+    MOST_SPARED,
+    Accounting,
+    Deadlines,
+    Engine,
+    Job,
+    Room,
+    went_on,
+    with_grace,
+)
+from palestra.engine import attempt as run_attempt
 from palestra.errors import (
     Bystander,
     CallError,
@@ -22,23 +32,9 @@ from palestra.errors import (
     mask_error,
     status_for,
 )
-from palestra.rollouts.accounting import Accounting
-from palestra.rollouts.admission import Admission
-from palestra.rollouts.attempt import attempt as run_attempt
-from palestra.rollouts.attempt import with_grace
-from palestra.rollouts.deadlines import Deadlines
 from palestra.rollouts.journal import Journal
-from palestra.rollouts.progress import InFlight, Observer, Progress
-from palestra.rollouts.results import (
-    MOST_SPARED,
-    WORTH_ANOTHER_ATTEMPT,
-    Failed,
-    Scored,
-    failed,
-    scored,
-    went_on,
-)
-from palestra.rollouts.tasks import BoundedTasks
+from palestra.rollouts.progress import Observer, Progress
+from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT, Failed, Scored, failed, scored
 from palestra.schema import (
     AGENT_REF,
     ROLLOUT_INDEX,
@@ -51,6 +47,8 @@ from palestra.transport import ServerClient, add_verify_request
 logger = logging.getLogger("palestra.rollouts")
 
 SYNC_EVERY_S = 2.0
+LOOK_EVERY_S = 0.5
+"""How often refusals are looked for while no rollout ends, where they decide how many may run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class Limits:
 
 
 class Collector:
-    """Runs rows against their agents through `client`."""
+    """Runs rows against their agents through `client`: an engine's work, written to a journal."""
 
     def __init__(
         self,
@@ -82,10 +80,13 @@ class Collector:
         limits: Limits,
         run_id: str = "",
         observers: Sequence[Observer] = (),
-        admission: Admission | None = None,
+        room: Room | None = None,
         verified_again: str = "",
     ) -> None:
-        """`verified_again`: the command that verifies again what is kept in the failures file."""
+        """`room`: how many may run, where that is decided on the way.
+
+        `verified_again`: the command that verifies again what is kept in the failures file.
+        """
         self._client = client
         self._verified_again = verified_again
         self._journal = journal
@@ -94,22 +95,26 @@ class Collector:
         self._run_id = run_id
         within_s = with_grace(limits.rollout_timeout_s)
         self._deadlines = Deadlines(within_s)
-        self._stuck_after_s = within_s + limits.stuck_after_s
-        self._admission = admission
+        self._room = room
         self._got_something_at: float | None = None
         """When a rollout ended last for which endpoints had answered, a `time.monotonic()` value."""
-        self._spent_before = False
-        """Whether earlier sessions left failed attempts."""
-        # What is not there costs nothing: the tuple is empty then.
-        self._observers = (*observers, admission) if admission is not None else tuple(observers)
+        self._pending: Iterator[Mapping[str, Any]] = iter(())
+        self._most = 0
+        self._spent_before: Mapping[RolloutKey, int] = {}
+        """Failed attempts of earlier sessions."""
+        self._observers = tuple(observers)
+        self._engine: Engine[Job, Scored | Failed] = Engine(
+            self, overdue_s=within_s + limits.stuck_after_s
+        )
         self.progress = Progress(
             accounting,
+            in_flight=self._engine.jobs,
             done_before=accounting.scored + accounting.failed,
             tokens_before=accounting.output_tokens,
             retries=client.retries,
             max_attempts=limits.max_attempts,
             standing_still=client.standing_still,
-            limit=admission.limit if admission is not None else None,
+            limit=room.limit if room is not None else None,
         )
 
     async def collect(
@@ -123,105 +128,69 @@ class Collector:
 
         `failed_before`: attempts that earlier sessions spent on a rollout.
         """
-        spent = failed_before or {}
-        self._spent_before = bool(spent)
-        pending = iter(rows)
-        workers = min(count, self._limits.in_flight or count)
+        self._spent_before = failed_before or {}
+        self._pending = iter(rows)
+        self._most = min(count, self._limits.in_flight or count)
         done = asyncio.Event()
-
-        async def one(row: Mapping[str, Any]) -> bool:
-            key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
-            return await self._rollout(row, key, first=1 + spent.get(key, 0))
-
-        async def worker() -> None:
-            # The shared iterator is the back-pressure: a row is read when it can run.
-            for row in pending:
-                if not await one(row):
-                    return  # left behind: another works in its place
-
         with closing(self._deadlines):
             async with asyncio.TaskGroup() as tasks:
                 syncing = tasks.create_task(self._sync(done), name="journal sync")
-                async with BoundedTasks() as running:
-                    watching = tasks.create_task(self._leave_stuck(running, worker))
-                    if self._admission is not None:
-                        await self._admission.run(pending, one, running)
-                    else:
-                        for _ in range(workers):
-                            running.start(worker())
-                watching.cancel()
+                looking = tasks.create_task(self._look()) if self._room is not None else None
+                await self._engine.run(look_every_s=self._limits.stuck_after_s / 4)
+                if looking is not None:
+                    looking.cancel()
                 done.set()
                 await syncing
 
-    async def _leave_stuck(
-        self, running: BoundedTasks, worker: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
-        """Give up attempts that go on after they were cancelled, and go on without them."""
-        pause_s = self._limits.stuck_after_s / 4
-        while True:
-            await asyncio.sleep(pause_s)
-            suspects = self._stuck()
-            if suspects:
-                # A loop that stood still has cancelled nobody yet: it gets the time to.
-                await asyncio.sleep(pause_s)
-            still = {key: flight.attempt for key, flight in self._stuck()}
-            for key, flight in suspects:
-                if still.get(key) == flight.attempt:
-                    self._leave(key, flight, running, worker)
-
-    def _leave(
-        self,
-        key: RolloutKey,
-        flight: InFlight,
-        running: BoundedTasks,
-        worker: Callable[[], Coroutine[Any, Any, None]],
-    ) -> None:
-        """Record an attempt as failed while it goes on, and run what comes after it elsewhere."""
-
-        async def again() -> bool:
-            return over or await self._rollout(flight.row, key, first=flight.attempt + 1, of=flight)
-
-        async def instead() -> None:
-            if await again():  # else this one has been left behind, too
-                await worker()
-
-        flight.left_behind, flight.attempting = True, False
-        over = self._settle(self._went_on(key, flight), flight)
-        if over:
-            del self.progress.in_flight[key]
-        if self._admission is None:
-            running.start(instead())
-        else:
-            running.start(self._admission.counted(again))
-        if flight.task is not None:
-            running.leave(flight.task)
-            if self._admission is not None:
-                self._admission.leave(flight.task)
-
-    def _stuck(self) -> list[tuple[RolloutKey, InFlight]]:
-        """Attempts that should have ended. The oldest rollouts come first, so few are looked at."""
-        latest = time.monotonic() - self._stuck_after_s
-        old = takewhile(lambda item: item[1].started < latest, self.progress.in_flight.items())
-        return [
-            (key, flight)
-            for key, flight in old
-            if flight.attempting and flight.attempt_started < latest
-        ]
-
-    def _went_on(self, key: RolloutKey, flight: InFlight) -> Failed:
-        error = went_on(flight.describe(), self._limits.rollout_timeout_s)
-        add_verify_request(error, flight)
-        self._tell(error, flight.row, key)
-        elapsed_s = time.monotonic() - flight.attempt_started
-        return failed(
-            flight.row,
-            error,
-            attempt=flight.attempt,
-            max_attempts=self._limits.max_attempts,
-            started_at=time.time() - elapsed_s,
-            elapsed_s=elapsed_s,
-            again=self._verified_again,
+    def take(self, running: int, /) -> Job | None:
+        """The job of the next row, when one more may run."""
+        if running >= (self._most if self._room is None else self._room.limit.limit):
+            return None
+        row = next(self._pending, None)
+        if row is None:
+            return None
+        key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
+        now = time.monotonic()
+        job = Job(
+            key=key,
+            agent=str(row[AGENT_REF]["name"]),
+            row=row,
+            since=now,
+            started=now,
+            attempt=self._spent_before.get(key, 0),
         )
+        for observer in self._observers:
+            observer.rollout_started(key, job)
+        return job
+
+    def settle(self, job: Job, result: Scored | Failed, /) -> float | None:
+        """Write down how an attempt ended, count it and tell it."""
+        self._journal.append(result)
+        over = self._count(result)
+        for observer in self._observers:
+            observer.attempt_ended(result, job)
+        if self._room is not None:
+            self._room.attempt_ended(
+                result.outcome, began=job.attempt_started, in_flight=len(self.progress.in_flight)
+            )
+            self._engine.fill()
+        if over:
+            return None
+        pause_s = self._limits.attempt_pause_s * job.attempt
+        if isinstance(result, Failed) and result.spared:
+            job.spare()
+        return pause_s
+
+    def abandoned(self, job: Job, /) -> Failed:
+        """The failure of an attempt that does not let itself be stopped."""
+        error = went_on(job.describe(), self._limits.rollout_timeout_s)
+        return self._failure(job, add_verify_request(error, job))
+
+    async def _look(self) -> None:
+        while self._room is not None:
+            await asyncio.sleep(LOOK_EVERY_S)
+            self._room.look(len(self.progress.in_flight))
+            self._engine.fill()
 
     async def _sync(self, done: asyncio.Event) -> None:
         while not done.is_set():
@@ -231,55 +200,6 @@ class Collector:
             except TimeoutError:
                 pass
             await self._journal.sync_aside()
-
-    async def _rollout(
-        self, row: Mapping[str, Any], key: RolloutKey, *, first: int, of: InFlight | None = None
-    ) -> bool:
-        """All attempts of one rollout, from its `first` on; False when it was left behind.
-
-        `of`: the earlier attempts, when these were left behind.
-        """
-        now = time.monotonic()
-        flight = InFlight(
-            since=now,
-            started=of.started if of is not None else now,
-            agent=str(row[AGENT_REF]["name"]),
-            row=row,
-            task=asyncio.current_task(),
-        )
-        # In the place of those: the oldest rollouts stay first.
-        self.progress.in_flight[key] = flight
-        if of is None:
-            for observer in self._observers:
-                observer.rollout_started(key, flight)
-        try:
-            attempt = first
-            while attempt <= self._limits.max_attempts:
-                flight.attempting = True
-                result = await self._attempt(row, key, attempt, flight)
-                if flight.left_behind:
-                    return False
-                flight.attempting = False
-                if self._settle(result, flight):
-                    return True
-                flight.now("waiting", "the next attempt")
-                await asyncio.sleep(self._limits.attempt_pause_s * attempt)
-                if isinstance(result, Failed) and result.spared:
-                    flight.spared += 1
-                else:
-                    attempt += 1
-        finally:
-            if not flight.left_behind:
-                del self.progress.in_flight[key]
-        return True
-
-    def _settle(self, result: Scored | Failed, flight: InFlight) -> bool:
-        """Write down how an attempt ended, count it and tell it; whether it was the last."""
-        self._journal.append(result)
-        over = self._count(result)
-        for observer in self._observers:
-            observer.attempt_ended(result, flight)
-        return over
 
     @property
     def _leaves_files(self) -> bool:
@@ -309,16 +229,16 @@ class Collector:
             patience_s is not None and latest is not None and time.monotonic() - latest < patience_s
         )
 
-    def _tell(self, error: CallError, row: Mapping[str, Any], key: RolloutKey) -> None:
+    def _tell(self, error: CallError, job: Job) -> None:
         """Take the secrets out of a failure, and put it on the debug log."""
         mask_error(error, self._client.mask)
         if self._client.debug:
             hops = error.evidence.hops
             status = hops[0].status if hops else status_for(error)
             shown = {
-                TASK_INDEX: key.task,
-                ROLLOUT_INDEX: key.rollout,
-                "agent_name": row[AGENT_REF]["name"],
+                TASK_INDEX: job.key.task,
+                ROLLOUT_INDEX: job.key.rollout,
+                "agent_name": job.agent,
             }
             logger.error(
                 "[rollout_collection] /run failed status=%s row=%s",
@@ -326,47 +246,47 @@ class Collector:
                 encode_json(shown).decode(),
             )
 
-    async def _attempt(
-        self, row: Mapping[str, Any], key: RolloutKey, attempt: int, flight: InFlight
-    ) -> Scored | Failed:
-        started_at, started = time.time(), time.monotonic()
-        flight.attempt, flight.attempt_started = attempt, started
-        flight.verify_request = None
-        identity = RowIdentity(key.task, key.rollout, attempt, flight.agent, self._run_id)
+    async def attempt(self, job: Job, /) -> Scored | Failed:
+        """One attempt. Raises `Hopeless` when every other rollout would fail the same way."""
+        key = job.key
         try:
             result = await run_attempt(
                 self._client,
-                row,
-                identity,
-                flight,
+                job.row,
+                RowIdentity(key.task, key.rollout, job.attempt, job.agent, self._run_id),
+                job,
                 limit_s=self._limits.rollout_timeout_s,
                 deadlines=self._deadlines,
                 patience_s=self._limits.patience_s,
             )
-            return scored(row, result)
+            return scored(job.row, result)
         except CallError as error:
-            self._tell(add_verify_request(error, flight), row, key)
             ends_run = isinstance(error, Hopeless)
             if isinstance(error, EndpointRefuses) and self._gets_something():
                 # A process knows the refusals of its own endpoint, and others of the run answer.
                 ends_run, error.retriable = False, True
-            ended = failed(
-                row,
-                error,
-                attempt=attempt,
-                max_attempts=self._limits.max_attempts,
-                started_at=started_at,
-                elapsed_s=time.monotonic() - started,
-                again=self._verified_again,
-                ended_run=ends_run,
-                spared=isinstance(error, Bystander) and flight.spared < MOST_SPARED,
-            )
+            failure = self._failure(job, add_verify_request(error, job), ends_run=ends_run)
             if not ends_run:
-                return ended
+                return failure
             # Every other rollout would fail the same way: say it once and stop.
             if self._leaves_files or error.verify_request:
                 # A run of which nothing else is there leaves no files that were in the way later.
-                self._journal.append(ended)
+                self._journal.append(failure)
                 for observer in self._observers:
-                    observer.attempt_ended(ended, flight)
+                    observer.attempt_ended(failure, job)
             raise
+
+    def _failure(self, job: Job, error: CallError, *, ends_run: bool = False) -> Failed:
+        self._tell(error, job)
+        elapsed_s = time.monotonic() - job.attempt_started
+        return failed(
+            job.row,
+            error,
+            attempt=job.attempt,
+            max_attempts=self._limits.max_attempts,
+            started_at=time.time() - elapsed_s,
+            elapsed_s=elapsed_s,
+            again=self._verified_again,
+            ended_run=ends_run,
+            spared=isinstance(error, Bystander) and job.spared < MOST_SPARED,
+        )

@@ -36,8 +36,8 @@ from typing import Any, Final, Self, final
 
 import orjson
 
+from palestra.engine import Job
 from palestra.errors import ConfigError
-from palestra.rollouts.progress import InFlight
 from palestra.rollouts.results import Failed, Scored
 from palestra.schema import FAILURE_CLASS, FAILURE_LAYER, FAILURE_TERMINAL, RolloutKey
 
@@ -239,11 +239,11 @@ class RolloutEvents:
         self._events = events
         self._clock = clock
 
-    def rollout_started(self, key: RolloutKey, flight: InFlight, /) -> None:
+    def rollout_started(self, key: RolloutKey, job: Job, /) -> None:
         """One line."""
-        self._events.emit("rollout_started", task=key.task, rollout=key.rollout, agent=flight.agent)
+        self._events.emit("rollout_started", task=key.task, rollout=key.rollout, agent=job.agent)
 
-    def attempt_ended(self, result: Scored | Failed, flight: InFlight, /) -> None:
+    def attempt_ended(self, result: Scored | Failed, job: Job, /) -> None:
         """One line for a failed attempt, and one for a rollout that has ended."""
         reward: float | None = None
         tokens = 0
@@ -257,11 +257,11 @@ class RolloutEvents:
             "rollout_ended",
             task=result.key.task,
             rollout=result.key.rollout,
-            agent=flight.agent,
+            agent=job.agent,
             outcome=result.outcome.value,
             reward=reward,
-            attempts=flight.attempt,
-            elapsed_s=round(self._clock() - flight.started, 3),
+            attempts=job.attempt,
+            elapsed_s=round(self._clock() - job.started, 3),
             output_tokens=tokens,
         )
 

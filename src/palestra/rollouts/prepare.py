@@ -14,10 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from palestra.engine import Accounting, ending_in
 from palestra.errors import InputDataError, Layer
-from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.answers import has_answers, reverify_command
-from palestra.rollouts.ending import ending_in
 from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair

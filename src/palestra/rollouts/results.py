@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-from palestra.errors import CallError, DeadlineExceeded, Layer, Outcome, VerifierError, readable
+from palestra.engine import Ending, ending_in
+from palestra.errors import CallError, Layer, Outcome, VerifierError, readable
 from palestra.rollouts.answers import asked_of_result, line_with_answer
-from palestra.rollouts.ending import Ending, ending_in
 from palestra.rollouts.marked import raise_if_marked
 from palestra.schema import (
     AGENT_REF,
@@ -69,8 +69,6 @@ WORTH_ANOTHER_ATTEMPT = frozenset(
 SPARED = "spared"
 """Field of a failures-file row: another rollout's code caused this failure, so it is not counted as
 an attempt."""
-MOST_SPARED = 20
-"""Such failures of one rollout that are not counted."""
 ENDED_RUN = "ended_run"
 """Field of a failures-file row: what failed ended the whole collection (a rejected key). Such an
 attempt is not held against its rollout, which runs again once that is mended."""
@@ -205,21 +203,3 @@ def failed(
         error.verify_request,
     )
     return Failed(key, outcome, error.layer, told["message"], line, terminal, spared)
-
-
-def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:
-    """The failure of a rollout that took longer than it may."""
-    return DeadlineExceeded(
-        f"not done within {limit_s:.0f} s; it was awaiting {activity}",
-        hint="raise rollout_timeout, or find out why that is slow",
-    )
-
-
-def went_on(activity: str, limit_s: float) -> DeadlineExceeded:
-    """The failure of a rollout that took longer than it may and did not let itself be stopped."""
-    return DeadlineExceeded(
-        f"not done within {limit_s:.0f} s, and it goes on although it was cancelled; "
-        f"it was awaiting {activity}",
-        hint="code there swallows asyncio.CancelledError (a bare `except:` or `except "
-        "BaseException:` in a loop): let it pass",
-    )

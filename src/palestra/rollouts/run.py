@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from palestra.engine import Accounting, ConcurrencyLimit, Room
 from palestra.errors import CallError, PalestraError, RunFailed
-from palestra.rollouts.accounting import Accounting
-from palestra.rollouts.admission import Admission
 from palestra.rollouts.aggregate import aggregate
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.collect import Collector, Limits
-from palestra.rollouts.concurrency import ConcurrencyLimit
 from palestra.rollouts.journal import Journal, JournalFailed
 from palestra.rollouts.manifest import read_manifest
 from palestra.rollouts.prepare import PreparedRun, discard, overtaken
@@ -79,7 +77,7 @@ async def run(
             limits=limits,
             run_id=prepared.run_id,
             observers=observers,
-            admission=_admission(prepared, settings, client, most),
+            room=_room(prepared, settings, client, most),
             verified_again=reverify_command(prepared.paths.output, settings.verified_by),
         )
         if on_start is not None:
@@ -125,15 +123,15 @@ def _check_nothing_left(accounting: Accounting) -> None:
         )
 
 
-def _admission(
+def _room(
     prepared: PreparedRun, settings: CollectSettings, client: ServerClient, most: int | None
-) -> Admission | None:
+) -> Room | None:
     if settings.num_samples_in_parallel != AUTO:
         return None
     limit = ConcurrencyLimit(
         min(prepared.remaining, most or prepared.remaining), now=time.monotonic()
     )
-    return Admission(limit, client.retries)
+    return Room(limit, client.retries)
 
 
 def first_cause(error: BaseException) -> BaseException:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
-from palestra.rollouts import InFlight
+from palestra.engine import Job
 from palestra.training.outcomes import Failed, Outcome
 from palestra.training.requests import Key, RolloutRequest
 from palestra.transport import current_call
@@ -19,8 +19,8 @@ WITHIN: Final = frozenset({"upstream", RETRYING})
 """Phases that are a part of the call that they are in: the endpoint's time is the model's."""
 
 
-@dataclass(slots=True)
-class Flight(InFlight):
+@dataclass(slots=True, kw_only=True)
+class Flight(Job):
     """An attempt, and where its time goes."""
 
     spent: dict[str, float] = field(default_factory=dict)

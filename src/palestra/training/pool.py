@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple, final
 
+from palestra.engine import BoundedTasks
 from palestra.errors import Layer
-from palestra.rollouts import BoundedTasks
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, RolloutKey
 from palestra.training.batch import INTENDED, Batch, stale, too_old
 from palestra.training.errors import BatchFailed
 from palestra.training.failing import failed
@@ -144,7 +145,12 @@ class Pool:
 
     def _start(self, lane: Lane, ticket: Ticket) -> None:
         ticket.state = State.RUNNING
-        flight = Flight(agent=ticket.agent, row=ticket.row, started=self._clock())
+        flight = Flight(
+            key=RolloutKey(ticket.row[TASK_INDEX], ticket.row[ROLLOUT_INDEX]),
+            agent=ticket.agent,
+            row=ticket.row,
+            started=self._clock(),
+        )
         self.flights[ticket] = flight
         ticket.reserved = self._expected(ticket)
         self._bytes += ticket.reserved

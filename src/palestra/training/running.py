@@ -8,8 +8,8 @@ from typing import Final, final
 
 from msgspec.structs import replace
 
+from palestra.engine import MOST_SPARED, Deadlines, attempt, with_grace
 from palestra.errors import Bystander, CallError, Hopeless, Layer, RowIdentity, mask_error
-from palestra.rollouts import MOST_SPARED, Deadlines, attempt, with_grace
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
 from palestra.training.capture import ModelServers
 from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity

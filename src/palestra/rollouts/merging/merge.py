@@ -8,8 +8,8 @@ from pathlib import Path
 
 import orjson
 
+from palestra.engine import Accounting
 from palestra.errors import InputDataError
-from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.merging.completeness import Completeness
 from palestra.rollouts.merging.plan import Decision, decide
 from palestra.rollouts.merging.scan import scan_shards

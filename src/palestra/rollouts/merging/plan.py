@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from palestra.engine import Accounting, AccountingError
 from palestra.errors import InputDataError
-from palestra.rollouts.accounting import Accounting, AccountingError
 from palestra.rollouts.merging.completeness import Completeness
 from palestra.rollouts.merging.scan import (
     OUTCOMES,

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.datasets.problems import RowProblems
+from palestra.engine import ending_in
 from palestra.errors import Outcome
-from palestra.rollouts.ending import ending_in
 from palestra.rollouts.merging.shards import MOST_NAMED, ShardFiles
 from palestra.rollouts.merging.sources import Place, Sources
 from palestra.schema import (

@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from palestra.engine import Ending, ending_in
+from palestra.engine.accounting import Accounting
+from palestra.engine.tasks import BoundedTasks
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -23,8 +26,6 @@ from palestra.errors import (
     Outcome,
     RowIdentity,
 )
-from palestra.rollouts.accounting import Accounting
-from palestra.rollouts.ending import Ending, ending_in
 from palestra.rollouts.marked import raise_if_marked
 from palestra.rollouts.results import described, line_of, reward_in
 from palestra.rollouts.reverification.changes import Changes
@@ -33,7 +34,6 @@ from palestra.rollouts.reverification.replaying import replay_tools
 from palestra.rollouts.reverification.stopped import key_of_row
 from palestra.rollouts.reverification.stored import PREVIOUS, RESPONSE, StoredRow
 from palestra.rollouts.reverification.task_rows import IDENTITY
-from palestra.rollouts.tasks import BoundedTasks
 from palestra.schema import (
     CREATE_PARAMS,
     EMPTY_ANSWER,

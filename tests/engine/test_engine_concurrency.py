@@ -6,7 +6,7 @@ from hypothesis import settings as trials
 from hypothesis import strategies as st
 from simulated_endpoint import SimulatedRun
 
-from palestra.rollouts.concurrency import ConcurrencyLimit
+from palestra.engine.concurrency import ConcurrencyLimit
 
 
 @pytest.mark.parametrize("capacity", [10, 16, 65, 100, 400, 1000])

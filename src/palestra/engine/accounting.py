@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from palestra.engine.ending import Ending
 from palestra.errors import Outcome, PalestraError
-from palestra.rollouts.ending import Ending
 
 MOST_NAMED = 3
 """Kinds of tool failures that the line names; the rows have them all."""

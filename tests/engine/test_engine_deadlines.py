@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from palestra.rollouts.deadlines import Deadlines
+from palestra.engine.deadlines import Deadlines
 
 SOON_S = 0.05
 

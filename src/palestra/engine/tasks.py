@@ -8,7 +8,7 @@ from typing import Any, Final, Self, final
 
 from palestra.errors import RunFailed
 
-logger = logging.getLogger("palestra.rollouts")
+logger = logging.getLogger("palestra.engine")
 
 CANCEL_GRACE_S: Final = 2.0
 
@@ -29,7 +29,8 @@ class BoundedTasks:
         self._left: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
         self._changed = asyncio.Event()
-        self._closing = False
+        self.closing = False
+        """Whether the tasks are being cancelled, or have ended."""
 
     @property
     def broken(self) -> bool:
@@ -38,7 +39,7 @@ class BoundedTasks:
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` as one of these tasks; not any more once they are being cancelled."""
-        if self._closing:
+        if self.closing:
             work.close()
             return
         task = asyncio.create_task(work)
@@ -69,7 +70,7 @@ class BoundedTasks:
     def _error_of(self, task: asyncio.Task[None]) -> BaseException | None:
         if not task.cancelled():
             return task.exception()
-        if self._closing:
+        if self.closing:
             return None
         return RunFailed(
             "the code of a rollout cancelled the task that runs it",
@@ -102,7 +103,7 @@ class BoundedTasks:
             await self._changed.wait()
 
     async def _cancel(self) -> None:
-        self._closing = True
+        self.closing = True
         for task in self._running:
             task.cancel()
         if self._running:

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from palestra.rollouts.concurrency import ConcurrencyLimit
+from palestra.engine.concurrency import ConcurrencyLimit
 
 
 @dataclass

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from palestra.engine.deadlines import Deadlines
+from palestra.engine.job import Job
 from palestra.errors import CallError, DeadlineExceeded, RowIdentity
-from palestra.rollouts.deadlines import Deadlines
-from palestra.rollouts.progress import InFlight
-from palestra.rollouts.results import timed_out
 from palestra.schema import CREATE_PARAMS, VerifyResponse, model_turns
 from palestra.transport import CallContext, ServerClient, calling
 
@@ -32,7 +31,7 @@ async def attempt(
     client: ServerClient,
     row: Mapping[str, Any],
     identity: RowIdentity,
-    flight: InFlight,
+    job: Job,
     *,
     limit_s: float,
     deadlines: Deadlines | None = None,
@@ -48,7 +47,7 @@ async def attempt(
     context = CallContext(
         row=identity,
         deadline=time.monotonic() + limit_s,
-        activity=flight,
+        activity=job,
         call_limit_s=call_limit_s,
         written_turns=_written_turns(row),
         patience_s=patience_s,
@@ -57,13 +56,13 @@ async def attempt(
     try:
         async with asyncio.timeout(own) as limit:
             with calling(context):
-                peer = client.peer(flight.agent)
+                peer = client.peer(job.agent)
                 if deadlines is None:
                     return await peer.call("/run", row, VerifyResponse)
                 with deadlines.over(limit):
                     return await peer.call("/run", row, VerifyResponse)
     except TimeoutError:
-        raise _explained(timed_out(flight.describe(), limit_s), client, identity) from None
+        raise _explained(timed_out(job.describe(), limit_s), client, identity) from None
     except DeadlineExceeded as error:
         raise _explained(error, client, identity) from error.__cause__
 
@@ -91,3 +90,21 @@ def _written_turns(row: Mapping[str, Any]) -> int:
     params = row.get(CREATE_PARAMS)
     asked = params.get("input") if isinstance(params, Mapping) else None
     return model_turns(asked) if isinstance(asked, list) else 0
+
+
+def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:
+    """The failure of a rollout that took longer than it may."""
+    return DeadlineExceeded(
+        f"not done within {limit_s:.0f} s; it was awaiting {activity}",
+        hint="raise rollout_timeout, or find out why that is slow",
+    )
+
+
+def went_on(activity: str, limit_s: float) -> DeadlineExceeded:
+    """The failure of a rollout that took longer than it may and did not let itself be stopped."""
+    return DeadlineExceeded(
+        f"not done within {limit_s:.0f} s, and it goes on although it was cancelled; "
+        f"it was awaiting {activity}",
+        hint="code there swallows asyncio.CancelledError (a bare `except:` or `except "
+        "BaseException:` in a loop): let it pass",
+    )

@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
+from palestra.engine.tasks import BoundedTasks
 from palestra.errors import RunFailed
-from palestra.rollouts.tasks import BoundedTasks
 
 
 async def forever() -> None:

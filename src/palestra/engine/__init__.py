@@ -1,0 +1,34 @@
+"""Jobs with attempts, deadlines, limits and accounting: what runs rollouts, wherever they come from.
+
+`job` says what a job may become, `engine` runs jobs, `attempt` is one call of an agent.
+"""
+
+from palestra.engine.accounting import Accounting, AccountingError, truncated_and_empty
+from palestra.engine.attempt import attempt, went_on, with_grace
+from palestra.engine.concurrency import ConcurrencyLimit
+from palestra.engine.deadlines import Deadlines
+from palestra.engine.ending import Ending, ending_in
+from palestra.engine.engine import Engine, Work
+from palestra.engine.job import MOST_SPARED, Job, State
+from palestra.engine.room import Room
+from palestra.engine.tasks import BoundedTasks
+
+__all__ = [
+    "MOST_SPARED",
+    "Accounting",
+    "AccountingError",
+    "BoundedTasks",
+    "ConcurrencyLimit",
+    "Deadlines",
+    "Ending",
+    "Engine",
+    "Job",
+    "Room",
+    "State",
+    "Work",
+    "attempt",
+    "ending_in",
+    "truncated_and_empty",
+    "went_on",
+    "with_grace",
+]

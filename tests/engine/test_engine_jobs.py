@@ -1,0 +1,179 @@
+"""Jobs, from the queue to their end: what starts when, what may follow, what ends all."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from palestra.engine import ConcurrencyLimit, Engine, Job, Room, State
+from palestra.errors import Outcome
+from palestra.schema import RolloutKey
+from palestra.transport import RetryCount
+
+
+class Numbers:
+    """Work whose jobs are numbers; each gets `attempts` attempts. It is a `Work`."""
+
+    def __init__(
+        self,
+        numbers: Iterator[int],
+        run: Callable[[int], Awaitable[object]],
+        *,
+        room: Callable[[], int],
+        attempts: int = 1,
+    ) -> None:
+        self._numbers = numbers
+        self._run = run
+        self._room = room
+        self._attempts = attempts
+        self.results: list[tuple[int, object]] = []
+        self.engine: Engine[Job, object] = Engine(self, overdue_s=0.1)
+
+    def take(self, running: int, /) -> Job | None:
+        number = next(self._numbers, None) if running < self._room() else None
+        return None if number is None else Job(key=RolloutKey(number, 0))
+
+    async def attempt(self, job: Job, /) -> object:
+        assert isinstance(job.key.task, int)
+        return await self._run(job.key.task)
+
+    def settle(self, job: Job, result: object, /) -> float | None:
+        assert isinstance(job.key.task, int)
+        self.results.append((job.key.task, result))
+        return None if job.attempt >= self._attempts else 0.0
+
+    def abandoned(self, job: Job, /) -> object:
+        return "abandoned"
+
+    def all_run(self) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(20):
+                await self.engine.run(look_every_s=0.05)
+
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("state", [State.ENDED, State.ABANDONED])
+def test_nothing_follows_a_job_that_is_over(state: State) -> None:
+    job = Job(key=RolloutKey(0, 0))
+    job.begin(1.0)
+    job.become(state)
+
+    with pytest.raises(RuntimeError, match="cannot become RUNNING"):
+        job.begin(2.0)
+
+
+def test_a_spared_attempt_is_not_counted() -> None:
+    job = Job(key=RolloutKey(0, 0))
+    job.begin(1.0)
+    job.become(State.WAITING)
+    job.spare()
+    job.begin(2.0)
+
+    assert (job.attempt, job.spared) == (1, 1)
+
+
+def test_each_job_has_its_attempts_and_no_more_run_at_once_than_there_is_room_for() -> None:
+    running: list[int] = []
+    most = 0
+
+    async def run(number: int) -> None:
+        nonlocal most
+        running.append(number)
+        most = max(most, len(running))
+        await asyncio.sleep(0)
+        running.remove(number)
+
+    work = Numbers(iter(range(9)), run, room=lambda: 2, attempts=3)
+    work.all_run()
+
+    assert most == 2
+    assert sorted(number for number, _ in work.results) == sorted([*range(9)] * 3)
+    assert work.engine.jobs == {}
+
+
+def test_a_job_is_made_only_when_it_can_run() -> None:
+    made: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(100):
+            made.append(number)
+            yield number
+
+    async def main() -> None:
+        work = Numbers(numbers(), lambda _number: asyncio.sleep(60), room=lambda: 4)
+        running = asyncio.create_task(work.engine.run())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait({running})
+
+    asyncio.run(main())
+    assert made == [0, 1, 2, 3]
+
+
+def test_room_that_comes_back_is_filled() -> None:
+    room = 1
+
+    async def run(number: int) -> int:
+        nonlocal room
+        room = 3 if number == 0 else room
+        if number == 0:
+            work.engine.fill()
+        await asyncio.sleep(0)
+        return len(work.engine.jobs)
+
+    work = Numbers(iter(range(6)), run, room=lambda: room)
+    work.all_run()
+
+    assert len(work.results) == 6
+    assert max(count for _, count in work.results if isinstance(count, int)) == 3
+
+
+def test_a_bug_in_one_attempt_ends_all() -> None:
+    async def run(number: int) -> None:
+        if number == 3:
+            raise ZeroDivisionError
+        await asyncio.sleep(60)
+
+    work = Numbers(iter(range(9)), run, room=lambda: 9)
+    with pytest.RaisesGroup(ZeroDivisionError):
+        work.all_run()
+    assert work.results == []
+
+
+def test_an_attempt_that_goes_on_is_abandoned_and_what_it_brings_is_dropped() -> None:
+    begun = 0
+
+    async def run(_number: int) -> str:
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(0.4 if begun == 1 else 0)
+        return "a result"
+
+    work = Numbers(iter(range(2)), run, room=lambda: 1, attempts=2)
+
+    async def main() -> None:
+        await work.engine.run(look_every_s=0.05)
+        await asyncio.sleep(0.5)  # until the abandoned attempt has ended
+
+    asyncio.run(main())
+    assert work.results == [(0, "abandoned"), *[(0, "a result")], *[(1, "a result")] * 2]
+
+
+def test_requests_sent_again_lower_the_limit_before_any_attempt_has_ended() -> None:
+    retries = RetryCount()
+    room = Room(ConcurrencyLimit(100), retries, clock=lambda: 0.0)
+    retries.retries += 16
+    room.look(in_flight=16)
+    room.look(in_flight=16)
+
+    assert room.limit.limit == 11
+
+
+def test_failures_that_are_not_of_the_load_leave_the_limit_alone() -> None:
+    room = Room(ConcurrencyLimit(100), RetryCount(), clock=lambda: 0.0)
+    for _ in range(16):
+        room.attempt_ended(Outcome.VERIFIER_ERROR, began=0.0, in_flight=16)
+
+    assert room.limit.limit == 16
