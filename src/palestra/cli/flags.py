@@ -1,0 +1,159 @@
+"""Commands whose flags are made from settings models: names, types, defaults, bounds and help.
+
+A model is imported once its command is called, so that `palestra --help` stays fast.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from typer.core import TyperCommand
+
+from palestra.config.flags import Flag
+
+Flags = dict[str, Any]
+"""The flags that were used, under the names of the settings."""
+Function = TypeVar("Function", bound=Callable[..., None])
+UNSAID: Final[tuple[object, ...]] = (None, False, "", ())
+"""Defaults that a help text does not mention: nothing is set."""
+
+
+def settings_command(
+    group: typer.Typer,
+    *models: str,
+    name: str | None = None,
+    required: bool = True,
+    cls: type[TyperCommand] = TyperCommand,
+    **settings: Any,
+) -> Callable[[Function], Function]:
+    """Add a function to `group`: its first parameter takes the flags of `models`.
+
+    `models`: `module:Class` each. `required`: settings without a default must be flags; without
+    it, they may be overrides. `cls` and `settings`: as for a command of Typer's.
+    """
+
+    def add(function: Function) -> Function:
+        @cache
+        def made() -> Any:
+            return _command(function, [_imported(model) for model in models], required, settings)
+
+        def described() -> None:
+            """Replaced by the docstring of `function`."""
+
+        described.__name__, described.__doc__ = function.__name__, function.__doc__
+        later = type("Later", (_Later, cls), {"made": staticmethod(made)})
+        group.command(name, cls=later, **settings)(described)
+        return function
+
+    return add
+
+
+class _Later(TyperCommand):
+    """A command whose flags are made when it is asked for them."""
+
+    made: ClassVar[Callable[[], Any]]
+
+    @property
+    def params(self) -> list[Any]:
+        """Made now."""
+        parameters: list[Any] = type(self).made().params
+        return parameters
+
+    @params.setter
+    def params(self, value: list[Any]) -> None:
+        """Leave out what Typer has found: the function it looked at takes nothing."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the function with what was parsed."""
+        return type(self).made().invoke(ctx)
+
+
+def _imported(name: str) -> type[BaseModel]:
+    module, _, attribute = name.partition(":")
+    model: type[BaseModel] = getattr(import_module(module), attribute)
+    return model
+
+
+def _command(
+    function: Callable[..., None],
+    models: Sequence[type[BaseModel]],
+    required: bool,
+    settings: dict[str, Any],
+) -> Any:
+    """The command of Typer's that takes the models' flags and the function's own parameters."""
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    made = [parameter for model in models for parameter in parameters_of(model, required=required)]
+    names = [parameter.name for parameter in made]
+
+    def call(**given: Any) -> None:
+        used = {name: given.pop(name) for name in names}
+        function({name: value for name, value in used.items() if value is not None}, **given)
+
+    keyword_only = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in [*made, *own]
+    ]
+    call.__dict__["__signature__"] = inspect.Signature(keyword_only)
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword_only}
+    call.__doc__ = function.__doc__
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(**settings)(call)
+    return typer.main.get_command(app)
+
+
+def parameters_of(model: type[BaseModel], *, required: bool = True) -> Iterator[inspect.Parameter]:
+    """A parameter, as Typer reads it, for each described field: the model's own, then inherited."""
+    own = model.__annotations__
+    for name, field in sorted(model.model_fields.items(), key=lambda item: item[0] not in own):
+        if field.description:
+            needed = required and field.is_required()
+            yield inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=... if needed else None,
+                annotation=_annotation(name, field, needed=needed),
+            )
+
+
+def _annotation(name: str, field: FieldInfo, *, needed: bool) -> Any:
+    spelling = next((item for item in field.metadata if isinstance(item, Flag)), Flag())
+    kind = flag_type(field.annotation)
+    bounds = {
+        bound: limit
+        for bound, attribute in (("min", "ge"), ("max", "le"))
+        for item in field.metadata
+        if kind in (int, float) and (limit := getattr(item, attribute, None)) is not None
+    }
+    about = {"help": _help(field), "metavar": spelling.metavar, **bounds}
+    if spelling.argument:
+        return Annotated[kind if needed else kind | None, typer.Argument(**about)]
+    names = spelling.names
+    if kind is bool and not names and field.default is False:
+        names = (f"--{name.replace('_', '-')}",)  # and no `--no-` beside it
+    return Annotated[kind if needed else kind | None, typer.Option(*names, **about)]
+
+
+def _help(field: FieldInfo) -> str:
+    text = field.description or ""
+    default = field.get_default()
+    if field.is_required() or default in UNSAID:
+        return text
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{text.removesuffix('.')}; default {shown}."
+
+
+def flag_type(annotation: Any) -> Any:
+    """What the command line reads for a field: the model checks what is in a text."""
+    if get_origin(annotation) is Annotated:
+        return flag_type(get_args(annotation)[0])
+    if get_origin(annotation) in (tuple, list):
+        return list[str]
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    if get_origin(annotation) is Literal or len(kinds) > 1:
+        return str
+    return flag_type(kinds[0]) if kinds else annotation
