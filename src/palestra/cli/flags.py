@@ -4,11 +4,11 @@ A model is imported once its command is called, so that `palestra --help` stays 
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -20,8 +20,6 @@ from palestra.config.flags import Flag
 Flags = dict[str, Any]
 """The flags that were used, under the names of the settings."""
 Function = TypeVar("Function", bound=Callable[..., None])
-UNSAID: Final[tuple[object, ...]] = (None, False, "", ())
-"""Defaults that a help text does not mention: nothing is set."""
 
 
 def settings_command(
@@ -88,15 +86,18 @@ def _command(
 ) -> Any:
     """The command of Typer's that takes the models' flags and the function's own parameters."""
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
-    made = [parameter for model in models for parameter in parameters_of(model, required=required)]
-    names = [parameter.name for parameter in made]
+    made: dict[str, inspect.Parameter] = {}
+    for model in models:
+        for parameter in parameters_of(model, required=required):
+            made.setdefault(parameter.name, parameter)
 
     def call(**given: Any) -> None:
-        used = {name: given.pop(name) for name in names}
+        used = {name: given.pop(name) for name in made}
         function({name: value for name, value in used.items() if value is not None}, **given)
 
     keyword_only = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in [*made, *own]
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in [*made.values(), *own]
     ]
     call.__dict__["__signature__"] = inspect.Signature(keyword_only)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword_only}
@@ -111,37 +112,46 @@ def parameters_of(model: type[BaseModel], *, required: bool = True) -> Iterator[
     own = model.__annotations__
     for name, field in sorted(model.model_fields.items(), key=lambda item: item[0] not in own):
         if field.description:
-            needed = required and field.is_required()
             yield inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=... if needed else None,
-                annotation=_annotation(name, field, needed=needed),
+                default=... if required and field.is_required() else None,
+                annotation=_annotation(name, field, required=required),
             )
 
 
-def _annotation(name: str, field: FieldInfo, *, needed: bool) -> Any:
+def _annotation(name: str, field: FieldInfo, *, required: bool) -> Any:
     spelling = next((item for item in field.metadata if isinstance(item, Flag)), Flag())
     kind = flag_type(field.annotation)
-    bounds = {
-        bound: limit
-        for bound, attribute in (("min", "ge"), ("max", "le"))
-        for item in field.metadata
-        if kind in (int, float) and (limit := getattr(item, attribute, None)) is not None
-    }
-    about = {"help": _help(field), "metavar": spelling.metavar, **bounds}
-    if spelling.argument:
-        return Annotated[kind if needed else kind | None, typer.Argument(**about)]
     names = spelling.names
     if kind is bool and not names and field.default is False:
         names = (f"--{name.replace('_', '-')}",)  # and no `--no-` beside it
-    return Annotated[kind if needed else kind | None, typer.Option(*names, **about)]
+    about: dict[str, Any] = {"help": _help(field), "metavar": spelling.metavar}
+    if kind in (int, float):
+        if spelling.metavar:
+            kind = str  # words are values, too
+        elif required:  # else the model is asked about flags and overrides together
+            about |= _bounds(field)
+    if not (required and field.is_required()):
+        kind = kind | None
+    if spelling.argument:
+        return Annotated[kind, typer.Argument(**about)]
+    return Annotated[kind, typer.Option(*names, **about)]
+
+
+def _bounds(field: FieldInfo) -> dict[str, Any]:
+    return {
+        bound: limit
+        for bound, attribute in (("min", "ge"), ("max", "le"))
+        for item in field.metadata
+        if (limit := getattr(item, attribute, None)) is not None
+    }
 
 
 def _help(field: FieldInfo) -> str:
     text = field.description or ""
-    default = field.get_default()
-    if field.is_required() or default in UNSAID:
+    default = None if field.default_factory else field.default
+    if field.is_required() or default in (None, "", ()) or default is False:
         return text
     shown = f"{default:g}" if isinstance(default, float) else str(default)
     return f"{text.removesuffix('.')}; default {shown}."
@@ -151,7 +161,7 @@ def flag_type(annotation: Any) -> Any:
     """What the command line reads for a field: the model checks what is in a text."""
     if get_origin(annotation) is Annotated:
         return flag_type(get_args(annotation)[0])
-    if get_origin(annotation) in (tuple, list):
+    if get_origin(annotation) in (tuple, list, Mapping):
         return list[str]
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
     if get_origin(annotation) is Literal or len(kinds) > 1:
