@@ -27,19 +27,28 @@ def settings_command(
     *models: str,
     name: str | None = None,
     required: bool = True,
+    without: Sequence[str] = (),
     cls: type[TyperCommand] = TyperCommand,
     **settings: Any,
 ) -> Callable[[Function], Function]:
     """Add a function to `group`: its first parameter takes the flags of `models`.
 
     `models`: `module:Class` each. `required`: settings without a default must be flags; without
-    it, they may be overrides. `cls` and `settings`: as for a command of Typer's.
+    it, they may be overrides. `without`: settings that are no flags here. `cls` and `settings`: as for a command of Typer's.
     """
 
     def add(function: Function) -> Function:
         @cache
         def made() -> Any:
-            return _command(function, [_imported(model) for model in models], required, settings)
+            return _command(function, flags(), settings)
+
+        def flags() -> dict[str, inspect.Parameter]:
+            made: dict[str, inspect.Parameter] = {}
+            for model in models:
+                for parameter in parameters_of(_imported(model), required=required):
+                    if parameter.name not in without:
+                        made.setdefault(parameter.name, parameter)
+            return made
 
         def described() -> None:
             """Replaced by the docstring of `function`."""
@@ -80,24 +89,19 @@ def _imported(name: str) -> type[BaseModel]:
 
 def _command(
     function: Callable[..., None],
-    models: Sequence[type[BaseModel]],
-    required: bool,
+    flags: Mapping[str, inspect.Parameter],
     settings: dict[str, Any],
 ) -> Any:
     """The command of Typer's that takes the models' flags and the function's own parameters."""
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
-    made: dict[str, inspect.Parameter] = {}
-    for model in models:
-        for parameter in parameters_of(model, required=required):
-            made.setdefault(parameter.name, parameter)
 
     def call(**given: Any) -> None:
-        used = {name: given.pop(name) for name in made}
+        used = {name: given.pop(name) for name in flags}
         function({name: value for name, value in used.items() if value is not None}, **given)
 
     keyword_only = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in [*made.values(), *own]
+        for parameter in [*flags.values(), *own]
     ]
     call.__dict__["__signature__"] = inspect.Signature(keyword_only)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword_only}
@@ -164,6 +168,8 @@ def flag_type(annotation: Any) -> Any:
     if get_origin(annotation) in (tuple, list, Mapping):
         return list[str]
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    if any(get_origin(kind) is list for kind in kinds):
+        return list[str]
     if get_origin(annotation) is Literal or len(kinds) > 1:
         return str
     return flag_type(kinds[0]) if kinds else annotation

@@ -1,6 +1,6 @@
 """Flags that several commands have, and how flags become settings."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,14 +11,6 @@ Overrides = Annotated[
 Configs = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="A config file; may be repeated.")
 ]
-
-
-def given(configs: list[str] | None = None, **settings: Any) -> dict[str, Any]:
-    """Flags that were used, under the names of the settings they stand for."""
-    used = {name: value for name, value in settings.items() if value is not None}
-    if configs:
-        used["config_paths"] = configs
-    return used
 
 
 def with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:
