@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 import typer
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from palestra.config.flags import Flag
+
+if TYPE_CHECKING:  # it takes as long to import as all of this
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
 Flags = dict[str, Any]
 """The flags that were used, under the names of the settings."""
@@ -81,7 +83,7 @@ class _Later(TyperCommand):
         return type(self).made().invoke(ctx)
 
 
-def _imported(name: str) -> type[BaseModel]:
+def _imported(name: str) -> "type[BaseModel]":
     module, _, attribute = name.partition(":")
     model: type[BaseModel] = getattr(import_module(module), attribute)
     return model
@@ -111,7 +113,9 @@ def _command(
     return typer.main.get_command(app)
 
 
-def parameters_of(model: type[BaseModel], *, required: bool = True) -> Iterator[inspect.Parameter]:
+def parameters_of(
+    model: "type[BaseModel]", *, required: bool = True
+) -> Iterator[inspect.Parameter]:
     """A parameter, as Typer reads it, for each described field: the model's own, then inherited."""
     own = model.__annotations__
     for name, field in sorted(model.model_fields.items(), key=lambda item: item[0] not in own):
@@ -124,7 +128,7 @@ def parameters_of(model: type[BaseModel], *, required: bool = True) -> Iterator[
             )
 
 
-def _annotation(name: str, field: FieldInfo, *, required: bool) -> Any:
+def _annotation(name: str, field: "FieldInfo", *, required: bool) -> Any:
     spelling = next((item for item in field.metadata if isinstance(item, Flag)), Flag())
     kind = flag_type(field.annotation)
     names = spelling.names
@@ -143,7 +147,7 @@ def _annotation(name: str, field: FieldInfo, *, required: bool) -> Any:
     return Annotated[kind, typer.Option(*names, **about)]
 
 
-def _bounds(field: FieldInfo) -> dict[str, Any]:
+def _bounds(field: "FieldInfo") -> dict[str, Any]:
     return {
         bound: limit
         for bound, attribute in (("min", "ge"), ("max", "le"))
@@ -152,7 +156,7 @@ def _bounds(field: FieldInfo) -> dict[str, Any]:
     }
 
 
-def _help(field: FieldInfo) -> str:
+def _help(field: "FieldInfo") -> str:
     text = field.description or ""
     default = None if field.default_factory else field.default
     if field.is_required() or default in (None, "", ()) or default is False:
