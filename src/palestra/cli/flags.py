@@ -36,7 +36,8 @@ def settings_command(
     """Add a function to `group`: its first parameter takes the flags of `models`.
 
     `models`: `module:Class` each. `required`: settings without a default must be flags; without
-    it, they may be overrides. `without`: settings that are no flags here. `cls` and `settings`: as for a command of Typer's.
+    it, they may be overrides. `without`: settings that are no flags here. `cls` and `settings`:
+    as for a command of Typer's.
     """
 
     def add(function: Function) -> Function:
@@ -47,7 +48,7 @@ def settings_command(
         def flags() -> dict[str, inspect.Parameter]:
             made: dict[str, inspect.Parameter] = {}
             for model in models:
-                for parameter in parameters_of(_imported(model), required=required):
+                for parameter in parameters_of(imported(model), required=required):
                     if parameter.name not in without:
                         made.setdefault(parameter.name, parameter)
             return made
@@ -83,10 +84,10 @@ class _Later(TyperCommand):
         return type(self).made().invoke(ctx)
 
 
-def _imported(name: str) -> "type[BaseModel]":
+def imported(name: str) -> Any:
+    """What `module:attribute` names."""
     module, _, attribute = name.partition(":")
-    model: type[BaseModel] = getattr(import_module(module), attribute)
-    return model
+    return getattr(import_module(module), attribute)
 
 
 def _command(
@@ -97,9 +98,9 @@ def _command(
     """The command of Typer's that takes the models' flags and the function's own parameters."""
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
 
-    def call(**given: Any) -> None:
-        used = {name: given.pop(name) for name in flags}
-        function({name: value for name, value in used.items() if value is not None}, **given)
+    def call(**values: Any) -> None:
+        used = {name: value for name in flags if (value := values.pop(name)) is not None}
+        function(used, **values)
 
     keyword_only = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
