@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import ConfigError, DeadlineExceeded, InfraError, RunFailed
+from palestra.errors import ConfigError, DeadlineExceeded, InfraError, KnownCause, RunFailed
 from palestra.serving.head_address import HeadAddress
 from palestra.serving.runfile import RunFile, live_run_files, read_run_file
 from palestra.serving.sockets import LOOPBACK, same_host
@@ -17,6 +17,8 @@ HEAD_TIMEOUT_S = 5.0
 
 class NoFleet(RunFailed):
     """No fleet answers at the head's address."""
+
+    cause = KnownCause.NO_FLEET
 
 
 class ForeignFleet(ConfigError):

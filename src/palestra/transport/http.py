@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from palestra.errors import InfraError, WrongSetting
+from palestra.errors import InfraError, KnownCause, WrongSetting
 
 CONNECTOR_LIMIT = 102_400
 """Exchanges under way at once in one process, all hosts together."""
@@ -29,6 +29,8 @@ class RequestRefused(InfraError):
 
 class WrongUrl(WrongSetting):
     """What it is to be sent to is no URL: no retry can help, nor can another row."""
+
+    cause = KnownCause.BAD_VALUE
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="it must look like http://host:port/v1")
