@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.samples import p10, summary, table
 from palestra.config import load_config
+from palestra.fleet import EMBEDDED, Fleet, rare_collections
 from palestra.schema import VerifyRequest, VerifyResponse, response_of
-from palestra.serving import EMBEDDED, Fleet, rare_collections
 from palestra.system import children_of
 
 CHUNK = 200
@@ -34,7 +34,7 @@ def verify(answer: str, expected_answer: str) -> float:
 """
 FOLDER = """
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 
 class Folder(ResourcesServer):

@@ -21,9 +21,10 @@ from benchmarks.rollout_overhead.chunks import IN_FLIGHT
 from benchmarks.rollout_overhead.embedded import config, contender
 from benchmarks.rollout_overhead.payloads import row
 from benchmarks.samples import p10, summary, table
+from palestra.fleet import EMBEDDED, Fleet, rare_collections
 from palestra.responses_api_models.vllm_model.app import VLLMModel
 from palestra.schema import FunctionCallOutput, Response, ResponseCreateParams
-from palestra.serving import EMBEDDED, Fleet, Session, rare_collections
+from palestra.server import Session
 from palestra.training import ClientSettings, Completed, RolloutClient, RolloutRequest
 
 ROLLOUTS = 192

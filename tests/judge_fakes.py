@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import ModelServer, ModelServerConfig, Session
+from palestra.server import ModelServer, ModelServerConfig, Session
 from palestra.transport import AiohttpTransport, ServerClient, Target
 
 JUDGE = "judge_model"

@@ -77,4 +77,4 @@ def test_the_command_line_starts_without_the_heavy_half() -> None:
 
 
 def test_ray_is_never_imported_by_serving() -> None:
-    assert "ray" not in modules_after("import palestra.serving")
+    assert "ray" not in modules_after("import palestra.server")

@@ -7,9 +7,9 @@ import sys
 import uvloop
 
 from benchmarks.rollout_overhead.payloads import MODEL
+from palestra.fleet import rare_collections
+from palestra.fleet.listener import serving
 from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
-from palestra.serving import rare_collections
-from palestra.serving.listener import serving
 from palestra.transport import AutoTransport, ServerClient
 
 

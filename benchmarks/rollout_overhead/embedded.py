@@ -16,9 +16,9 @@ import orjson
 from benchmarks.rollout_overhead.chunks import IN_FLIGHT, Contender, RunChunk, chunk_of
 from benchmarks.rollout_overhead.payloads import AGENT, MODEL, row
 from palestra.config import ResolvedConfig, load_config
+from palestra.fleet import EMBEDDED, Fleet, rare_collections
 from palestra.rollouts import Accounting, Collector, Journal, Limits, RunPaths
 from palestra.schema import VerifyResponse
-from palestra.serving import EMBEDDED, Fleet, rare_collections
 from palestra.transport import ServerClient
 
 CONFIGS = (

@@ -17,8 +17,8 @@ from benchmarks.rollout_overhead.embedded import CONFIGS
 from benchmarks.rollout_overhead.payloads import AGENT, MODEL, row
 from benchmarks.samples import p10, summary, table
 from palestra.config import load_config
+from palestra.fleet import EMBEDDED, Fleet, rare_collections
 from palestra.schema import VerifyResponse
-from palestra.serving import EMBEDDED, Fleet, rare_collections
 
 CHUNK = 64
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvloop
 
 from palestra.config import load_config
-from palestra.serving import Fleet
+from palestra.fleet import Fleet
 
 CONFIGS = (
     "resources_servers/reasoning_gym/configs/reasoning_gym.yaml",

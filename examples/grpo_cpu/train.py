@@ -32,8 +32,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 from datasets import Dataset
 from palestra.config import ResolvedConfig, load_config
+from palestra.fleet import EMBEDDED, Fleet
 from palestra.resources_servers.reasoning_gym.generate import generate_rows
-from palestra.serving import EMBEDDED, Fleet
 from palestra.training import SyncRolloutClient
 from palestra.training.adapters.trl import TrlRollouts, environment_reward
 

@@ -7,7 +7,14 @@ The names an environment's author needs are here; importing them is lazy, so tha
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from palestra.serving import ResourcesServer, RewardRules, Session, ToolError, environment, tool
+    from palestra.server import (
+        ResourcesServer,
+        RewardRules,
+        Session,
+        ToolError,
+        environment,
+        tool,
+    )
 
 __version__ = "0.1.0"
 

@@ -90,7 +90,7 @@ def test_a_fleet_that_runs_is_examined_as_it_is(world: World, fake: FakeEndpoint
 
 BLOCKS = """\
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 
 class Forever(ResourcesServer):

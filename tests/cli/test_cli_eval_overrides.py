@@ -31,7 +31,7 @@ def verify(answer):
 LEAVES_LIMIT = """
 from pathlib import Path
 
-from palestra.serving.importing import start_limit_s
+from palestra.fleet.importing import start_limit_s
 
 Path("limit").write_text(str(start_limit_s()))
 """

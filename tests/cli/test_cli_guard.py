@@ -21,7 +21,7 @@ import signal
 import time
 from pathlib import Path
 
-from palestra.serving import environment
+from palestra.server import environment
 
 
 def unstoppable():
@@ -163,7 +163,7 @@ def test_a_ray_cluster_whose_keeper_the_guard_has_killed_leaves_no_folder(
 IN_PROCESS = """
 import re
 
-from palestra.serving import environment
+from palestra.server import environment
 
 
 @environment(data=[{"q": str(n)} for n in range(4)], prompt="{q}", isolated=False)
@@ -192,7 +192,7 @@ AGENT = """
 import re
 
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import BoundAgent
+from palestra.server import BoundAgent
 from palestra.transport import Peer
 
 
@@ -367,7 +367,7 @@ def test_a_server_process_that_holds_a_stored_row_ends_reverify_likewise(world: 
 ALWAYS_HOLDING = """
 import re
 
-from palestra.serving import environment
+from palestra.server import environment
 
 
 @environment(data=[{"q": str(n)} for n in range(2)], prompt="{q}", gold="{q}")

@@ -44,7 +44,7 @@ import re
 from typing import ClassVar
 
 from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 
 class Row(SeedSessionRequest):
@@ -67,7 +67,7 @@ import re
 from typing import ClassVar
 
 from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, Session, tool
+from palestra.server import ResourcesServer, Session, tool
 
 
 class Row(SeedSessionRequest):

@@ -63,7 +63,7 @@ def test_help_waits_for_no_server_code() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50
     ).stdout.split()
 
-    assert not {"aiohttp", "fastapi", "palestra.serving", "palestra.rollouts"} & set(loaded)
+    assert not {"aiohttp", "fastapi", "palestra.server", "palestra.rollouts"} & set(loaded)
 
 
 @pytest.mark.parametrize("word", ["+help=true", "--help"])

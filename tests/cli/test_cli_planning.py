@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 STRICT_ENV = """
 from pydantic import BaseModel
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 
 class Question(VerifyRequest):

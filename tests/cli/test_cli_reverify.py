@@ -150,7 +150,7 @@ def test_an_instance_of_the_configs_can_verify_every_row(here: Path) -> None:
 def test_a_judge_is_only_missed_when_it_is_to_be_asked_anew(here: Path) -> None:
     judged = SLOW.replace(
         "class Slow(ResourcesServer):",
-        "from palestra.serving import ResourcesServerConfig, ServerReference\n"
+        "from palestra.server import ResourcesServerConfig, ServerReference\n"
         "class Config(ResourcesServerConfig):\n    judge_model_server: ServerReference\n\n"
         "class Slow(ResourcesServer):\n    config: Config\n",
     )

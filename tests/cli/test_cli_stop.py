@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 
 class X(ResourcesServer):

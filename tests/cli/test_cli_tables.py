@@ -11,7 +11,7 @@ import pytest
 from palestra.cli.fleet_commands import show_instances, show_statuses
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.tables import print_key_metrics, print_table
-from palestra.serving import ServerStatus, State
+from palestra.fleet import ServerStatus, State
 
 WIDTHS = (60, 80, 100, 120, 200)
 SHAPES: dict[str, tuple[str, str, list[tuple[Any, ...]]]] = {

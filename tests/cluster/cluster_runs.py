@@ -235,7 +235,7 @@ _HANGING_APP = """
 import re
 
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 
 class Asked(VerifyRequest):

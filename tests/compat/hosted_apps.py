@@ -7,7 +7,7 @@ from textwrap import dedent
 from typing import Any
 
 from palestra.config import load_config
-from palestra.serving import Fleet
+from palestra.fleet import Fleet
 
 JUDGE = """
 class Judge(SimpleResponsesAPIModel):

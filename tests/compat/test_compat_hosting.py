@@ -6,8 +6,8 @@ import pytest
 from hosted_apps import JUDGE, RESPONSE, ROW, run
 
 from palestra.errors import CallError, JudgeFailure, ModelError, RowError, VerifierError
+from palestra.fleet import Fleet
 from palestra.schema import AggregateMetrics, Response, VerifyResponse
-from palestra.serving import Fleet
 
 
 def test_names_of_ours_are_free_for_authors(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hosted_apps import run
 
 from palestra import rollouts
-from palestra.serving import Fleet
+from palestra.fleet import Fleet
 
 AGENT = """
 from nemo_gym.rollout_collection import NG_FAILURE_CLASS_KEY, NG_NO_PERSIST_KEY

@@ -7,8 +7,8 @@ from textwrap import dedent
 from typing import Any
 
 from palestra.config import load_config
+from palestra.fleet import Fleet
 from palestra.schema import VerifyResponse, WireModel
-from palestra.serving import Fleet
 from palestra.transport import Peer
 
 COUNTER = '''

@@ -9,8 +9,8 @@ from hosted_apps import JUDGE, RESPONSE, run
 
 from palestra.cli.reverifying import ReverifyArgs, reverify
 from palestra.errors import JudgeFailure
+from palestra.fleet import Fleet
 from palestra.schema import VerifyResponse, encode_json, read_jsonl
-from palestra.serving import Fleet
 
 JUDGED = """
 from pydantic import BaseModel, ConfigDict

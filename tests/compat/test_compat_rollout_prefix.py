@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hosted_apps import JUDGE, RESPONSE, run
 
-from palestra.serving import Fleet
+from palestra.fleet import Fleet
 
 ECHO = """
 class Echo(SimpleResponsesAPIModel):

@@ -15,8 +15,8 @@ from palestra.compat.nemo_gym.openai_utils import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from palestra.errors import RowError, status_for
+from palestra.fleet import Fleet
 from palestra.schema import VerifyResponse
-from palestra.serving import Fleet
 
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 

@@ -21,7 +21,7 @@ from palestra.schema import (
     VerifyResponse,
     response_of,
 )
-from palestra.serving import ResourcesServer, ToolError, tool
+from palestra.server import ResourcesServer, ToolError, tool
 
 BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 JUDGE = "judge"

@@ -9,14 +9,14 @@ from test_planted_bugs import LIMITS, examine
 from palestra.config import config_from_tree
 from palestra.conformance import Report, Subject, check_environment
 from palestra.conformance.report import Status
-from palestra.serving import (
+from palestra.fleet import server_client
+from palestra.server import (
     WRONG_KINDS,
     Environment,
     ResourcesServerConfig,
     RewardRules,
     environment,
     server_class_of,
-    server_client,
 )
 
 ANY_WORDS = "any words in the right number are right"

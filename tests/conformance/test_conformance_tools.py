@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from test_planted_bugs import examine
 
 from palestra.conformance.tool_steps import arguments_for
-from palestra.serving import tool_schema
+from palestra.server import tool_schema
 
 
 class Stay(BaseModel):
@@ -33,7 +33,7 @@ def optional(page: int = 1) -> None: ...
 
 @pytest.mark.parametrize("tool", [plain, bounded, chosen, nested, optional])
 def test_arguments_that_are_made_for_a_tool_fit_it(tool: Any) -> None:
-    from palestra.serving.tools import arguments_model
+    from palestra.server.tools import arguments_model
 
     made = arguments_for(tool_schema(tool)["parameters"])
 

@@ -17,7 +17,8 @@ from planted import (
 
 from palestra.config import config_from_tree
 from palestra.conformance import Limits, Report, Subject, check_environment
-from palestra.serving import ResourcesServerConfig, server_client
+from palestra.fleet import server_client
+from palestra.server import ResourcesServerConfig
 
 SLOW = {QuadraticPattern, ProgramThatExitsIsRight, NeverAnswers, BlocksTheLoop}
 LIMITS = Limits(timeout_s=1.0, largest=30_000)

@@ -246,7 +246,7 @@ def verifier(ward: Ward, *body: str) -> str:
     return ward.write(
         "resources_servers/broken/app.py",
         "import time\n\nfrom palestra.schema import VerifyRequest, VerifyResponse\n"
-        "from palestra.serving import ResourcesServer\n\n\n"
+        "from palestra.server import ResourcesServer\n\n\n"
         "class Broken(ResourcesServer):\n"
         "    async def verify(self, body: VerifyRequest) -> VerifyResponse:\n" + lines,
     )
@@ -297,7 +297,7 @@ def test_a_verifier_that_raises_is_not_blamed_on_its_judge(ward: Ward) -> None:
     )
     verifier(ward, "raise KeyError('x')")
     app = ward.folder / "resources_servers/broken/app.py"
-    named = "from palestra.serving import JudgeConfig, ResourcesServerConfig\n"
+    named = "from palestra.server import JudgeConfig, ResourcesServerConfig\n"
     config = "class C(JudgeConfig, ResourcesServerConfig):\n    pass\n\n\n"
     held = app.read_text().replace(
         "class Broken(ResourcesServer):\n",

@@ -16,7 +16,7 @@ from palestra.resources_servers.gymnasium.app import (
 )
 from palestra.resources_servers.gymnasium.spaces import NoAction, action_in, observation_text
 from palestra.schema import Response
-from palestra.serving import Session, Step, StepRequest
+from palestra.server import Session, Step, StepRequest
 from palestra.transport import AiohttpTransport, ServerClient
 
 LAKE = {

@@ -28,10 +28,11 @@ from verifying import (
 
 from palestra.config import config_from_tree
 from palestra.errors import ConfigError
+from palestra.fleet import assembled
 from palestra.resources_servers.math_with_code.app import MathWithCodeConfig, MathWithCodeServer
 from palestra.sandbox import SandboxSettings
 from palestra.schema import VerifyResponse, encode_json
-from palestra.serving import ResourcesServer, assembled
+from palestra.server import ResourcesServer
 from palestra.transport import AiohttpTransport, Peer, ServerClient, call_asgi
 
 ROW = {"expected_result": "1033", "responses_create_params": PARAMS}

@@ -20,7 +20,7 @@ from verifying import example_rows, response, said
 from palestra.errors import CallError, ConfigError, EnvironmentFault, InfraError
 from palestra.resources_servers.openenv.app import OpenEnvRow, OpenEnvServer, OpenEnvServerConfig
 from palestra.schema import Response
-from palestra.serving import Opening, Session, Step, StepRequest
+from palestra.server import Opening, Session, Step, StepRequest
 from palestra.transport import AiohttpTransport, ServerClient
 
 ECHO = {"action_field": "message", "observation_field": "echoed_message"}

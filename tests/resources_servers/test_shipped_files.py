@@ -6,8 +6,8 @@ import pytest
 import yaml
 from verifying import ENVIRONMENTS, example_rows
 
+from palestra.fleet import load_server_class
 from palestra.schema import ResponseCreateParams
-from palestra.serving import load_server_class
 
 # `environment_file` is not here: it serves other people's environments and has no config.
 NAMES = sorted(path.parent.name for path in ENVIRONMENTS.glob("*/configs"))

@@ -27,7 +27,7 @@ from palestra.resources_servers.structured_outputs.no_document import NoDocument
 from palestra.resources_servers.structured_outputs.schemas import Schema
 from palestra.resources_servers.structured_outputs.shapes import Shape
 from palestra.schema import encode_json
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 from palestra.transport import call_asgi
 
 FERRY: dict[str, Any] = {

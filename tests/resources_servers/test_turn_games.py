@@ -35,7 +35,7 @@ from palestra.resources_servers.example_multi_turn_gymnasium.app import (
     names,
 )
 from palestra.schema import Response
-from palestra.serving import Episode, Session, Step
+from palestra.server import Episode, Session, Step
 
 COLLECTED = {"_ng_task_index", "_ng_rollout_index", "agent_ref"}
 """What the collector, not the environment, adds to a result."""

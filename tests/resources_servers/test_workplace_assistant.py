@@ -20,7 +20,7 @@ from palestra.resources_servers.workplace_assistant.app import (
 from palestra.resources_servers.workplace_assistant.make_office import office
 from palestra.resources_servers.workplace_assistant.records import Office, Workplace
 from palestra.schema import Response
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import AiohttpTransport, ServerClient
 
 DONE = '{"output":"done"}'

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from palestra.schema import encode_json, read_jsonl
-from palestra.serving import ResourcesServer, ResourcesServerConfig
+from palestra.server import ResourcesServer, ResourcesServerConfig
 from palestra.transport import AiohttpTransport, ServerClient, call_asgi
 
 S = TypeVar("S", bound=ResourcesServer)

@@ -8,7 +8,7 @@ from pydantic import Field
 from palestra.resources_servers.example_session_state_mgmt.app import CounterServer
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 from palestra.schema import Response, ResponseCreateParams, VerifyRequest, VerifyResponse
-from palestra.serving import (
+from palestra.server import (
     ModelServer,
     ModelServerConfig,
     ResourcesServer,

@@ -9,7 +9,7 @@ from scripted_fleet import ENVIRONMENT, MODEL, ScriptedModel, client_of, said, t
 from palestra.errors import CallError
 from palestra.responses_api_agents.gymnasium_agent.app import GymnasiumAgent, GymnasiumAgentConfig
 from palestra.schema import Response, RunRequest, VerifyResponse
-from palestra.serving import (
+from palestra.server import (
     Episode,
     ModelServerConfig,
     Opening,

@@ -24,17 +24,12 @@ from scripted_fleet import (
 
 from palestra.config import load_config
 from palestra.errors import InfraError, WrongSetting
+from palestra.fleet import PROCESS, Fleet
 from palestra.resources_servers.example_mcp_weather.app import McpWeatherServer
 from palestra.responses_api_agents.mcp_agent.app import McpAgent, McpAgentConfig
 from palestra.responses_api_agents.mcp_agent.toolbox import EnvironmentTools
 from palestra.schema import FunctionCallOutput, Response, RunRequest, VerifyResponse
-from palestra.serving import (
-    PROCESS,
-    Fleet,
-    ResourcesServer,
-    ResourcesServerConfig,
-    ServerReference,
-)
+from palestra.server import ResourcesServer, ResourcesServerConfig, ServerReference
 
 STDIO_SERVER = """
 import os
@@ -73,7 +68,7 @@ STATEFUL = """
 from typing import Any
 
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import ResourcesServer, Session, tool
+from palestra.server import ResourcesServer, Session, tool
 
 
 class TotalServer(ResourcesServer):

@@ -28,7 +28,7 @@ from palestra.schema import (
     RunRequest,
     encode_json,
 )
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import call_asgi
 
 PARAMS = ResponseCreateParams.model_validate(

@@ -34,7 +34,7 @@ from palestra.schema import (
     ResponseCreateParams,
     VerifyResponse,
 )
-from palestra.serving import ServerReference, Session
+from palestra.server import ServerReference, Session
 from palestra.transport import AiohttpTransport, ServerClient, Target
 
 USER = {"role": "user", "content": "2 + 2 = ?"}

@@ -3,7 +3,7 @@
 from pydantic import PrivateAttr
 
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import ModelServer, ModelServerConfig, Session
+from palestra.server import ModelServer, ModelServerConfig, Session
 
 
 class TokenModel(ModelServer):

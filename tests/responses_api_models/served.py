@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 
-from palestra.serving import Server
+from palestra.server import Server
 
 
 @asynccontextmanager

@@ -43,7 +43,7 @@ from palestra.schema import (
     encode_json,
     to_plain,
 )
-from palestra.serving.fronts import params_from_chat, without_tokens
+from palestra.server.fronts import params_from_chat, without_tokens
 
 TAGS = ConversionSettings()
 PARSER = ConversionSettings(uses_reasoning_parser=True)

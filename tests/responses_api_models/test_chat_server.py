@@ -17,7 +17,7 @@ from palestra.errors import (
     from_body,
 )
 from palestra.schema import ChatCompletion, ChatCreateParams, Response, ResponseCreateParams
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import AiohttpTransport, CallContext, call_asgi, calling
 
 

@@ -20,7 +20,7 @@ from endpoint_fakes import (
 from palestra.errors import CallError, CredentialsRejected, DeadlineExceeded, ModelError
 from palestra.responses_api_models.vllm_model.app import VLLMModel
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import (
     AutoTransport,
     CallContext,

@@ -14,7 +14,7 @@ from model_fakes import TokenModel
 from openai import AsyncOpenAI, BadRequestError, UnprocessableEntityError
 from served import served
 
-from palestra.serving import ModelServer, ModelServerConfig
+from palestra.server import ModelServer, ModelServerConfig
 from palestra.transport import AutoTransport, ServerClient
 
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}

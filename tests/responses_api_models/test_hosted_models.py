@@ -20,7 +20,7 @@ from palestra.responses_api_models.inference_provider.app import (
 )
 from palestra.responses_api_models.litellm_model.app import LiteLLMModel, LiteLLMModelConfig
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import ModelServer, Session
+from palestra.server import ModelServer, Session
 from palestra.transport import ServerClient
 
 QUESTION = ResponseCreateParams(input="hi", max_output_tokens=9)

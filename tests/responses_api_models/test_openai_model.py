@@ -7,7 +7,7 @@ from endpoint_fakes import VLLM, ScriptedTransport, capture, reply
 from palestra.errors import ConfigError, ModelError, ModelRejectedRow, PromptTooLong, RowError
 from palestra.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import HttpReply, ServerClient
 
 RESPONSE: dict[str, Any] = {

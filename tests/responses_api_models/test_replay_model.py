@@ -12,7 +12,7 @@ import pytest
 from palestra.errors import InputDataError, Layer, ModelRejectedRow, Outcome, RowIdentity
 from palestra.responses_api_models.replay_model.app import ReplayModel, ReplayModelConfig
 from palestra.schema import Response, ResponseCreateParams, to_plain
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import AutoTransport, CallContext, ServerClient, calling
 
 TASK = [{"role": "user", "content": "weather?"}]

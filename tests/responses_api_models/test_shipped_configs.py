@@ -7,7 +7,8 @@ import pytest
 from omegaconf import OmegaConf
 
 import palestra.responses_api_models
-from palestra.serving import ModelServer, load_server_class
+from palestra.fleet import load_server_class
+from palestra.server import ModelServer
 from palestra.transport import AiohttpTransport, ServerClient
 
 FOLDER = Path(palestra.responses_api_models.__file__).parent

@@ -25,7 +25,7 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
 )
-from palestra.serving import ResourcesServer, ResourcesServerConfig, ReverifyMode, Session, tool
+from palestra.server import ResourcesServer, ResourcesServerConfig, ReverifyMode, Session, tool
 from palestra.transport import AiohttpTransport, ServerClient, Target
 
 ENVIRONMENT = "toy"

@@ -11,8 +11,8 @@ from scripted_runs import AGENT, settings, task, write_rows
 from palestra.errors import InputDataError
 from palestra.rollouts import AgentRoute, check_rows, plan
 from palestra.schema import RunRequest, VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, ResourcesServerConfig
-from palestra.serving.published import published_schema
+from palestra.server import ResourcesServer, ResourcesServerConfig
+from palestra.server.published import published_schema
 from palestra.transport import AiohttpTransport, ServerClient, Target
 
 

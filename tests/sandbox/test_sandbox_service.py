@@ -13,6 +13,8 @@ from escaping import isolating, nothing_left
 
 from palestra.cli.serving import serve_sandbox
 from palestra.errors import ConfigError, InfraError
+from palestra.fleet.listener import serving
+from palestra.fleet.sockets import listen
 from palestra.sandbox import (
     Conversation,
     ConversationEnded,
@@ -27,8 +29,6 @@ from palestra.sandbox import (
 )
 from palestra.sandbox.http_client import HttpBackend
 from palestra.sandbox.service import SandboxService
-from palestra.serving.listener import serving
-from palestra.serving.sockets import listen
 from palestra.transport import call_asgi
 
 T = TypeVar("T")

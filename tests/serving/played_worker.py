@@ -4,9 +4,9 @@ import asyncio
 import socket
 from typing import Any
 
+from palestra.fleet.isolation.wire import message_frame, read_order
 from palestra.sandbox.workers.frames import receive
 from palestra.sandbox.workers.handle import WorkerHandle
-from palestra.serving.isolation.wire import message_frame, read_order
 
 LIMIT_S = 5.0
 

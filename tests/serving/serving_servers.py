@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import orjson
 
 from palestra.schema import encode_json
-from palestra.serving import ResourcesServer, ResourcesServerConfig, Server
+from palestra.server import ResourcesServer, ResourcesServerConfig, Server
 from palestra.transport import AiohttpTransport, HttpReply, ServerClient, call_asgi
 
 S = TypeVar("S", bound=ResourcesServer)

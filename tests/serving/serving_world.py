@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 import orjson
 
 from palestra.config import ResolvedConfig, load_config
+from palestra.fleet import Fleet
 from palestra.schema import VerifyResponse, encode_json
-from palestra.serving import Fleet
 
 ENVIRONMENT_APP = '''
 import os
 
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import ResourcesServer, Session, tool
+from palestra.server import ResourcesServer, Session, tool
 
 
 class Adding(WireModel):
@@ -49,7 +49,7 @@ MODEL_APP = '''
 import json
 
 from palestra.schema import FunctionCallOutput, Response, ResponseCreateParams
-from palestra.serving import ModelServer, Session
+from palestra.server import ModelServer, Session
 
 
 class Scripted(ModelServer):

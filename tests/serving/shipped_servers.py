@@ -7,15 +7,16 @@ from typing import Any
 import orjson
 
 from palestra.config import PACKAGE_ROOT, SERVER_TREES, config_from_tree, load_config
+from palestra.fleet import build_server, load_server_class, server_client
+from palestra.fleet.head import head_app
+from palestra.fleet.runfile import RunFile
 from palestra.resources_servers.environment_file.app import (
     EnvironmentFileConfig,
     EnvironmentFileServer,
 )
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.sandbox.service import SandboxService
-from palestra.serving import Server, build_server, load_server_class, server_client
-from palestra.serving.head import head_app
-from palestra.serving.runfile import RunFile
+from palestra.server import Server
 from palestra.transport import ASGIApp, ServerClient, call_asgi
 
 ENDPOINT = (
@@ -87,7 +88,7 @@ def bases(environment: str) -> set[str]:
     """The classes that an environment's server shares with those of other folders."""
     server_class = load_server_class(PACKAGE_ROOT / f"resources_servers/{environment}/app.py")
     shared = [
-        base for base in server_class.__mro__ if base.__module__.startswith("palestra.serving")
+        base for base in server_class.__mro__ if base.__module__.startswith("palestra.server")
     ]
     return {base.__name__ for base in shared}
 

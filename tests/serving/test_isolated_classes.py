@@ -14,8 +14,9 @@ import pytest
 
 from palestra.config import InstanceConfig, ServerType
 from palestra.errors import Bystander, CallError, EnvironmentFault, VerifierError
+from palestra.fleet import build_server, server_client
 from palestra.schema import TOOL_FAILURES, VerifyResponse, response_of
-from palestra.serving import ResourcesServer, build_server, server_client
+from palestra.server import ResourcesServer
 from palestra.transport import CallContext, Peer, Target, calling
 
 pytestmark = [

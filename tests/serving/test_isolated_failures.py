@@ -7,12 +7,12 @@ import pytest
 from played_worker import LIMIT_S, PlayedWorker
 
 from palestra.errors import Outcome
+from palestra.fleet.isolation.failures import failure_of
+from palestra.fleet.isolation.link import Hung, WorkerGone
+from palestra.fleet.isolation.wire import VALUE, order_frame
+from palestra.fleet.isolation.worker_pool import WorkerPool
 from palestra.sandbox.workers.handle import WorkerHandle
-from palestra.serving.authors_errors import AuthorsPlace
-from palestra.serving.isolation.failures import failure_of
-from palestra.serving.isolation.link import Hung, WorkerGone
-from palestra.serving.isolation.wire import VALUE, order_frame
-from palestra.serving.isolation.worker_pool import WorkerPool
+from palestra.server.authors_errors import AuthorsPlace
 
 PLACE = AuthorsPlace("verify", "env.py", 3)
 

@@ -9,8 +9,9 @@ import pytest
 
 import author_deeds
 from palestra.errors import CallError, Outcome
+from palestra.fleet import load_server_class, server_client
 from palestra.schema import VerifyRequest, response_of
-from palestra.serving import FunctionServer, ResourcesServerConfig, load_server_class, server_client
+from palestra.server import FunctionServer, ResourcesServerConfig
 from palestra.transport import CallContext, calling
 
 pytestmark = [

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from palestra.fleet.isolation.link import Ended, Hung, Link, WorkerGone
+from palestra.fleet.isolation.wire import VALUE, message_frame, order_frame
 from palestra.sandbox.workers.handle import WorkerHandle
 from palestra.sandbox.workers.nursery import EXIT_CODE
-from palestra.serving.isolation.link import Ended, Hung, Link, WorkerGone
-from palestra.serving.isolation.wire import VALUE, message_frame, order_frame
 
 STACK = b'  File "/x/env.py", line 3 in verify\n  File "<string>", line 1 in <module>\n'
 

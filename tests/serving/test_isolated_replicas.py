@@ -5,13 +5,11 @@ import socket
 import struct
 from typing import Any
 
-from palestra.sandbox.workers.frames import receive
-from palestra.schema import VerifyRequest, response_of
-from palestra.serving import ResourcesServer, ResourcesServerConfig, server_client
-from palestra.serving.isolation.bodies import body_bytes, read_body
-from palestra.serving.isolation.client import Questions
-from palestra.serving.isolation.replica import ReplicaCalls
-from palestra.serving.isolation.wire import (
+from palestra.fleet import server_client
+from palestra.fleet.isolation.bodies import body_bytes, read_body
+from palestra.fleet.isolation.client import Questions
+from palestra.fleet.isolation.replica import ReplicaCalls
+from palestra.fleet.isolation.wire import (
     BUG,
     CALL,
     FAILED,
@@ -20,6 +18,9 @@ from palestra.serving.isolation.wire import (
     order_frame,
     read_message,
 )
+from palestra.sandbox.workers.frames import receive
+from palestra.schema import VerifyRequest, response_of
+from palestra.server import ResourcesServer, ResourcesServerConfig
 from palestra.transport import CallContext
 
 BODY = {"responses_create_params": {"input": "?"}, "response": response_of("4")}

@@ -12,18 +12,18 @@ import pytest
 from played_worker import LIMIT_S, PlayedWorker
 
 from palestra.errors import CallError, Outcome, RowError, from_body
-from palestra.serving import server_client
-from palestra.serving.endpoints import Endpoint
-from palestra.serving.isolation import wire
-from palestra.serving.isolation.session_workers import SessionWorkers
-from palestra.serving.isolation.wire import (
+from palestra.fleet import server_client
+from palestra.fleet.isolation import wire
+from palestra.fleet.isolation.session_workers import SessionWorkers
+from palestra.fleet.isolation.wire import (
     ASK,
     REPLY,
     UNREADABLE,
     VALUE,
 )
-from palestra.serving.own_errors import OwnErrors
-from palestra.serving.sessions import SessionStore
+from palestra.server.endpoints import Endpoint
+from palestra.server.own_errors import OwnErrors
+from palestra.server.sessions import SessionStore
 from palestra.transport import CallContext, calling
 
 

@@ -18,11 +18,11 @@ from fuzzed_requests import findings_at, fuzzer
 
 from palestra.config import PACKAGE_ROOT, ServerType, load_config
 from palestra.errors import ConfigError
+from palestra.fleet import assembled
+from palestra.fleet.listener import serving
+from palestra.fleet.sockets import listen
 from palestra.responses_api_models.local_model.running import require_engine
 from palestra.responses_api_models.local_model.weights import find_weights
-from palestra.serving import assembled
-from palestra.serving.listener import serving
-from palestra.serving.sockets import listen
 from palestra.testing import ScriptedModel, scripted_endpoint
 from palestra.transport import ASGIApp
 

@@ -11,11 +11,11 @@ import pytest
 from serving_world import FLEET, Project, rollout
 
 from palestra.errors import ConfigError
-from palestra.serving import EMBEDDED, PROCESS, Fleet
-from palestra.serving.server_profiles.attributed import NOBODY, Attributed, running
-from palestra.serving.server_profiles.calls import Callee, FunctionTimes
-from palestra.serving.server_profiles.picture import flame_chart
-from palestra.serving.server_profiles.table import callgrind_of, table_of
+from palestra.fleet import EMBEDDED, PROCESS, Fleet
+from palestra.fleet.server_profiles.attributed import NOBODY, Attributed, running
+from palestra.fleet.server_profiles.calls import Callee, FunctionTimes
+from palestra.fleet.server_profiles.picture import flame_chart
+from palestra.fleet.server_profiles.table import callgrind_of, table_of
 from palestra.transport import HttpRequest
 
 PROFILED = ("+profiling_enabled=true", "+profiling_results_dirpath=profiles")
@@ -160,6 +160,6 @@ def test_without_profiling_nothing_of_it_is_there(project: Project) -> None:
             return fleet.client.targets["x"].local is fleet.server("x")
 
     assert asyncio.run(local_of())
-    code = "import palestra.serving, sys; print('yappi' in sys.modules, 'palestra.serving.server_profiles' in sys.modules)"
+    code = "import palestra.server, sys; print('yappi' in sys.modules, 'palestra.fleet.server_profiles' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -14,7 +14,7 @@ from palestra.schema import (
     WireModel,
     encode_json,
 )
-from palestra.serving import (
+from palestra.server import (
     Agent,
     AgentConfig,
     ModelServer,

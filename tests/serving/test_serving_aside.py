@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from palestra.serving import Aside
+from palestra.server import Aside
 
 
 @pytest.fixture

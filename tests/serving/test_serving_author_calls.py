@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from palestra.serving.author_calls import VERIFY, AuthorMethod
+from palestra.server.author_calls import VERIFY, AuthorMethod
 
 
 class NotedPulse:

@@ -12,8 +12,8 @@ from serving_servers import ask, error_of, server_of, turn
 
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import Response
-from palestra.serving import Environment, RewardRules, environment
-from palestra.serving.authoring import server_class_of
+from palestra.server import Environment, RewardRules, environment
+from palestra.server.authoring import server_class_of
 from palestra.transport import HttpReply
 
 DATA = [{"question": "2 + 2 = ?", "expected_answer": "4"}]

@@ -9,7 +9,7 @@ from serving_servers import ask, error_of, server_of, turn
 
 from palestra.errors import VerifierError, to_body
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 
 class Unprintable(Exception):

@@ -12,10 +12,10 @@ from starlette.responses import PlainTextResponse
 
 from palestra.config import Redactor
 from palestra.errors import RowIdentity
+from palestra.fleet.listener import serving
+from palestra.fleet.sockets import listen
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, ResourcesServerConfig, tool
-from palestra.serving.listener import serving
-from palestra.serving.sockets import listen
+from palestra.server import ResourcesServer, ResourcesServerConfig, tool
 from palestra.transport import (
     SESSION_SCOPE_KEY,
     AiohttpTransport,

@@ -15,11 +15,12 @@ from serving_world import Project
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from palestra.fleet import PROCESS, Fleet
+from palestra.fleet.listener import serving
+from palestra.fleet.sockets import listen
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import PROCESS, Fleet, ResourcesServer
-from palestra.serving.caller import Caller
-from palestra.serving.listener import serving
-from palestra.serving.sockets import listen
+from palestra.server import ResourcesServer
+from palestra.server.caller import Caller
 from palestra.transport import AiohttpTransport, HttpRequest
 
 

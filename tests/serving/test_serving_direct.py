@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from palestra.errors import RowError
 from palestra.schema import VerifyRequest, VerifyResponse, encode_json
-from palestra.serving import ResourcesServer
-from palestra.serving.direct import Direct
+from palestra.server import ResourcesServer
+from palestra.server.direct import Direct
 from palestra.transport import HttpReply
 
 

@@ -14,9 +14,9 @@ from starlette.requests import Request
 
 from palestra.errors import CallError, JudgeFailure, RowError, VerifierError
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, Session
-from palestra.serving.endpoints import Endpoint
-from palestra.serving.sessions import SessionStore
+from palestra.server import ResourcesServer, Session
+from palestra.server.endpoints import Endpoint
+from palestra.server.sessions import SessionStore
 from palestra.transport import call_asgi
 
 
@@ -197,7 +197,7 @@ def test_a_body_that_is_an_object_is_not_dumped_into_the_error() -> None:
 def test_an_author_s_exception_is_a_verifier_error_with_the_author_s_frames(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.ERROR, logger="palestra.serving"):
+    with caplog.at_level(logging.ERROR, logger="palestra.server"):
         reply = ask(server_of(Scored), "/verify", turn(expected="four", weights={"a": 1}))
     error = error_of(reply)
 

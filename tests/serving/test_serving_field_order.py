@@ -11,7 +11,7 @@ SCRIPT = """
 import asyncio
 from serving_servers import server_of, turn
 from palestra.schema import RunRequest, VerifyRequest, VerifyResponse, encode_json, fields_of
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 class Fine(ResourcesServer):
     async def verify(self, body: VerifyRequest) -> VerifyResponse:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from palestra.errors import ServerDied
-from palestra.serving.file_rows import FileRows, rows_by
-from palestra.serving.importing import starting_within
+from palestra.fleet.file_rows import FileRows, rows_by
+from palestra.fleet.importing import starting_within
 
 FILE = """
 from palestra import environment

@@ -30,8 +30,8 @@ from serving_world import (
 
 from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
-from palestra.serving import EMBEDDED, PROCESS, REMOTE, Fleet, State
-from palestra.serving.sockets import listen
+from palestra.fleet import EMBEDDED, PROCESS, REMOTE, Fleet, State
+from palestra.fleet.sockets import listen
 from palestra.transport import AiohttpTransport, HttpRequest, worker_cookie
 
 X = "x.resources_servers.x"
@@ -98,7 +98,7 @@ def test_the_command_line_of_a_server_process_names_its_instance(project: Projec
         async with Fleet(project.load(X_ALONE), default_placement=PROCESS) as fleet:
             return command_line(fleet.instances["x"].pid or 0)
 
-    assert asyncio.run(run())[-2:] == ["palestra.serving.worker", "x"]
+    assert asyncio.run(run())[-2:] == ["palestra.fleet.worker", "x"]
 
 
 @pytest.mark.slow
@@ -326,7 +326,7 @@ def test_one_that_fails_stops_those_that_already_run(project: Project) -> None:
 PARENT = """
 import asyncio, sys
 from palestra.config import load_config
-from palestra.serving import PROCESS, Fleet
+from palestra.fleet import PROCESS, Fleet
 
 async def main():
     config = load_config(config_paths=["resources_servers/x/configs/x.yaml"])

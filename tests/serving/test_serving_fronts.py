@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from palestra.errors import RowError
 from palestra.schema import ChatCreateParams, Response, encode_json, to_plain
-from palestra.serving.fronts import (
+from palestra.server.fronts import (
     MessagesRequest,
     chat_events,
     completion_from_response,

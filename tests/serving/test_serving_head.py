@@ -18,7 +18,7 @@ from serving_world import X_ALONE, Project
 
 from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
-from palestra.serving import (
+from palestra.fleet import (
     AttachedFleet,
     Fleet,
     HeadAddress,
@@ -30,8 +30,8 @@ from palestra.serving import (
     probe,
     summary_line,
 )
-from palestra.serving.listener import serving
-from palestra.serving.runfile import (
+from palestra.fleet.listener import serving
+from palestra.fleet.runfile import (
     ENDED_KEPT_S,
     EndedFleet,
     RunFile,
@@ -43,7 +43,7 @@ from palestra.serving.runfile import (
     write_ended_fleet,
     write_run_file,
 )
-from palestra.serving.sockets import http_url, listen
+from palestra.fleet.sockets import http_url, listen
 from palestra.transport import AiohttpTransport, HttpRequest
 
 ANY_PORT = "++head_server.port=0"

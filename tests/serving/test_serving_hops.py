@@ -18,15 +18,15 @@ from serving_world import Project
 from starlette.responses import Response as HttpResponse
 
 from palestra.errors import CallError, CredentialsRejected, Layer, Outcome, RowIdentity, to_body
+from palestra.fleet import EMBEDDED, PROCESS, Fleet
+from palestra.fleet.listener import serving
+from palestra.fleet.sockets import http_url, listen
 from palestra.schema import VerifyResponse
-from palestra.serving import EMBEDDED, PROCESS, Fleet
-from palestra.serving.listener import serving
-from palestra.serving.sockets import http_url, listen
 from palestra.transport import CallContext, calling
 
 ENVIRONMENT_APP = '''
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import ResourcesServer, tool
+from palestra.server import ResourcesServer, tool
 
 
 class Row(VerifyRequest):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palestra.serving import http_transport
+from palestra.fleet import http_transport
 from palestra.transport import HttpRequest
 
 

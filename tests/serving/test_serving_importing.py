@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from palestra.serving import load_module
-from palestra.serving.authors_errors import AuthorsPlace
-from palestra.serving.importing import (
+from palestra.fleet import load_module
+from palestra.fleet.importing import (
     LONGER,
     OF_START,
     START_TIMEOUT_S,
@@ -18,6 +17,7 @@ from palestra.serving.importing import (
     starting_within,
     workers_limit_s,
 )
+from palestra.server.authors_errors import AuthorsPlace
 
 
 def test_workers_have_a_share_of_what_the_import_in_the_server_left() -> None:

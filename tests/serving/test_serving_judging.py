@@ -19,9 +19,9 @@ from palestra.schema import (
     VerifyRequest,
     to_plain,
 )
-from palestra.serving import Judge, JudgeConfig, Labels, Question, Ruling
-from palestra.serving.judging import read_verdict
-from palestra.serving.judging.questions import LONGEST_PASSAGE, fence_of
+from palestra.server import Judge, JudgeConfig, Labels, Question, Ruling
+from palestra.server.judging import read_verdict
+from palestra.server.judging.questions import LONGEST_PASSAGE, fence_of
 
 EQUAL, NOT_EQUAL = Labels()
 PARAMS = ResponseCreateParams(input=[])

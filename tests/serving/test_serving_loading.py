@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import palestra.serving
+import palestra.server
 from palestra.config import PACKAGE_ROOT
 from palestra.errors import ConfigError
-from palestra.serving import FunctionServer, load_environment, load_module, load_server_class
+from palestra.fleet import load_environment, load_module, load_server_class
+from palestra.server import FunctionServer
 
 SERVER = """
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 
 class {name}(ResourcesServer):
@@ -43,7 +44,7 @@ def refused(path: Path) -> ConfigError:
 
 
 def test_everything_in_all_exists() -> None:
-    assert all(hasattr(palestra.serving, name) for name in palestra.serving.__all__)
+    assert all(hasattr(palestra.server, name) for name in palestra.server.__all__)
 
 
 def test_the_one_server_class_of_a_file_is_found(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_an_environment_is_a_server_too(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_server_says_so(tmp_path: Path) -> None:
-    error = refused(write(tmp_path, "from palestra.serving import ResourcesServer\n"))
+    error = refused(write(tmp_path, "from palestra.server import ResourcesServer\n"))
 
     assert "must define exactly one server class or @environment; found: none" in error.message
 
@@ -203,7 +204,7 @@ def test_a_server_may_import_what_lies_beside_it(tmp_path: Path) -> None:
 
 
 def test_a_file_that_loads_itself_is_imported_once(tmp_path: Path) -> None:
-    own = "from pathlib import Path\nfrom palestra.serving import load_module\n"
+    own = "from pathlib import Path\nfrom palestra.fleet import load_module\n"
     path = write(tmp_path, own + "LOADED = load_module(Path(__file__))\n")
 
     module = load_module(path)

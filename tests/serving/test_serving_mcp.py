@@ -8,11 +8,11 @@ import pytest
 from serving_servers import ask, error_of, nobody, turn
 
 from palestra.errors import InfraError
+from palestra.fleet.listener import serving
+from palestra.fleet.sockets import listen
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import ResourcesServer, ResourcesServerConfig, Session, tool
-from palestra.serving.listener import serving
-from palestra.serving.mcp import MCP_PATH, MCP_SESSION_HEADER, TOKEN_HEADER
-from palestra.serving.sockets import listen
+from palestra.server import ResourcesServer, ResourcesServerConfig, Session, tool
+from palestra.server.mcp import MCP_PATH, MCP_SESSION_HEADER, TOKEN_HEADER
 from palestra.transport import HttpReply
 
 

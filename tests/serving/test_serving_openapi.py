@@ -24,7 +24,7 @@ from palestra.errors import (
     to_body,
 )
 from palestra.schema.openapi import COMPONENTS, Components, complete
-from palestra.serving import ResourcesServer, Server
+from palestra.server import ResourcesServer, Server
 
 CONFIGS = shipped.configs()
 LABELS = [f"{path.parents[1].name}-{path.stem}" for path in CONFIGS]

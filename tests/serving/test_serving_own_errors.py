@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from palestra.serving.aside import Aside
-from palestra.serving.own_errors import PAUSE_S, OwnErrors, own_frames
+from palestra.server.aside import Aside
+from palestra.server.own_errors import PAUSE_S, OwnErrors, own_frames
 
 
 def a_bug(text: str = "x") -> Exception:

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from palestra.serving.child import Child
-from palestra.serving.instance import RunningInstance
-from palestra.serving.process_watch import ProcessWatch
+from palestra.fleet.child import Child
+from palestra.fleet.instance import RunningInstance
+from palestra.fleet.process_watch import ProcessWatch
 from palestra.system import Pulse
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="signals")]

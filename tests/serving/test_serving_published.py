@@ -22,7 +22,7 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from palestra.datasets.request_models import Door, DoorKeeper, published_body
-from palestra.serving.published import published_schema
+from palestra.server.published import published_schema
 
 
 class Colour(enum.Enum):

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from serving_world import free_port
 
-from palestra.serving.ray_clusters import RayPlace
+from palestra.fleet.ray_clusters import RayPlace
 from ray_programs import MARK, ray_folder, started_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 FIRST = """
 import ray
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 def half(number):
     return number / 2
@@ -44,7 +44,7 @@ class First(ResourcesServer):
 """
 LATE = """
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 class Late(ResourcesServer):
     def verify(self, body: VerifyRequest) -> VerifyResponse:
@@ -56,7 +56,7 @@ class Late(ResourcesServer):
 PLAIN = """
 import importlib.util
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 assert importlib.util.find_spec("ray")
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from serving_world import X_ALONE, Project
 
-import palestra.serving.fleet as fleet_module
-import palestra.serving.ray_clusters.place as ray_place
+import palestra.fleet.fleet as fleet_module
+import palestra.fleet.ray_clusters.place as ray_place
 from palestra.errors import ConfigError
-from palestra.serving import Fleet
-from palestra.serving.ray_clusters import RayPlace
-from palestra.serving.ray_clusters.keeper import PID
-from palestra.serving.sockets import listen
+from palestra.fleet import Fleet
+from palestra.fleet.ray_clusters import RayPlace
+from palestra.fleet.ray_clusters.keeper import PID
+from palestra.fleet.sockets import listen
 from palestra.system import lock
 
 SLEEP = "import time; time.sleep(60)"

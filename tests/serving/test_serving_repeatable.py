@@ -13,8 +13,8 @@ from fastapi import FastAPI
 
 from palestra import resources_servers
 from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, ReverifyMode, tool
-from palestra.serving.tools import is_tool
+from palestra.server import ResourcesServer, ReverifyMode, tool
+from palestra.server.tools import is_tool
 from palestra.transport import AiohttpTransport, ServerClient, call_asgi
 
 

@@ -8,13 +8,9 @@ import pytest
 from starlette.requests import Request
 
 from palestra.config import PACKAGE_ROOT
+from palestra.fleet import load_server_class
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import (
-    ResourcesServer,
-    ReverifyMode,
-    Session,
-    load_server_class,
-)
+from palestra.server import ResourcesServer, ReverifyMode, Session
 from palestra.transport import AiohttpTransport, ServerClient, call_asgi
 
 

@@ -9,9 +9,9 @@ import pytest
 from serving_servers import ask, server_of, turn
 
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, Session
-from palestra.serving.boundary import SessionCookie
-from palestra.serving.sessions import SessionStore
+from palestra.server import ResourcesServer, Session
+from palestra.server.boundary import SessionCookie
+from palestra.server.sessions import SessionStore
 from palestra.transport import CallContext, call_asgi, calling
 
 

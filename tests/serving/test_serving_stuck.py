@@ -14,7 +14,7 @@ from serving_world import FLEET, X_ALONE, Project, eventually, exists
 
 from palestra.config import ResolvedConfig
 from palestra.errors import Outcome, RowIdentity, ServerDied
-from palestra.serving import PROCESS, Fleet, State
+from palestra.fleet import PROCESS, Fleet, State
 from palestra.transport import CallContext, calling
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone]
 HOLDS = """
 import re
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 
 class X(ResourcesServer):
@@ -122,7 +122,7 @@ PARENT = """
 import asyncio
 import sys
 from palestra.config import load_config
-from palestra.serving import PROCESS, Fleet
+from palestra.fleet import PROCESS, Fleet
 
 
 async def main():

@@ -7,7 +7,7 @@ from pydantic import Field, PrivateAttr
 from serving_servers import ask, server_of, turn
 
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, Session, ToolError, tool, tool_schema
+from palestra.server import ResourcesServer, Session, ToolError, tool, tool_schema
 
 
 class Weather(ResourcesServer):

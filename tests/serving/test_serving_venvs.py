@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from palestra.errors import ConfigError, ServerDied
-from palestra.serving.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
+from palestra.fleet.venvs import cache_root, interpreter_for, requirements_of, unsatisfied
 
 
 def folder(tmp_path: Path, text: str, name: str = "requirements.txt") -> Path:

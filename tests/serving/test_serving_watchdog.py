@@ -13,8 +13,8 @@ import pytest
 from serving_world import ENVIRONMENT_APP, FLEET, Project, eventually, rollout
 
 import palestra
-from palestra.serving import PROCESS, Fleet
-from palestra.serving.watchdog import Lag, LagLog, Place, Watchdog, is_servers_file, place_of
+from palestra.fleet import PROCESS, Fleet
+from palestra.fleet.watchdog import Lag, LagLog, Place, Watchdog, is_servers_file, place_of
 
 HERE = __file__
 

@@ -9,6 +9,7 @@ import pytest
 from training_world import QUICK, request
 
 from palestra.config import load_config
+from palestra.fleet import Ending, RunningInstance, assembled, server_client
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 from palestra.schema import (
     Response,
@@ -18,18 +19,14 @@ from palestra.schema import (
     called,
     response_of,
 )
-from palestra.serving import (
-    Ending,
+from palestra.server import (
     ModelServer,
     ModelServerConfig,
     ResourcesServer,
     ResourcesServerConfig,
-    RunningInstance,
     Server,
     ServerReference,
     Session,
-    assembled,
-    server_client,
     tool,
 )
 from palestra.training import (

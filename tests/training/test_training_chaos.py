@@ -10,7 +10,7 @@ import pytest
 from training_world import AGENT, answer, requests, said, trainer
 
 from palestra.errors import FAILURES, InfraError, JudgeFailure, VerifierError
-from palestra.serving import Ending
+from palestra.fleet import Ending
 from palestra.training import (
     Attempts,
     BatchFailed,

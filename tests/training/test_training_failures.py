@@ -26,7 +26,7 @@ from palestra.errors import (
     RowError,
     VerifierError,
 )
-from palestra.serving.authors_errors import AuthorsPlace, overran
+from palestra.server.authors_errors import AuthorsPlace, overran
 from palestra.training import (
     Attempts,
     Failed,

@@ -19,7 +19,7 @@ from training_world import (
 )
 
 from palestra.errors import InputDataError, RunFailed, VerifierError
-from palestra.serving import Ending
+from palestra.fleet import Ending
 from palestra.training import (
     ClientSettings,
     Completed,

@@ -30,7 +30,7 @@ from palestra.errors import (
     RowError,
     VerifierError,
 )
-from palestra.serving import Ending
+from palestra.fleet import Ending
 from palestra.training import (
     Attempts,
     Completed,

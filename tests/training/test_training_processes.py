@@ -13,7 +13,7 @@ import pytest
 
 from palestra.config import ResolvedConfig, load_config
 from palestra.errors import ServerDied
-from palestra.serving import EMBEDDED, PROCESS, Fleet, HeadAddress, head_server
+from palestra.fleet import EMBEDDED, PROCESS, Fleet, HeadAddress, head_server
 from palestra.training import (
     Attempts,
     ClientSettings,
@@ -33,7 +33,7 @@ import re
 import time
 from pathlib import Path
 from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, Session
+from palestra.server import ResourcesServer, Session
 
 class X(ResourcesServer):
     async def seed_session(self, body: SeedSessionRequest, session: Session) -> SeedSessionResponse:
@@ -79,7 +79,7 @@ class Greedy(SimpleAgent):
 """
 MODEL = """
 from palestra.schema import Response, ResponseCreateParams, response_of
-from palestra.serving import ModelServer, Session
+from palestra.server import ModelServer, Session
 
 class Said(ModelServer):
     async def responses(self, body: ResponseCreateParams, session: Session) -> Response:

@@ -8,7 +8,7 @@ from training_world import request, requests, trainer
 
 from palestra.config import load_config
 from palestra.errors import BadInput, ConfigError, InputDataError
-from palestra.serving import EMBEDDED, Fleet
+from palestra.fleet import EMBEDDED, Fleet
 from palestra.training import ClientSettings, RolloutClient, RolloutRequest
 
 pytestmark = pytest.mark.anyio
@@ -104,7 +104,7 @@ async def test_a_submission_has_a_deadline_in_the_future() -> None:
 
 ENVIRONMENT = """
 from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 
 class Seed(SeedSessionRequest):
     kind: str

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from palestra.errors import ConfigError
-from palestra.serving import Fleet
+from palestra.fleet import Fleet
 from palestra.training import (
     Attempts,
     ClientSettings,

@@ -10,7 +10,7 @@ from outcome_samples import completed
 from training_world import AGENT, ToldAgent, ToldServers, request, requests, trainer
 
 from palestra.errors import ConfigError, InputDataError, JudgeFailure, RowError, VerifierError
-from palestra.serving import Ending
+from palestra.fleet import Ending
 from palestra.training import (
     ClientSettings,
     Completed,

@@ -10,7 +10,7 @@ from outcome_samples import failed
 from training_world import AGENT, ToldServers, requests, trainer
 
 from palestra.errors import ConfigError, DeadlineExceeded
-from palestra.serving import RunningInstance, State
+from palestra.fleet import RunningInstance, State
 from palestra.training import (
     ClientSettings,
     Completed,

@@ -7,8 +7,8 @@ import pytest
 from training_world import ONCE, answer, request, requests, said, trainer
 
 from palestra.errors import InfraError, Layer
+from palestra.fleet import Ending
 from palestra.responses_api_models.local_model.running import EngineDied
-from palestra.serving import Ending
 from palestra.training import (
     Attempts,
     Completed,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from training_world import answer, heard, said
 
 from palestra.schema import Response
-from palestra.serving import CapturedTurn, TurnsTaken
+from palestra.server import CapturedTurn, TurnsTaken
 from palestra.training import InvalidLogprobs, Key, OnViolation, TokenDiscontinuity
 from palestra.training.chains import Chained, RawTurn, chained, first_difference
 from palestra.training.tokens import read_turns

@@ -8,8 +8,8 @@ from typing import Any
 from starlette.applications import Starlette
 
 from palestra.errors import PalestraError
+from palestra.fleet import Ending, RunningInstance
 from palestra.schema import VerifyResponse
-from palestra.serving import Ending, RunningInstance
 from palestra.training import Attempts, ClientSettings, FailureClass, Key, RolloutRequest
 from palestra.training.client import RolloutClient
 from palestra.transport import ASGIApp, AutoTransport, ServerClient, Target, current_call

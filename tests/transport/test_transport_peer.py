@@ -31,7 +31,7 @@ from transport_worlds import (
 
 from palestra.errors import CallError, EnvironmentFault, InfraError, JudgeFailure, RowError
 from palestra.schema import Response, SeedSessionResponse, VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import ResourcesServer, Server
+from palestra.server import ResourcesServer, Server
 from palestra.transport import Peer, ServerClient, calling
 
 BUSY = answer(503, b"no capacity left")

@@ -8,7 +8,7 @@ import pytest
 from transport_worlds import ENVIRONMENT, IN_PROCESS, TURN, Counter, running
 
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 from palestra.transport.untouched import changes
 
 

@@ -11,6 +11,8 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from palestra.errors import RowIdentity
+from palestra.fleet.listener import serving
+from palestra.fleet.sockets import listen
 from palestra.schema import (
     Response,
     ResponseCreateParams,
@@ -19,7 +21,7 @@ from palestra.schema import (
     VerifyResponse,
     WireModel,
 )
-from palestra.serving import (
+from palestra.server import (
     ModelServer,
     ModelServerConfig,
     ResourcesServer,
@@ -28,8 +30,6 @@ from palestra.serving import (
     Session,
     tool,
 )
-from palestra.serving.listener import serving
-from palestra.serving.sockets import listen
 from palestra.transport import (
     AiohttpTransport,
     CallContext,

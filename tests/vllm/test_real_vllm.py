@@ -33,7 +33,7 @@ from palestra.schema import (
     Response,
     ResponseCreateParams,
 )
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import (
     AiohttpTransport,
     HttpReply,

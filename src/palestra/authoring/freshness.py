@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from palestra.config import InstanceConfig, ServerType, load_config
 from palestra.datasets import Door, DoorKeeper, doors_in, rows_are_whole
+from palestra.fleet import build_server, server_client
 from palestra.schema import CREATE_PARAMS, plain_input
-from palestra.serving import Server, build_server, server_client
+from palestra.server import Server
 
 MOST_TOLD: Final = 5
 _RECORD: Final = "palestra test --record records them anew"

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import orjson
 
+from palestra.fleet import run_dir
 from palestra.rollouts import Progress
-from palestra.serving import run_dir
 from palestra.transport import new_id
 
 ASK_TIMEOUT_S: Final = 3.0

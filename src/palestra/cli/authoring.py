@@ -16,7 +16,7 @@ from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, SERVER_TREES, nearest, project_root, renamed
 from palestra.errors import ConfigError, RunFailed
-from palestra.serving import starting_within
+from palestra.fleet import starting_within
 from palestra.system import beating
 
 RESOURCES = "resources_servers"

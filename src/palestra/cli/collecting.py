@@ -18,6 +18,7 @@ from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import Hopeless, PalestraError, RunFailed, ServerDied
+from palestra.fleet import raise_descriptor_limit
 from palestra.rollouts import (
     AgentRoute,
     Collected,
@@ -39,7 +40,6 @@ from palestra.schema import (
     own_hint,
     read_jsonl,
 )
-from palestra.serving import raise_descriptor_limit
 
 
 def collect(

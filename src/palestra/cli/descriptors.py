@@ -6,8 +6,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from palestra.errors import ConfigError
+from palestra.fleet import LOOPBACK
 from palestra.rollouts import AUTO, CollectSettings
-from palestra.serving import LOOPBACK
 from palestra.transport import Target
 
 RESERVE: Final = 256

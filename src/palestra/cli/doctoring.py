@@ -24,8 +24,8 @@ from palestra.doctor.faults import finding_of
 from palestra.doctor.report import Report
 from palestra.doctor.subject import Subject
 from palestra.errors import ConfigError, Layer, PalestraError, RunFailed
+from palestra.fleet import raise_descriptor_limit
 from palestra.rollouts import CollectSettings
-from palestra.serving import raise_descriptor_limit
 from palestra.transport import ServerClient
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from palestra.config import InstanceConfig, ResolvedConfig
 from palestra.datasets import Door
 from palestra.errors import PalestraError
+from palestra.fleet import build_server, server_client, start_timeout_of, starting_within
 from palestra.rollouts import AgentRoute, doors_behind
-from palestra.serving import build_server, server_client, start_timeout_of, starting_within
 from palestra.transport import ServerClient, Target
 
 

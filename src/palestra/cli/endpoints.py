@@ -12,7 +12,8 @@ from palestra.cli.console import notice
 from palestra.cli.settings import PatienceArgs, args_from
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import CallError, Hopeless, RunFailed
-from palestra.serving import Fleet, ModelServer, ask_endpoint
+from palestra.fleet import Fleet
+from palestra.server import ModelServer, ask_endpoint
 from palestra.transport import ServerClient
 
 ASK_AGAIN_S = 2.0

@@ -30,8 +30,7 @@ from palestra.config import (
     read_settings,
 )
 from palestra.errors import ConfigError, InputDataError
-from palestra.rollouts import CollectSettings, intended
-from palestra.serving import (
+from palestra.fleet import (
     START_TIMEOUT,
     cache_root,
     file_rows,
@@ -41,6 +40,7 @@ from palestra.serving import (
     starting_within,
     unsatisfied,
 )
+from palestra.rollouts import CollectSettings, intended
 from palestra.system import remove_empty
 
 

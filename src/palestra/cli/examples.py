@@ -18,6 +18,7 @@ from palestra.config import ServerType, load_config
 from palestra.conformance import Subject
 from palestra.datasets import metrics_of
 from palestra.errors import ConfigError
+from palestra.fleet import assembled, build_server, server_client
 from palestra.schema import (
     CREATE_PARAMS,
     FunctionCall,
@@ -29,7 +30,7 @@ from palestra.schema import (
     response_of,
     to_plain,
 )
-from palestra.serving import ResourcesServer, TurnsServer, assembled, build_server, server_client
+from palestra.server import ResourcesServer, TurnsServer
 from palestra.testing import ScriptedModel
 
 LOCAL = "responses_api_models/local_model/configs/local_model.yaml"

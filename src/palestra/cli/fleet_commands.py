@@ -16,7 +16,7 @@ from palestra.cli.settings import load
 from palestra.cli.tables import print_lines_or_blocks, print_table
 from palestra.config import ResolvedConfig, dump_yaml
 from palestra.errors import ConfigError
-from palestra.serving import (
+from palestra.fleet import (
     PROCESS,
     Fleet,
     HeadAddress,

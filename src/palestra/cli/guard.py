@@ -251,8 +251,8 @@ class Guard:
         return self._pulse.stack_text()
 
     def _tell_of_block(self, quiet_s: float) -> None:
-        from palestra.serving.importing import at, author_import
-        from palestra.serving.overrun import blocking, place_of
+        from palestra.fleet.importing import at, author_import
+        from palestra.fleet.overrun import blocking, place_of
 
         call = running_one(self._pid, self._lookout.executing)
         stacks = self._stacks()
@@ -269,8 +269,8 @@ class Guard:
 
     def _end_overdue(self, call: Executing) -> None:
         """End the child for `call`, unless that has returned while its stack came."""
-        from palestra.serving.importing import unfinished_import
-        from palestra.serving.overrun import overrun, row_name
+        from palestra.fleet.importing import unfinished_import
+        from palestra.fleet.overrun import overrun, row_name
 
         lasted_s = time.monotonic() - call.since
         stacks = self._stacks()
@@ -290,7 +290,7 @@ class Guard:
         self._give_up(f"{rollout}{error.message}", error.hint, recorded)
 
     def _end_frozen(self, quiet_s: float) -> NoReturn:
-        from palestra.serving.overrun import blocking
+        from palestra.fleet.overrun import blocking
 
         holder = blocking(running_one(self._pid, self._lookout.executing), self._stacks())
         self._kill()
@@ -378,6 +378,5 @@ class Guard:
 
 def _load() -> None:
     """Import what ending the run in its place takes, and the run itself."""
-    import palestra.rollouts.reverification
-    import palestra.serving.importing
-    import palestra.serving.overrun  # noqa: F401
+    import palestra.fleet.importing
+    import palestra.fleet.overrun  # noqa: F401

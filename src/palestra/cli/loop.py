@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Final, TypeVar, final
 
 from palestra.cli.console import leave_now, notice
-from palestra.serving import dumping_tasks, rare_collections
+from palestra.fleet import dumping_tasks, rare_collections
 from palestra.system import beating
 
 T = TypeVar("T")

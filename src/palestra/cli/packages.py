@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from palestra.cli.console import notice, shown
 from palestra.cli.settings import args_from, existing_path, load
 from palestra.errors import ConfigError, RunFailed
-from palestra.serving import cache_root, made_interpreter, requirements_of
+from palestra.fleet import cache_root, made_interpreter, requirements_of
 from palestra.system import run
 
 LIST_TIMEOUT_S = 120.0

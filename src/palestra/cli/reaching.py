@@ -19,8 +19,7 @@ from palestra.cli.guard import tell_guard
 from palestra.cli.meaning import differs_from_running
 from palestra.config import ResolvedConfig, config_from_tree
 from palestra.errors import ConfigError, PalestraError, RunFailed
-from palestra.rollouts import first_cause
-from palestra.serving import (
+from palestra.fleet import (
     EMBEDDED,
     AttachedFleet,
     Fleet,
@@ -31,6 +30,7 @@ from palestra.serving import (
     http_transport,
     server_client,
 )
+from palestra.rollouts import first_cause
 from palestra.transport import HttpTransport, ServerClient
 
 T = TypeVar("T")

@@ -15,7 +15,8 @@ from palestra.cli.loop import run_to_end
 from palestra.cli.settings import load
 from palestra.cli.tables import print_table
 from palestra.errors import CallError, PalestraError
-from palestra.serving import IN_FLIGHT_PATH, AttachedFleet, HeadAddress, attach, http_transport
+from palestra.fleet import AttachedFleet, HeadAddress, attach, http_transport
+from palestra.server import IN_FLIGHT_PATH
 from palestra.transport import HttpRequest, HttpTransport
 
 SHOWN: Final = 20

@@ -11,6 +11,9 @@ from typing import Any
 from palestra.cli.console import notice, say
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.errors import ConfigError
+from palestra.fleet import LOOPBACK, http_transport
+from palestra.fleet.listener import serving
+from palestra.fleet.sockets import holder_of, listen
 from palestra.responses_api_models.local_servers import (
     LlamaCppServer,
     Serving,
@@ -22,9 +25,6 @@ from palestra.responses_api_models.local_servers import (
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.sandbox.service import SandboxService
 from palestra.sandbox.settings import TOKEN_VARIABLE
-from palestra.serving import LOOPBACK, http_transport
-from palestra.serving.listener import serving
-from palestra.serving.sockets import holder_of, listen
 
 
 def serve_model_vllm(

@@ -16,6 +16,7 @@ from palestra.cli.guard import tell_guard
 from palestra.cli.progress import choose_kind, live_view
 from palestra.config import redact
 from palestra.errors import PalestraError
+from palestra.fleet import Lag, LagLog, Watchdog, dumping_tasks
 from palestra.rollouts import (
     Accounting,
     Collected,
@@ -27,7 +28,6 @@ from palestra.rollouts import (
     open_for_events,
     run,
 )
-from palestra.serving import Lag, LagLog, Watchdog, dumping_tasks
 from palestra.transport import ServerClient
 
 PROGRESS_EVENT_EVERY_S: Final = 2.0

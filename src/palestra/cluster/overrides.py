@@ -18,9 +18,9 @@ from palestra.config import (
     settings_from,
 )
 from palestra.errors import ConfigError
+from palestra.fleet import load_server_class
 from palestra.rollouts import CollectSettings
 from palestra.rollouts.arguments import CollectArgs, args_from
-from palestra.serving import load_server_class
 
 _DECIDED: Final = {
     **{key: "--" + option.replace("_", "-") for key, option in OPTION_OF.items()},

@@ -17,7 +17,7 @@ from palestra.compat.nemo_gym.global_config import (
 )
 from palestra.compat.recorded import recorded_reply
 from palestra.errors import CallError, Evidence, Hop, excerpt, from_body, without_answer
-from palestra.serving import server_client
+from palestra.fleet import server_client
 from palestra.transport import HttpReply, ServerReply, Target
 from palestra.transport import ServerClient as FleetClient
 

@@ -35,12 +35,13 @@ from palestra.errors import (
     Outcome,
     PromptTooLong,
 )
+from palestra.fleet import build_server, server_client
+from palestra.fleet.listener import serving
+from palestra.fleet.sockets import http_url, listen
 from palestra.schema.openapi import Components, complete, request_body
-from palestra.serving import CHECK_PATH, Server, build_server, server_client
-from palestra.serving.author_calls import AuthorMethod, is_by_author
-from palestra.serving.listener import serving
-from palestra.serving.published import describe, published_schema
-from palestra.serving.sockets import http_url, listen
+from palestra.server import CHECK_PATH, Server
+from palestra.server.author_calls import AuthorMethod, is_by_author
+from palestra.server.published import describe, published_schema
 from palestra.transport import Target
 
 _ROWS: Final = frozenset({"/run", "/seed_session", "/verify"})

@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, SkipValidation
 
 from palestra.compat.client import ServerClient
 from palestra.compat.nemo_gym.config_types import BaseRunServerInstanceConfig
-from palestra.serving import SESSION_ID_KEY
-from palestra.serving.boundary import SessionCookie
+from palestra.server import SESSION_ID_KEY
+from palestra.server.boundary import SessionCookie
 
 if TYPE_CHECKING:
-    from palestra.serving import Server
+    from palestra.server import Server
 
 
 class BaseServer(BaseModel):

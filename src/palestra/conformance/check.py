@@ -13,7 +13,8 @@ from palestra.conformance.limits import Limits
 from palestra.conformance.playing import Player, door_of
 from palestra.conformance.report import CheckResult, Finding, Report, Status
 from palestra.conformance.steps import STEPS
-from palestra.serving import ResourcesServer, RewardRules, Server, assembled, server_client
+from palestra.fleet import assembled, server_client
+from palestra.server import ResourcesServer, RewardRules, Server
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from palestra.conformance.playing import Door, Player, Verdict
 from palestra.conformance.report import CheckResult, Finding, Status, shortened
 from palestra.errors import JudgeFailure
 from palestra.schema import Response
-from palestra.serving import ResourcesServer, RewardRules
+from palestra.server import ResourcesServer, RewardRules
 
 CLOSE = 1e-9
 MOST_SLOW = 5

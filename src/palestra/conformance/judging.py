@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pydantic import PrivateAttr
 
 from palestra.schema import Response, ResponseCreateParams, response_of
-from palestra.serving import ModelServer, ModelServerConfig, Session
+from palestra.server import ModelServer, ModelServerConfig, Session
 from palestra.transport import ServerClient
 
 WORDS = (

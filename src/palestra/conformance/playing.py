@@ -26,7 +26,7 @@ from palestra.schema import (
     encode_json,
     maker,
 )
-from palestra.serving import Opening, Step
+from palestra.server import Opening, Step
 from palestra.transport import CallContext, Peer, ServerClient, calling
 
 MOST_TURNS: Final = 1000

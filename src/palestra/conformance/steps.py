@@ -23,7 +23,7 @@ from palestra.conformance.playing import Verdict
 from palestra.conformance.report import CheckResult, Finding, Status
 from palestra.conformance.tool_steps import check_tools
 from palestra.schema import response_of
-from palestra.serving import FunctionServer
+from palestra.server import FunctionServer
 
 AT_ONCE: Final = 8
 

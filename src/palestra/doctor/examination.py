@@ -28,8 +28,8 @@ from palestra.doctor.report import Report
 from palestra.doctor.row_checks import ROWS_S, RowChecks
 from palestra.doctor.subject import Known, Subject
 from palestra.errors import Layer, PalestraError
+from palestra.fleet import assembled
 from palestra.rollouts import discard
-from palestra.serving import assembled
 from palestra.transport import ServerClient
 
 START_S: Final = 130.0

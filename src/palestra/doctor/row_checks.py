@@ -17,7 +17,7 @@ from palestra.doctor.subject import UNBOUNDED, Known, Subject
 from palestra.doctor.survey import AgentRows
 from palestra.errors import Layer
 from palestra.rollouts import AgentRoute
-from palestra.serving import ResourcesServer
+from palestra.server import ResourcesServer
 from palestra.transport import ServerClient
 
 ROWS_S: Final = 600.0

@@ -12,7 +12,7 @@ from palestra.doctor.findings import has_errors
 from palestra.doctor.forecast import Pace
 from palestra.doctor.survey import AgentRows
 from palestra.rollouts import CollectSettings
-from palestra.serving import Server
+from palestra.server import Server
 from palestra.transport import ServerClient
 
 UNBOUNDED: Final = 16_384

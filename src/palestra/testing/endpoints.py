@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from palestra.config import PACKAGE_ROOT, ServerType, load_config
+from palestra.fleet import assembled
 from palestra.schema import Response, ResponseCreateParams, said, to_plain
-from palestra.serving import assembled
 
 MODEL = "scripted"
 """The one model that a scripted endpoint serves."""

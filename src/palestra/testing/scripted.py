@@ -6,6 +6,7 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from palestra.errors import ModelRejectedRow
+from palestra.fleet import server_client
 from palestra.schema import (
     UNNAMED_CALL,
     FunctionCall,
@@ -15,7 +16,7 @@ from palestra.schema import (
     changed,
     response_of,
 )
-from palestra.serving import ModelServer, ModelServerConfig, Session, server_client
+from palestra.server import ModelServer, ModelServerConfig, Session
 
 Answer = str | OutputItem | Response | Iterable[str | OutputItem]
 """A text, a call, a whole response, or several items of one turn."""

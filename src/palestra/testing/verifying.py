@@ -7,6 +7,7 @@ from typing import Any
 
 from palestra.config import ServerType, config_from_tree, load_config
 from palestra.conformance import Door, LoopGuard, Player, Verdict, door_of
+from palestra.fleet import assembled, build_server, load_server_class, server_client
 from palestra.sandbox.workers.started import nurseries_kept
 from palestra.schema import (
     JUDGE_REPLAY,
@@ -16,17 +17,9 @@ from palestra.schema import (
     read_jsonl,
     response_of,
 )
-from palestra.serving import (
-    Environment,
-    ResourcesServer,
-    assembled,
-    build_server,
-    load_server_class,
-    server_class_of,
-    server_client,
-)
-from palestra.serving.author_calls import VERIFY
-from palestra.serving.authors_errors import overran
+from palestra.server import Environment, ResourcesServer, server_class_of
+from palestra.server.author_calls import VERIFY
+from palestra.server.authors_errors import overran
 from palestra.testing.interrupting import Interruption, LoopBlocked
 from palestra.testing.places import OF_ONE_TEST, config_of, data_file_of, entrypoint_of
 

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 import yaml
 
 from palestra.errors import PalestraError, RunFailed, ServerDied
-from palestra.serving import (
+from palestra.fleet import (
     AttachedFleet,
     Ending,
     HeadAddress,
@@ -106,7 +106,7 @@ async def attached(
 ) -> AsyncIterator[AttachedServers]:
     """The fleet whose head is at `address`, the only one that runs here by default.
 
-    Raises NoFleet, ForeignFleet and ConfigError as `palestra.serving.attach`.
+    Raises NoFleet, ForeignFleet and ConfigError as `palestra.fleet.attach`.
     """
     http = http_transport({})
     try:

@@ -12,7 +12,7 @@ import msgspec
 from palestra.config import ServerType
 from palestra.errors import CallError, RowIdentity
 from palestra.schema import WireModel
-from palestra.serving import (
+from palestra.server import (
     TRAINING_RUN,
     TRAINING_TURNS,
     ModelServer,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from palestra.serving import CapturedTurn
+from palestra.server import CapturedTurn
 from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
 from palestra.training.outcomes import Chain, Turn
 from palestra.training.requests import Key

@@ -4,7 +4,7 @@ import signal
 from typing import Final, final
 
 from palestra.errors import PalestraError, ServerDied
-from palestra.serving import Ending
+from palestra.fleet import Ending
 from palestra.training.errors import LOWER_IN_TRAINER, Cause
 from palestra.training.memory import MIB, Memory
 

@@ -16,7 +16,7 @@ from palestra.schema import (
     is_truncated,
     no_reward,
 )
-from palestra.serving import TurnsTaken
+from palestra.server import TurnsTaken
 from palestra.training.chains import Chained, chained
 from palestra.training.flights import MODEL, TOOL, VERIFY, Flight, Ticket
 from palestra.training.outcomes import Completed, Timings, TokenUsage

@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol, final
 from palestra.config import ResolvedConfig, ServerType, find_references
 from palestra.datasets import DoorKeeper
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
+from palestra.fleet import PROCESS, Ending, Fleet, RunningInstance
 from palestra.rollouts import AgentRoute, doors_behind
-from palestra.serving import PROCESS, REPEATABLE, Ending, Fleet, RunningInstance
+from palestra.server import REPEATABLE
 from palestra.training.checks import shown
 from palestra.training.memory import gone
 from palestra.transport import CallContext, ServerClient, calling
@@ -28,7 +29,7 @@ connections to having ended."""
 
 
 class Servers(Protocol):
-    """A fleet that runs: what a client calls and watches. `palestra.serving.Fleet` is one."""
+    """A fleet that runs: what a client calls and watches. `palestra.fleet.Fleet` is one."""
 
     @property
     def client(self) -> ServerClient:

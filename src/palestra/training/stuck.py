@@ -12,7 +12,7 @@ from typing import Final, final
 from msgspec import structs
 
 from palestra.errors import DeadlineExceeded, InfraError
-from palestra.serving import (
+from palestra.fleet import (
     EMBEDDED,
     STUCK_AFTER_S,
     LagLog,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from palestra.schema import Response, TurnTokens, never_made, tokens_on, turn_ends
-from palestra.serving import CapturedTurn, TurnsTaken
+from palestra.server import CapturedTurn, TurnsTaken
 from palestra.training.chains import RawTurn, first_difference, ids_of
 
 INCOMPLETE_CAPTURE: Final = "incomplete capture"

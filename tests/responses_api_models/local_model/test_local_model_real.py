@@ -27,7 +27,7 @@ from palestra.responses_api_models.local_model import find_weights
 from palestra.responses_api_models.local_model.app import LocalModel, LocalModelConfig
 from palestra.responses_api_models.local_model.running import EngineDied
 from palestra.schema import ChatCreateParams, FunctionCall, Response, ResponseCreateParams
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import AiohttpTransport, CallContext, ServerClient, calling
 
 
@@ -241,7 +241,7 @@ PARENT = """
 import asyncio, sys
 from palestra.responses_api_models.local_model import running
 from palestra.responses_api_models.local_model.app import LocalModel, LocalModelConfig
-from palestra.serving.child import Child
+from palestra.fleet.child import Child
 from palestra.transport import AiohttpTransport, ServerClient
 
 async def main():

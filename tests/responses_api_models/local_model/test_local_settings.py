@@ -7,13 +7,14 @@ import yaml
 from pydantic import ValidationError
 
 from palestra.errors import ConfigError, ModelError
+from palestra.fleet import load_server_class
 from palestra.responses_api_models.local_model.app import (
     LocalModel,
     LocalModelConfig,
     default_threads,
 )
 from palestra.schema import ResponseCreateParams
-from palestra.serving import Session, load_server_class
+from palestra.server import Session
 from palestra.transport import AiohttpTransport, ServerClient
 
 FOLDER = Path(__file__).parents[3] / "src/palestra/responses_api_models/local_model"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from palestra.errors import ConfigError, RunFailed
+from palestra.fleet.sockets import listen
 from palestra.responses_api_models.local_servers import (
     LlamaCppServer,
     VLLMInstallation,
@@ -18,7 +19,6 @@ from palestra.responses_api_models.local_servers import (
     serve_vllm,
 )
 from palestra.responses_api_models.local_servers.ports import free_port, require_own
-from palestra.serving.sockets import listen
 from palestra.transport import AutoTransport
 
 HOST = "127.0.0.1"

@@ -12,7 +12,7 @@ from palestra.responses_api_models.vllm_model.app import VLLMModel
 from palestra.responses_api_models.vllm_model.capabilities import Capabilities, TokenIds
 from palestra.responses_api_models.vllm_model.token_ids import tokens_on
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import Session
+from palestra.server import Session
 
 CHAT, KEY = "/v1/chat/completions", "sk-a-secret-key"
 TOO_LONG = {"message": "This model's maximum context length is 2048 tokens, not 3000", "code": 400}

@@ -12,7 +12,7 @@ from palestra.errors import CredentialsRejected, InfraError
 from palestra.responses_api_models.vllm_model.app import VLLMModel
 from palestra.responses_api_models.vllm_model.known import LONGEST_PAUSE_S, PATIENCE_S
 from palestra.schema import Response
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import CallContext, calling
 
 CHAT, RENDER = "/v1/chat/completions", "/v1/chat/completions/render"

@@ -11,7 +11,7 @@ from token_fakes import FakeVLLM, token_model, tokenize
 
 from palestra.errors import ModelError, RowIdentity
 from palestra.responses_api_models.vllm_model.token_ids import tokens_on
-from palestra.serving import Session, TrainingRun
+from palestra.server import Session, TrainingRun
 from palestra.transport import CallContext, HttpReply, HttpRequest, calling
 
 NAN, INFINITE = math.nan, -math.inf

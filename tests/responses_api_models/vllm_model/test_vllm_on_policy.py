@@ -23,7 +23,7 @@ from palestra.responses_api_models.vllm_model.on_policy import (
     check_row,
     main,
 )
-from palestra.serving import Session
+from palestra.server import Session
 
 Row = dict[str, Any]
 

@@ -16,7 +16,7 @@ from palestra.responses_api_models.vllm_model.token_ids import (
 )
 from palestra.responses_api_models.vllm_model.wire import to_tokenize
 from palestra.schema import ChatCreateParams, ChatMessage, Response, UpstreamMessage
-from palestra.serving import Session
+from palestra.server import Session
 
 
 def turn(http: FakeVLLM, settings: dict[str, Any], **asked: Any) -> Response:

@@ -17,7 +17,7 @@ from palestra.schema import (
     ResponseCreateParams,
     changed,
 )
-from palestra.serving import Session
+from palestra.server import Session
 
 TOKEN_FIELDS = {"prompt_token_ids", "generation_token_ids", "generation_log_probs"}
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}}

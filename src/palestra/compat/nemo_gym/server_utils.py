@@ -19,7 +19,7 @@ from palestra.compat.nemo_gym.global_config import (
     get_global_config_dict,
 )
 from palestra.compat.servers import BaseServer, SimpleServer, is_nemo_gym_fastapi_entrypoint
-from palestra.serving import SESSION_ID_KEY
+from palestra.server import SESSION_ID_KEY
 
 get_global_aiohttp_client = global_client
 

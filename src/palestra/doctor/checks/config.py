@@ -14,9 +14,7 @@ from palestra.doctor.findings import Finding
 from palestra.doctor.quoting import quote_named, quote_place
 from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError, PalestraError
-from palestra.sandbox import SandboxSettings
-from palestra.serving import (
-    Server,
+from palestra.fleet import (
     build_server,
     place_of,
     requirements_of,
@@ -25,6 +23,8 @@ from palestra.serving import (
     starting_within,
     unsatisfied,
 )
+from palestra.sandbox import SandboxSettings
+from palestra.server import Server
 
 Part = TypeVar("Part", bound=BaseModel)
 

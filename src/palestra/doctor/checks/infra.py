@@ -15,7 +15,7 @@ from palestra.doctor.findings import Finding, Quote, Severity, quote
 from palestra.doctor.forecast import MEMORY_AT_REST, MEMORY_PER_ROLLOUT
 from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError
-from palestra.serving import place_of, requirements_of, unsatisfied
+from palestra.fleet import place_of, requirements_of, unsatisfied
 
 MIB: Final = 1024**2
 PROCESSES_PER_SERVER: Final = 16

@@ -23,7 +23,7 @@ from palestra.errors import (
     RowIdentity,
 )
 from palestra.schema import CREATE_PARAMS, TASK_INDEX, Response, ResponseCreateParams
-from palestra.serving import EndpointFacts, EndpointSaid, ask_endpoint
+from palestra.server import EndpointFacts, EndpointSaid, ask_endpoint
 from palestra.transport import ServerClient
 
 ENDPOINT_S: Final = 20.0

@@ -15,7 +15,7 @@ from palestra.doctor.patience import PATIENCE_S, asked_once
 from palestra.doctor.tabled import tabled
 from palestra.errors import CallError, JudgeFailure, Layer, RowIdentity
 from palestra.schema import TASK_INDEX, JudgeReplay, response_of
-from palestra.serving import Hearing, Judge, JudgeConfig, Server
+from palestra.server import Hearing, Judge, JudgeConfig, Server
 from palestra.transport import ServerClient
 
 ONE_ANSWER_S: Final = 30.0

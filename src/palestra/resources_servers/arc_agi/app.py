@@ -9,7 +9,7 @@ from pydantic import Field
 
 from palestra.resources_servers.boxes import last_box
 from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
-from palestra.serving import ResourcesServer, ResourcesServerConfig, RewardRules
+from palestra.server import ResourcesServer, ResourcesServerConfig, RewardRules
 
 Grid: TypeAlias = list[list[Annotated[int, Field(ge=0, le=9)]]]
 

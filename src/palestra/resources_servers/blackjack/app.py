@@ -11,7 +11,15 @@ from typing import Any, ClassVar
 
 from palestra.errors import RowError
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
-from palestra.serving import Episode, Opening, ReverifyMode, RewardRules, Session, Step, TurnsServer
+from palestra.server import (
+    Episode,
+    Opening,
+    ReverifyMode,
+    RewardRules,
+    Session,
+    Step,
+    TurnsServer,
+)
 
 _ACTION = re.compile(r"<action>\s*(hit|stand)\s*</action>", re.IGNORECASE)
 ASK = "Respond with <action>hit</action> or <action>stand</action>."

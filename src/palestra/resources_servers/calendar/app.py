@@ -12,7 +12,7 @@ from pydantic import Field
 from palestra.resources_servers.calendar.expected import ExpectedEvent
 from palestra.resources_servers.calendar.times import written
 from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
-from palestra.serving import ResourcesServer, ResourcesServerConfig
+from palestra.server import ResourcesServer, ResourcesServerConfig
 
 _STEP_MIN = 5
 """Minutes between the times at which an event is tried."""

@@ -12,7 +12,7 @@ from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdic
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.schema import VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import ResourcesServer, ResourcesServerConfig
+from palestra.server import ResourcesServer, ResourcesServerConfig
 
 DEEPER: Final = 3
 """Columns by which a closing fence may stand to the right of the opening one."""

@@ -3,12 +3,8 @@
 from functools import cached_property
 from pathlib import Path
 
-from palestra.serving import (
-    Environment,
-    FunctionServer,
-    ResourcesServerConfig,
-    load_environment,
-)
+from palestra.fleet import load_environment
+from palestra.server import Environment, FunctionServer, ResourcesServerConfig
 
 
 class EnvironmentFileConfig(ResourcesServerConfig):

@@ -8,7 +8,7 @@ from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.boxes import last_box
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.serving import Judge, JudgeConfig, ResourcesServer, Ruling
+from palestra.server import Judge, JudgeConfig, ResourcesServer, Ruling
 
 REFERENCE, CANDIDATE = "expected_answer", "generated_answer"
 

@@ -11,7 +11,7 @@ from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.serving import ResourcesServer, ResourcesServerConfig, RewardRules
+from palestra.server import ResourcesServer, ResourcesServerConfig, RewardRules
 
 Rule = Literal["exact", "sequence_match", "weighted"]
 

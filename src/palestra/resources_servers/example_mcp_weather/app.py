@@ -18,7 +18,7 @@ from palestra.schema import (
     called,
     response_of,
 )
-from palestra.serving import ResourcesServer, tool
+from palestra.server import ResourcesServer, tool
 
 
 class City(WireModel):

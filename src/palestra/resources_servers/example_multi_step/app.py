@@ -17,7 +17,7 @@ from palestra.schema import (
     called,
     response_of,
 )
-from palestra.serving import ResourcesServer, tool
+from palestra.server import ResourcesServer, tool
 
 HAND_IN = "extract_synonym_values"
 

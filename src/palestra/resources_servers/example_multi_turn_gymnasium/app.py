@@ -19,7 +19,15 @@ from palestra.schema import (
     WireModel,
     response_of,
 )
-from palestra.serving import Episode, Opening, ReverifyMode, RewardRules, Session, Step, TurnsServer
+from palestra.server import (
+    Episode,
+    Opening,
+    ReverifyMode,
+    RewardRules,
+    Session,
+    Step,
+    TurnsServer,
+)
 
 
 class Dialogue(WireModel):

@@ -17,7 +17,7 @@ from palestra.schema import (
     called,
     response_of,
 )
-from palestra.serving import ResourcesServer, ReverifyMode, Session, tool
+from palestra.server import ResourcesServer, ReverifyMode, Session, tool
 
 COUNTER = "counter"
 

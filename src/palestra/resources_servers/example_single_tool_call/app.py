@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import ResourcesServer, RewardRules, tool
+from palestra.server import ResourcesServer, RewardRules, tool
 
 
 class WeatherServer(ResourcesServer):

@@ -22,7 +22,7 @@ from palestra.schema import (
     called,
     response_of,
 )
-from palestra.serving import ResourcesServer, RewardRules, tool
+from palestra.server import ResourcesServer, RewardRules, tool
 
 
 class WeatherVerifyRequest(VerifyRequest):

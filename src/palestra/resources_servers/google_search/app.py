@@ -20,7 +20,7 @@ from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.mcqa.grammars import lenient_boxed
 from palestra.sandbox import open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, encode_json, response_of
-from palestra.serving import ResourcesServer, ResourcesServerConfig, tool
+from palestra.server import ResourcesServer, ResourcesServerConfig, tool
 
 
 class GoogleSearchConfig(ResourcesServerConfig):

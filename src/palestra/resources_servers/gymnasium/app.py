@@ -17,7 +17,7 @@ from palestra.resources_servers.gymnasium.spaces import (
     unplayable,
 )
 from palestra.schema import Response, WireModel
-from palestra.serving import (
+from palestra.server import (
     Aside,
     Episode,
     Opening,

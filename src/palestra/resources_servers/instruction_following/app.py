@@ -17,7 +17,7 @@ from palestra.resources_servers.instruction_following.instruction import Answer,
 from palestra.resources_servers.instruction_following.registry import bind
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig
+from palestra.server import Aside, ResourcesServer, ResourcesServerConfig
 
 Grading = Literal["binary", "fraction"]
 

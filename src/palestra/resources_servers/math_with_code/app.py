@@ -33,7 +33,7 @@ from palestra.schema import (
     WireModel,
     response_of,
 )
-from palestra.serving import Session, tool
+from palestra.server import Session, tool
 
 logger = logging.getLogger("palestra.math_with_code")
 

@@ -35,7 +35,7 @@ from palestra.sandbox import (
     open_workers,
 )
 from palestra.schema import VerifyRequest
-from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
+from palestra.server import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
 
 _GRADING: Final = "palestra.resources_servers.math_with_judge.grading"
 

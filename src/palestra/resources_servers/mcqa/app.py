@@ -24,7 +24,7 @@ from palestra.resources_servers.mcqa.grammars import (
 from palestra.resources_servers.mcqa.row_regex import LONGEST_PATTERN, search
 from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
-from palestra.serving import ResourcesServer, ResourcesServerConfig
+from palestra.server import ResourcesServer, ResourcesServerConfig
 
 GradingMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
 

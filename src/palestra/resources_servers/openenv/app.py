@@ -18,7 +18,7 @@ from palestra.errors import ConfigError, EnvironmentFault
 from palestra.resources_servers.actions import last_action
 from palestra.resources_servers.openenv.connection import ActionRefused, Observed, OpenEnvEpisode
 from palestra.schema import Response, WireModel, encode_json
-from palestra.serving import Episode, Opening, ResourcesServerConfig, Session, Step, TurnsServer
+from palestra.server import Episode, Opening, ResourcesServerConfig, Session, Step, TurnsServer
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

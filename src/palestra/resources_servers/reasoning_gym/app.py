@@ -13,7 +13,7 @@ from palestra.resources_servers.reasoning_gym.scoring import UNKNOWN_FAMILY, ext
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.sandbox import Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, WireModel, response_of
-from palestra.serving import ResourcesServer, ResourcesServerConfig, RewardRules
+from palestra.server import ResourcesServer, ResourcesServerConfig, RewardRules
 
 LIMIT_S: Final = 10.0
 """Of a core, for one answer."""

@@ -22,7 +22,7 @@ from palestra.schema import (
     called,
     response_of,
 )
-from palestra.serving import ResourcesServer, ResourcesServerConfig
+from palestra.server import ResourcesServer, ResourcesServerConfig
 
 
 class ExpectedMessage(WireModel):

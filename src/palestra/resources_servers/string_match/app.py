@@ -9,7 +9,7 @@ from palestra.profiling import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.string_match.extraction import ExtractionMode, extracted
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.serving import ResourcesServer, ResourcesServerConfig
+from palestra.server import ResourcesServer, ResourcesServerConfig
 
 
 def _as_text(value: object) -> object:

@@ -29,7 +29,7 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
 )
-from palestra.serving import Aside, ResourcesServer, ResourcesServerConfig
+from palestra.server import Aside, ResourcesServer, ResourcesServerConfig
 
 LIMIT_S: Final = 2.0
 """Of a core, for one document."""

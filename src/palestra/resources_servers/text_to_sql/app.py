@@ -19,7 +19,7 @@ from palestra.resources_servers.text_to_sql.extraction import extract_sql
 from palestra.resources_servers.text_to_sql.queries import same_text
 from palestra.sandbox import Crashed, OutOfMemory, Raised, TimedOut, Workers, open_workers
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of
-from palestra.serving import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
+from palestra.server import Hearing, Judge, JudgeConfig, ResourcesServer, Ruling
 
 _EXECUTION = "palestra.resources_servers.text_to_sql.execution"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from palestra.resources_servers.workplace_assistant.desk import Desk
 from palestra.resources_servers.workplace_assistant.listing import Output, output, within
 from palestra.resources_servers.workplace_assistant.records import Record
-from palestra.serving import Session, tool
+from palestra.server import Session, tool
 
 PLOTTED = (
     "total_visits",

@@ -9,7 +9,7 @@ from palestra.resources_servers.workplace_assistant.listing import (
     page_of,
     within,
 )
-from palestra.serving import Session, tool
+from palestra.server import Session, tool
 
 STATUSES = ("Qualified", "Won", "Lost", "Lead", "Proposal")
 PRODUCTS = ("Software", "Hardware", "Services", "Consulting", "Training")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from palestra.resources_servers.workplace_assistant.listing import Output, output
 from palestra.resources_servers.workplace_assistant.records import TABLES, Office, Workplace
-from palestra.serving import Session
+from palestra.server import Session
 
 NOW = "2023-11-30 23:59:00"
 """When every task takes place, as their prompts say."""

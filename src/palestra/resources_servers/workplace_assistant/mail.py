@@ -12,7 +12,7 @@ from palestra.resources_servers.workplace_assistant.listing import (
     page_of,
     within,
 )
-from palestra.serving import Session, tool
+from palestra.server import Session, tool
 
 
 class MailTools(Desk):

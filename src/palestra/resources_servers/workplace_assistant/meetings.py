@@ -10,7 +10,7 @@ from palestra.resources_servers.workplace_assistant.listing import (
     page_of,
 )
 from palestra.resources_servers.workplace_assistant.records import Record
-from palestra.serving import Session, tool
+from palestra.server import Session, tool
 
 _FORMAT = "%Y-%m-%d %H:%M:%S"
 

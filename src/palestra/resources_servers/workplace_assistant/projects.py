@@ -2,7 +2,7 @@
 
 from palestra.resources_servers.workplace_assistant.desk import Desk
 from palestra.resources_servers.workplace_assistant.listing import Output, contains, output
-from palestra.serving import Session, tool
+from palestra.server import Session, tool
 
 LISTS = ("Backlog", "In Progress", "In Review", "Completed")
 BOARDS = ("Back end", "Front end", "Design")

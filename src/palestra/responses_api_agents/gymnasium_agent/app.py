@@ -25,7 +25,7 @@ from palestra.schema import (
     changed,
     maker,
 )
-from palestra.serving import BoundAgent, BoundAgentConfig, Opening, Step
+from palestra.server import BoundAgent, BoundAgentConfig, Opening, Step
 from palestra.transport import Peer
 
 _make_message = maker(Message)

@@ -31,7 +31,7 @@ from palestra.schema import (
     encode_json,
     maker,
 )
-from palestra.serving import BoundAgent, BoundAgentConfig
+from palestra.server import BoundAgent, BoundAgentConfig
 from palestra.transport import Peer
 
 _make_output = maker(FunctionCallOutput)

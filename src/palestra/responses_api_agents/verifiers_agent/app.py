@@ -30,7 +30,7 @@ from palestra.schema import (
     VerifyResponse,
     WireModel,
 )
-from palestra.serving import Endpoint, Server, ServerConfig, ServerReference
+from palestra.server import Endpoint, Server, ServerConfig, ServerReference
 
 _OF_THE_MODEL = frozenset({"EmptyModelResponseError", "InvalidModelResponseError"})
 """Errors of a rollout that are the model's answer, and scored as that."""

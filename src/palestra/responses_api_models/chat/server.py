@@ -34,13 +34,7 @@ from palestra.schema import (
     decode_completion,
     to_plain,
 )
-from palestra.serving import (
-    EndpointFacts,
-    ModelServer,
-    ModelServerConfig,
-    Session,
-    without_tokens,
-)
+from palestra.server import EndpointFacts, ModelServer, ModelServerConfig, Session, without_tokens
 from palestra.transport import ConnectionFailed
 
 

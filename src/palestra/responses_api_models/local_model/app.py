@@ -13,7 +13,7 @@ from palestra.responses_api_models.local_model.engine import EngineOrder
 from palestra.responses_api_models.local_model.running import RunningEngine, require_engine
 from palestra.responses_api_models.local_model.transport import EngineTransport
 from palestra.responses_api_models.local_model.weights import find_weights
-from palestra.serving import EndpointFacts
+from palestra.server import EndpointFacts
 
 CHAT_TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from palestra.responses_api_models.local_model.app import LocalModel, LocalModelConfig
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import Session
+from palestra.server import Session
 from palestra.transport import AutoTransport, ServerClient
 
 REPEATS = 4

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, final
 
 from palestra.errors import ConfigError, InfraError, ServerDied
+from palestra.fleet import Child, Ending
 from palestra.responses_api_models.local_model.engine import READY, EngineOrder
-from palestra.serving import Child, Ending
 
 logger = logging.getLogger("palestra.local_model")
 

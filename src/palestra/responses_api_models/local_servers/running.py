@@ -14,6 +14,8 @@ from typing import Final
 import orjson
 
 from palestra.errors import CallError, RunFailed, ServerDied
+from palestra.fleet import Child, Ending
+from palestra.fleet.sockets import http_url, reachable_host
 from palestra.responses_api_models.local_servers.installed import VLLMInstallation, find_vllm
 from palestra.responses_api_models.local_servers.ports import free_port, require_own
 from palestra.responses_api_models.local_servers.vllm_command import (
@@ -22,8 +24,6 @@ from palestra.responses_api_models.local_servers.vllm_command import (
     environment,
     tool_parser,
 )
-from palestra.serving import Child, Ending
-from palestra.serving.sockets import http_url, reachable_host
 from palestra.transport import HttpRequest, HttpTransport
 
 logger = logging.getLogger("palestra.local_servers")

@@ -22,7 +22,7 @@ from palestra.responses_api_models.openai_model.passthrough import (
     to_request,
 )
 from palestra.schema import Response, ResponseCreateParams
-from palestra.serving import EndpointFacts, ModelServer, ModelServerConfig, Session
+from palestra.server import EndpointFacts, ModelServer, ModelServerConfig, Session
 
 
 class OpenAIModelConfig(ModelServerConfig):

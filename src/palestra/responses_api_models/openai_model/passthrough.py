@@ -16,7 +16,7 @@ from palestra.schema import (
     ResponseCreateParams,
     set_fields,
 )
-from palestra.serving import without_tokens
+from palestra.server import without_tokens
 from palestra.transport import new_id
 
 _OURS = ("extra_body", "chat_template_kwargs")

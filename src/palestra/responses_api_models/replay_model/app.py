@@ -14,7 +14,7 @@ from palestra.responses_api_models.replay_model.recording import (
     turns_of,
 )
 from palestra.schema import InputItem, Response, ResponseCreateParams
-from palestra.serving import ModelServer, ModelServerConfig, Session
+from palestra.server import ModelServer, ModelServerConfig, Session
 from palestra.transport import current_call, new_id
 
 

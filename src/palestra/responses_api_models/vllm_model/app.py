@@ -65,7 +65,7 @@ from palestra.schema import (
     UpstreamMessage,
     encode_json,
 )
-from palestra.serving import EndpointFacts, Session
+from palestra.server import EndpointFacts, Session
 from palestra.transport import new_id
 
 logger = logging.getLogger("palestra.vllm_model")

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from palestra.config import load_config
 from palestra.errors import ConfigError, PalestraError, RunFailed
-from palestra.serving import PROCESS, Fleet
+from palestra.fleet import PROCESS, Fleet
 from palestra.training.client import Health, RolloutClient
 from palestra.training.errors import LOWER_IN_TRAINER, Cause, IncompleteRollouts
 from palestra.training.outcomes import Completed, Outcome, Timings

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from palestra.errors import InputDataError
+from palestra.fleet import server_client
 from palestra.responses_api_models.replay_model.app import ReplayModel, ReplayModelConfig
 from palestra.schema import to_plain
-from palestra.serving import server_client
 from palestra.testing import response_of
 
 ROW = {

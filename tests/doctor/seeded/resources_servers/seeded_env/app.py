@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from palestra.schema import SeedSessionResponse, VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import (
+from palestra.server import (
     Judge,
     JudgeConfig,
     Question,

@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse
 from fault_plan import answer_of, fate_of, mark_of, reward_of
 
 from palestra.schema import SeedSessionResponse, VerifyRequest, VerifyResponse, WireModel
-from palestra.serving import ResourcesServer, ResourcesServerConfig, tool
+from palestra.server import ResourcesServer, ResourcesServerConfig, tool
 from palestra.transport import current_call
 
 HANG_S = 3600.0

@@ -7,7 +7,7 @@ from fault_plan import fate_of, mark_of
 
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 from palestra.schema import Response, ResponseCreateParams, RunRequest, VerifyResponse
-from palestra.serving import ServerReference
+from palestra.server import ServerReference
 from palestra.transport import Peer, current_call
 
 HANG_S = 3600.0

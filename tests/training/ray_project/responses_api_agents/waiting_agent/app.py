@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from palestra.schema import Response, ResponseCreateParams, RunRequest, VerifyResponse, response_of
-from palestra.serving import Agent
+from palestra.server import Agent
 from palestra.transport import Peer
 
 HANG_S = 3600.0

@@ -1,0 +1,137 @@
+"""Servers at work: loaded, placed in this process or their own, supervised, found by others."""
+
+from palestra.fleet.assembled import (
+    Assembly,
+    assembled,
+)
+from palestra.fleet.attach import (
+    AttachedFleet,
+    ForeignFleet,
+    NoFleet,
+    attach,
+)
+from palestra.fleet.build import (
+    build_server,
+    http_transport,
+    server_client,
+)
+from palestra.fleet.child import (
+    Child,
+    Ending,
+)
+from palestra.fleet.file_rows import (
+    FileRows,
+    file_rows,
+)
+from palestra.fleet.fleet import (
+    EMBEDDED,
+    PROCESS,
+    REMOTE,
+    Fleet,
+)
+from palestra.fleet.garbage import (
+    rare_collections,
+)
+from palestra.fleet.head import (
+    check_head_port,
+    head_server,
+)
+from palestra.fleet.head_address import (
+    HeadAddress,
+)
+from palestra.fleet.importing import (
+    START_TIMEOUT,
+    start_timeout_of,
+    starting_within,
+)
+from palestra.fleet.instance import (
+    STUCK_AFTER_S,
+    RunningInstance,
+    State,
+)
+from palestra.fleet.loading import (
+    load_environment,
+    load_module,
+    load_server_class,
+)
+from palestra.fleet.runfile import (
+    read_ended_fleet,
+    run_dir,
+)
+from palestra.fleet.sockets import (
+    LOOPBACK,
+    raise_descriptor_limit,
+)
+from palestra.fleet.status import (
+    ServerStatus,
+    probe,
+    summary_line,
+)
+from palestra.fleet.task_dump import (
+    dumping_tasks,
+)
+from palestra.fleet.venvs import (
+    cache_root,
+    interpreter_for,
+    made_interpreter,
+    place_of,
+    requirements_of,
+    unsatisfied,
+)
+from palestra.fleet.watchdog import (
+    Lag,
+    LagLog,
+    Watchdog,
+    watchdog_threshold_s,
+)
+
+__all__ = [
+    "EMBEDDED",
+    "LOOPBACK",
+    "PROCESS",
+    "REMOTE",
+    "START_TIMEOUT",
+    "STUCK_AFTER_S",
+    "Assembly",
+    "AttachedFleet",
+    "Child",
+    "Ending",
+    "FileRows",
+    "Fleet",
+    "ForeignFleet",
+    "HeadAddress",
+    "Lag",
+    "LagLog",
+    "NoFleet",
+    "RunningInstance",
+    "ServerStatus",
+    "State",
+    "Watchdog",
+    "assembled",
+    "attach",
+    "build_server",
+    "cache_root",
+    "check_head_port",
+    "dumping_tasks",
+    "file_rows",
+    "head_server",
+    "http_transport",
+    "interpreter_for",
+    "load_environment",
+    "load_module",
+    "load_server_class",
+    "made_interpreter",
+    "place_of",
+    "probe",
+    "raise_descriptor_limit",
+    "rare_collections",
+    "read_ended_fleet",
+    "requirements_of",
+    "run_dir",
+    "server_client",
+    "start_timeout_of",
+    "starting_within",
+    "summary_line",
+    "unsatisfied",
+    "watchdog_threshold_s",
+]

@@ -1,0 +1,124 @@
+"""Finding a fleet that already runs, and calling it from another process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from palestra.errors import ConfigError, DeadlineExceeded, InfraError, KnownCause, RunFailed
+from palestra.fleet.head_address import HeadAddress
+from palestra.fleet.runfile import RunFile, live_run_files, read_run_file
+from palestra.fleet.sockets import LOOPBACK, same_host
+from palestra.transport import HttpRequest, HttpTransport, Target
+
+HEAD_TIMEOUT_S = 5.0
+
+
+class NoFleet(RunFailed):
+    """No fleet answers at the head's address."""
+
+    cause = KnownCause.NO_FLEET
+
+
+class ForeignFleet(ConfigError):
+    """Something answers at the head's address, and it is not the fleet that was started here."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedFleet:
+    """A running fleet: its configuration (YAML, secrets masked) and its instances."""
+
+    address: HeadAddress
+    config_yaml: str
+    instances: tuple[Mapping[str, Any], ...]
+    run: RunFile | None = None
+    """Its run file; None for a fleet of another machine."""
+
+    def targets(self) -> dict[str, Target]:
+        """Where each instance is. One that only lives inside its process cannot be reached."""
+        return {
+            str(item["name"]): Target(
+                str(item["name"]),
+                str(item["server_type"]),
+                tuple(item.get("urls") or (item["url"],)),
+            )
+            for item in self.instances
+        }
+
+
+async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
+    """Ask the head server at `address` for its fleet.
+
+    Raises NoFleet when nothing answers, ForeignFleet when something else does.
+    """
+    address, run = _locate(address)
+    status = await _get(http, address, "/")
+    if not isinstance(status, Mapping) or "nonce" not in status:
+        raise ForeignFleet(
+            f"what answers at {address.url} is not the head server of a fleet",
+            hint="++head_server.port=<port> names another one",
+        )
+    if run is None:
+        # The fleet may have come up between looking for its file and asking its head.
+        run = _run_file(address)
+    if run is None and address.host in LOOPBACK:
+        raise ForeignFleet(
+            f"the fleet at {address.url} belongs to another user or run directory",
+            hint="set PALESTRA_RUN_DIR to the one it was started with",
+        )
+    if run is not None and status["nonce"] != run.nonce:
+        raise ForeignFleet(
+            f"the fleet at {address.url} is not the one that was started here "
+            f"(process {run.pid}); another one took its port",
+            hint="start yours again with ++head_server.port=0",
+        )
+    return AttachedFleet(
+        address=address,
+        config_yaml=str(await _get(http, address, "/global_config_dict_yaml")),
+        instances=tuple(await _get(http, address, "/server_instances")),
+        run=run,
+    )
+
+
+def _locate(address: HeadAddress) -> tuple[HeadAddress, RunFile | None]:
+    if address.port != 0:
+        return address, _run_file(address)
+    live = live_run_files()
+    if not live:
+        raise NoFleet("no fleet of yours is running", hint="start one with `palestra run`")
+    if len(live) > 1:
+        listed = ", ".join(f"{run.port} (process {run.pid})" for run in live)
+        raise ConfigError(
+            f"several fleets are running; their head ports: {listed}",
+            hint="say which one: ++head_server.port=<port>",
+        )
+    return HeadAddress(live[0].host, live[0].port, address.token), live[0]
+
+
+def _run_file(address: HeadAddress) -> RunFile | None:
+    """What was written here about a fleet at `address`; the same port elsewhere is another one."""
+    run = read_run_file(address.port)
+    return run if run is not None and same_host(run.host, address.host) else None
+
+
+async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
+    headers = {"authorization": f"Bearer {address.token}"} if address.token else {}
+    try:
+        request = HttpRequest("GET", address.url + path, headers, timeout_s=HEAD_TIMEOUT_S)
+        reply = await http.send(request)
+    except (InfraError, DeadlineExceeded) as error:
+        raise NoFleet(
+            f"no fleet answers at {address.url} ({error.message})",
+            hint="start one with `palestra run` (or ng_run), or give config_paths to run the "
+            "servers inside this command",
+        ) from error
+    if reply.status == 401:
+        raise ConfigError(
+            f"the fleet at {address.url} asks for its token",
+            hint="give every command the same ++fleet_token",
+        )
+    try:
+        return orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        return None

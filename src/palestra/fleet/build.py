@@ -1,0 +1,109 @@
+"""From an instance's configuration to a server object."""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
+from palestra.errors import ConfigError
+from palestra.fleet.loading import load_server_class
+from palestra.fleet.ray_clusters import RAY_ADDRESS
+from palestra.server.resources_server import ResourcesServer
+from palestra.server.server import Server
+from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, ServerClient, Target
+
+if TYPE_CHECKING:
+    from palestra.fleet.server_profiles import Profiler
+
+GLOBAL_LIMIT = "global_aiohttp_connector_limit"
+GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
+GLOBAL_DEBUG = "global_aiohttp_client_request_debug"
+PROFILING = "profiling_enabled"
+
+
+def http_transport(tree: Any) -> HttpTransport:
+    """The HTTP client of one process, as the configuration bounds it."""
+    return AutoTransport(
+        limit=int(tree.get(GLOBAL_LIMIT) or CONNECTOR_LIMIT),
+        # A run needs as many connections to its endpoint as rollouts in flight: per-host
+        # limits below that turn one burst into waves, so the default is the overall limit.
+        limit_per_host=int(tree.get(GLOBAL_LIMIT_PER_HOST) or 0),
+    )
+
+
+def server_client(
+    targets: dict[str, Target], tree: Any, *, token: str = "", http: HttpTransport | None = None
+) -> ServerClient:
+    """The client with which the servers of one process call each other."""
+    return ServerClient(
+        targets,
+        http or http_transport(tree),
+        debug=bool(tree.get(GLOBAL_DEBUG, False)),
+        token=token,
+        tree=tree,
+        mask=Redactor(secrets_in(tree, os.environ)),
+    )
+
+
+def profiler_for(tree: Mapping[str, Any], *, shared: bool) -> "Profiler | None":
+    """What times the functions of this process's servers, if the configuration asks for it.
+
+    `shared`: several servers live in this process. Raises ConfigError when it cannot be.
+    """
+    if not tree.get(PROFILING):
+        return None
+    from palestra.fleet.server_profiles import profiler_of
+
+    return profiler_of(tree, shared=shared)
+
+
+def build_server(
+    instance: InstanceConfig,
+    client: ServerClient,
+    *,
+    served: type[Server] | None = None,
+    isolate: bool = True,
+) -> Server:
+    """The server object of `instance`, not started yet; of its entrypoint's class, or of `served`.
+
+    `isolate`: whether an author's plain methods are to run in worker processes, which begin with
+    `start_workers`. While functions are timed they do not, as they could not be.
+
+    Raises ConfigError when its entrypoint or its settings are wrong.
+    """
+    if instance.folder is None:
+        raise ConfigError(f"{instance.name} is remote: there is nothing to build here")
+    cls = served or load_server_class(instance.folder / instance.entrypoint)
+    settings_model: Any = cls.model_fields["config"].annotation
+    settings = settings_from(settings_model, instance, extra=_facts(instance, client))
+    server = cls(config=settings, server_client=client)
+    if isolate and served is None and not client.tree.get(PROFILING):
+        _isolate(server, instance, client)
+    return server
+
+
+def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> None:
+    if isinstance(server, ResourcesServer) and server.wants_isolation():
+        from palestra.fleet.isolation.session_workers import workers_of
+
+        server.isolate(workers_of(server, instance, client))
+
+
+def _facts(instance: InstanceConfig, client: ServerClient) -> dict[str, Any]:
+    """What the fleet knows of an instance, for settings that have a field for it."""
+    target = client.targets.get(instance.name)
+    port = target.urls[0].rpartition(":")[2] if target is not None and target.urls else ""
+    facts = {
+        "name": instance.name,
+        "host": instance.host,
+        "port": int(port) if port.isdigit() else instance.port,
+        "entrypoint": instance.entrypoint,
+        "num_workers": instance.num_workers,
+        "domain": instance.domain,
+        "description": instance.description,
+        "verified": instance.verified,
+        "value": instance.value,
+        "datasets": list(instance.datasets),
+        RAY_ADDRESS: client.tree.get(RAY_ADDRESS),
+    }
+    return {name: value for name, value in facts.items() if value not in (None, [])}

@@ -1,0 +1,198 @@
+"""One server process: started, watched, and never left behind.
+
+The child gets its work order on standard input and keeps that pipe open: when the parent is
+gone, however it went, the pipe ends and the child stops.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from palestra.errors import PalestraError, ServerDied
+from palestra.fleet.orders import REFUSAL_MARK, read_refusal
+
+LAST_LINES = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a child process ended."""
+
+    name: str
+    returncode: int
+    last_lines: tuple[str, ...]
+    refusal: PalestraError | None = None
+    """Why it would not run, when it said so itself."""
+    pid: int | None = None
+
+    @property
+    def how(self) -> str:
+        """`signal SIGKILL` or `exit code 3`."""
+        return f"signal {self.signal_name}" if self.signal_name else f"exit code {self.returncode}"
+
+    @property
+    def signal_name(self) -> str:
+        """`SIGKILL`; a number for one without a name, and nothing when no signal ended it."""
+        if self.returncode >= 0:
+            return ""
+        try:
+            return signal.Signals(-self.returncode).name
+        except ValueError:  # most real-time signals have none
+            return str(-self.returncode)
+
+    def as_error(self, *, before_ready: bool = False) -> PalestraError:
+        """The error that stops the fleet."""
+        if self.refusal is not None:
+            return self.refusal
+        when = " before it was ready" if before_ready else ""
+        lines = "".join(f"\n  | {line}" for line in self.last_lines) or " (it printed nothing)"
+        hint = (
+            "killed from outside: look for the kernel's out-of-memory message (dmesg)"
+            if self.returncode == -signal.SIGKILL
+            else "its last lines are above"
+        )
+        return ServerDied(
+            f"server {self.name} ended with {self.how}{when}; its last lines:{lines}",
+            hint=hint,
+            server=self.name,
+        )
+
+
+@final
+class Child:
+    """A child process with the last lines it printed."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
+        self.name = name
+        self.pid = process.pid
+        self.started = time.time()
+        self._process = process
+        self._lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._reader: asyncio.Task[None] | None = None
+        self._refusal: PalestraError | None = None
+        self.stopping = False
+
+    @classmethod
+    async def spawn(
+        cls,
+        name: str,
+        command: list[str],
+        *,
+        order: bytes,
+        on_line: Callable[[str, str], None],
+        redact: Callable[[str], str] = str,
+        pass_fds: tuple[int, ...] = (),
+        cwd: Path | None = None,
+        log_path: Path | None = None,
+    ) -> "Child":
+        """Start `command`, write `order` to its standard input and leave that open.
+
+        Whatever it prints goes through `redact` before it is shown, logged or remembered.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            pass_fds=pass_fds,
+            cwd=cwd,
+            # A group of its own: Ctrl-C reaches the parent alone, which stops the rest in order.
+            start_new_session=True,
+            limit=2**20,
+        )
+        child = cls(name, process)
+        child._reader = asyncio.create_task(
+            child._read(on_line, redact, log_path), name=f"log of {name}"
+        )
+        try:
+            if process.stdin is not None:
+                with contextlib.suppress(ConnectionError):
+                    process.stdin.write(order + b"\n")
+                    await process.stdin.drain()
+        except BaseException:  # cancelled: nobody has this child yet who could stop it
+            await child.stop(grace_s=0)
+            raise
+        return child
+
+    async def _read(
+        self,
+        on_line: Callable[[str, str], None],
+        redact: Callable[[str], str],
+        log_path: Path | None,
+    ) -> None:
+        stream = self._process.stdout
+        if stream is None:
+            return
+        with log_path.open("a") if log_path is not None else contextlib.nullcontext() as log:
+            while True:
+                try:
+                    raw = await stream.readline()
+                except ValueError:  # a line beyond the limit: dropped, the rest still read
+                    continue
+                if not raw:
+                    return
+                line = redact(raw.decode("utf-8", "replace").rstrip())
+                if line.startswith(REFUSAL_MARK):
+                    self._refusal = read_refusal(self.name, line)
+                    continue
+                self._lines.append(line)
+                # A closed terminal or a full disk must not stop the reading: the child would
+                # block on its full pipe.
+                with contextlib.suppress(OSError, ValueError):
+                    on_line(self.name, line)
+                    if log is not None:
+                        log.write(line + "\n")
+                        log.flush()
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """What it printed last."""
+        return tuple(self._lines)
+
+    async def ended(self) -> Ending:
+        """Wait for the process's end and the rest of its output."""
+        code = await self._process.wait()
+        if self._reader is not None:
+            await asyncio.wait({self._reader}, timeout=1)
+        return Ending(self.name, code, tuple(self._lines), self._refusal, self.pid)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone: its number may be another's by now."""
+        return self._process.returncode is not None
+
+    def kill(self) -> None:
+        """End the whole group at once; whoever waits for its end is told how it ended."""
+        if not self.has_ended:
+            self._signal(signal.SIGKILL)
+
+    async def stop(self, *, grace_s: float = 3.0) -> None:
+        """Ask the whole group to end, then make it."""
+        self.stopping = True
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if not self.has_ended:
+            self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._process.wait()
+        except TimeoutError:
+            pass
+        # Also after a clean end: a grandchild may still be there.
+        self._signal(signal.SIGKILL)
+        await self._process.wait()
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)

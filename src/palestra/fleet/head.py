@@ -1,0 +1,202 @@
+"""The head server: the resolved configuration and the list of instances.
+
+It repeats the fleet's nonce, by which a command knows that it found its own fleet. Secrets are
+masked in whatever it answers: nobody needs them from here. It asks for the fleet's token where the
+fleet has one.
+"""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.responses import JSONResponse
+
+from palestra.config import Redactor, ResolvedConfig, dump_yaml
+from palestra.errors import CallError, ConfigError, Evidence, InfraError, PalestraError
+from palestra.fleet.fleet import Fleet
+from palestra.fleet.head_address import HeadAddress
+from palestra.fleet.instance import RunningInstance
+from palestra.fleet.listener import serving
+from palestra.fleet.runfile import (
+    EndedFleet,
+    RunFile,
+    read_run_file,
+    remove_run_file,
+    write_ended_fleet,
+    write_run_file,
+)
+from palestra.fleet.sockets import LOOPBACK, holder_of, listen
+from palestra.schema.openapi import complete
+from palestra.server.authors_errors import error_text
+from palestra.server.boundary import Boundary
+from palestra.server.own_errors import OwnErrors
+from palestra.server.published import describe
+from palestra.server.refusals import Refusals
+from palestra.transport import ASGIApp, new_id
+
+HEAD = "head server"
+
+
+def head_app(
+    config: ResolvedConfig,
+    run: RunFile,
+    instances: Callable[[], Sequence[RunningInstance]],
+    *,
+    token: str = "",
+    added_settings: Callable[[], Mapping[str, str]] = dict,
+) -> ASGIApp:
+    """The app of one fleet's head server. `added_settings`: what the fleet has set by itself."""
+    app = FastAPI(title="Palestra head server")
+    mask = Redactor(config.secrets)
+
+    @app.get("/")
+    async def status() -> dict[str, str]:
+        return {"status": "ok", "nonce": run.nonce}
+
+    @app.get("/global_config_dict_yaml", response_model=str)
+    async def global_config_dict_yaml() -> JSONResponse:
+        return JSONResponse(dump_yaml(replace(config, tree={**config.tree, **added_settings()})))
+
+    @app.get("/server_instances", response_model=list[dict[str, Any]])
+    async def server_instances() -> JSONResponse:
+        return JSONResponse([instance.as_json() for instance in instances()])
+
+    describe(app, lambda document: complete(document, {401, 500}))
+
+    return Boundary(
+        app,
+        server=HEAD,
+        refusals=Refusals(app, server=HEAD, own_failure=_own_failure, mask=mask),
+        mask=mask,
+        on_error=partial(_raised, OwnErrors()),
+        token=token,
+    )
+
+
+def _own_failure(_path: str, message: str, evidence: Evidence) -> CallError:
+    return InfraError(message, evidence=evidence)
+
+
+def _raised(errors: OwnErrors, path: str, error: BaseException) -> CallError:
+    if isinstance(error, CallError):
+        return error
+    errors.log(HEAD, path, error)
+    return InfraError(f"the {HEAD}'s {path} raised {type(error).__name__}: {error}")
+
+
+@contextlib.asynccontextmanager
+async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
+    """Serve the fleet's head while the body runs, announced by a run file.
+
+    Raises ConfigError when its port is taken, naming the holder.
+    """
+    address = _address(fleet.config.tree)
+    sock = _listen(address)
+    run = RunFile(
+        host=address.host,
+        port=sock.getsockname()[1],
+        nonce=new_id(),
+        pid=os.getpid(),
+        started=time.time(),
+    )
+    app = head_app(
+        fleet.config,
+        run,
+        lambda: list(fleet.instances.values()),
+        token=address.token,
+        added_settings=fleet.added_settings,
+    )
+    # Before the first answer: whoever finds the head must also find the file that names it.
+    write_run_file(run)
+    try:
+        async with serving(app, sock):
+            failed: Exception | None = None
+            try:
+                yield run
+            except Exception as error:
+                failed = error
+                raise
+            finally:
+                # While the head still answers: whoever misses it then finds this.
+                _leave_word(fleet, run, failed)
+    finally:
+        remove_run_file(run)
+
+
+def _leave_word(fleet: Fleet, run: RunFile, error: Exception | None) -> None:
+    """Tell attached commands why the fleet ends: a server of it died, its command failed with
+    `error`, or it was stopped.
+    """
+    failure, ending = fleet.failure, fleet.ending
+    where = f"the fleet at {run.url} (process {run.pid})"
+    if failure is not None:
+        ended = EndedFleet(run.nonce, failure.message, failure.hint)
+    elif error is not None:
+        hint = error.hint if isinstance(error, PalestraError) else ""
+        what = error.message if isinstance(error, PalestraError) else error_text(error)
+        ended = EndedFleet(
+            run.nonce,
+            f"{where} ended: {what}",
+            hint or "what `palestra run` printed last says more",
+            servers_lived=True,
+        )
+    else:
+        ended = EndedFleet(
+            run.nonce,
+            f"{where} was stopped",
+            "start it again, and then this command",
+            servers_lived=True,
+        )
+    if ending is not None:
+        ended = replace(
+            ended,
+            server=ending.name,
+            server_pid=ending.pid,
+            returncode=ending.returncode,
+            last_lines=ending.last_lines,
+        )
+    # The fleet's own error must not be lost to a disk that is full.
+    with contextlib.suppress(OSError):
+        write_ended_fleet(run, ended)
+
+
+def check_head_port(tree: Mapping[str, Any]) -> None:
+    """Raise ConfigError now, before any server is started, when the head's port is taken."""
+    _listen(_address(tree)).close()
+
+
+def _address(tree: Mapping[str, Any]) -> HeadAddress:
+    address = HeadAddress.from_tree(tree)
+    if address.host not in LOOPBACK and not address.token:
+        raise ConfigError(
+            f"the head server is to listen on {address.host}, and there is no token to protect "
+            "the fleet",
+            hint="set ++fleet_token=<a long random text>, the same for every command",
+        )
+    return address
+
+
+def _listen(address: HeadAddress) -> socket.socket:
+    try:
+        return listen(address.host, address.port)
+    except OSError as error:
+        raise ConfigError(
+            f"the head server cannot listen on {address.host}:{address.port}: "
+            f"{_holder(address.port)} holds it",
+            hint="stop that one, or choose with ++head_server.port=<port> (0 picks a free one), "
+            "the same for every command of this fleet",
+        ) from error
+
+
+def _holder(port: int) -> str:
+    other = read_run_file(port)
+    if other is not None and other.alive():
+        minutes = (time.time() - other.started) / 60
+        return f"another fleet (process {other.pid}, started {minutes:.0f} min ago)"
+    return holder_of(port) or "another program"

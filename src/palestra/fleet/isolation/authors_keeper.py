@@ -1,0 +1,53 @@
+"""Forks workers that have imported an author's file, or says where that import stands."""
+
+from pathlib import Path
+from typing import Any, Protocol, final
+
+from palestra.fleet.importing import AuthorImport, at, workers_limit_s
+from palestra.fleet.isolation.failures import MEMORY_MIB
+from palestra.fleet.stacks import place_on
+from palestra.sandbox.workers.handle import WorkerHandle
+from palestra.sandbox.workers.keeper import Keeper
+from palestra.sandbox.workers.outcomes import NotReady, WorkersBroken
+
+
+class Forking(Protocol):
+    """Makes worker processes: `AuthorsKeeper` does."""
+
+    async def fork(self) -> WorkerHandle:
+        """A new worker, ready for calls. Raises WorkersBroken."""
+
+    def end(self) -> None:
+        """End every worker."""
+
+
+@final
+class AuthorsKeeper:
+    """A `Keeper` for the file at `path`. `sources`: see there."""
+
+    def __init__(self, path: Path, *, sources: Path | None, program: str, argument: Any) -> None:
+        self._import = AuthorImport.of(path)
+        self._limit_s = workers_limit_s()
+        self._keeper = Keeper(
+            program=program,
+            argument=argument,
+            memory_mib=MEMORY_MIB,
+            as_here=True,
+            start_limit_s=self._limit_s,
+            sources=sources,
+        )
+
+    async def fork(self) -> WorkerHandle:
+        """A new worker, ready for calls. Raises WorkersBroken."""
+        try:
+            return await self._keeper.fork()
+        except NotReady as error:
+            raise WorkersBroken(
+                f"a worker of {self._import.file} was not ready within {self._limit_s:.3g} s, of "
+                f"{self._import.limit_s:g} s for its server{at(place_on(error.stacks))}",
+                hint=f"make the import of the file return, or give it longer: {self._import.longer}",
+            ) from None
+
+    def end(self) -> None:
+        """End every worker; see `Keeper.end`."""
+        self._keeper.end()

@@ -1,0 +1,93 @@
+"""`server_client` in a worker: each call goes back to the server's process, and out from there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, final
+
+import orjson
+
+from palestra.errors import InfraError, from_body
+from palestra.fleet.isolation.wire import ASK, message_frame
+from palestra.transport import SESSION_SCOPE_KEY, ASGIApp
+
+NO_CALL: Final = 0
+"""The number of a call that is made for no rollout: by `start`, by a task of the author's."""
+
+Question = tuple[str, str, str, list[tuple[str, str]], bytes, str | None]
+"""Server, method, path with its query, headers, body, session."""
+
+
+@final
+class Questions:
+    """What a worker has asked and not been told yet."""
+
+    def __init__(self) -> None:
+        self.serving: ContextVar[int] = ContextVar("palestra_author_call", default=NO_CALL)
+        """The number of the call that is being served."""
+        self._send: Callable[[bytes], object] | None = None
+        self._open: dict[int, asyncio.Future[tuple[Any, ...]]] = {}
+        self._next = 0
+
+    def connect(self, send: Callable[[bytes], object]) -> None:
+        """Ask by `send`, from now on."""
+        self._send = send
+
+    async def ask(self, question: Question) -> tuple[Any, ...]:
+        """Status, headers and body of the answer. Raises `CallError`."""
+        if self._send is None:
+            raise InfraError(
+                "server_client was called before the server has started",
+                hint="call it in start() or later, not in the constructor",
+            )
+        self._next += 1
+        number = self._next
+        answered = self._open[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._send(message_frame(ASK, self.serving.get(), number, *question))
+            answer: tuple[Any, ...] = await answered
+        finally:
+            del self._open[number]
+        if len(answer) == 1:
+            raise from_body(orjson.loads(answer[0])) or InfraError("the call failed")
+        return answer
+
+    def answered(self, number: int, answer: tuple[Any, ...]) -> None:
+        """Give an answer to whoever asked."""
+        waiting = self._open.get(number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+
+@final
+class ServerElsewhere:
+    """A server of the fleet, as a worker sees it."""
+
+    def __init__(self, name: str, questions: Questions) -> None:
+        self._name = name
+        self._questions = questions
+
+    def typed_endpoint(self, _path: str, /) -> None:
+        """None: objects do not cross."""
+
+    def asgi_app(self) -> ASGIApp:
+        """An app that asks the server's process."""
+        return self._app
+
+    async def _app(
+        self,
+        scope: Mapping[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Callable[..., Awaitable[None]],
+    ) -> None:
+        body = (await receive()).get("body", b"")
+        query = scope["query_string"].decode("latin-1")
+        path = scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
+        headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
+        session = scope.get(SESSION_SCOPE_KEY)
+        status, reply_headers, reply_body = await self._questions.ask(
+            (self._name, scope["method"], path, headers, body, session)
+        )
+        encoded = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in reply_headers]
+        await send({"type": "http.response.start", "status": status, "headers": encoded})
+        await send({"type": "http.response.body", "body": reply_body})

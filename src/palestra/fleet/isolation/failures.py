@@ -1,0 +1,71 @@
+"""What the ending of a worker means to the call it was working on."""
+
+from typing import Final
+
+from palestra.config import ServerType
+from palestra.errors import CallError, DeadlineExceeded, Evidence, Hop, InfraError, add_hop
+from palestra.fleet.isolation.link import Ended, Ending, Hung
+from palestra.sandbox.workers.handle import CRASHES
+from palestra.server.authors_errors import TIME_LIMIT, AuthorsPlace, overran
+from palestra.system import signal_name
+from palestra.transport import fault_of
+
+MEMORY_MIB: Final = 4096
+"""Address space that an author's code may take, beyond what its worker began with."""
+LEAST_S: Final = 1.0
+"""A call that ran for less accuses nobody: the rollout had spent its time before, or the machine is
+too busy to give the call its turn."""
+_INSIDE: Final = "or set isolated=False, to run it inside the server's process"
+
+
+def failure_of(server: str, path: str, ending: Ending) -> CallError:
+    """Of the call whose code ended its worker.
+
+    The worker is a hop of its own: a tool that ends it has not answered the model, as one that
+    raises has.
+    """
+    return add_hop(_failure(server, path, ending), Hop(f"{server} (worker process)"))
+
+
+def _failure(server: str, path: str, ending: Ending) -> CallError:
+    match ending:
+        case Hung(_, ran_s) if ran_s < LEAST_S:
+            return DeadlineExceeded(
+                f"{server}{path} was not done after the {ran_s:.1f} s that its rollout had left "
+                "when its turn came",
+                hint=f"raise {TIME_LIMIT}, or run fewer rollouts at once on this machine",
+            )
+        case Hung(place, ran_s):
+            return overran(server, path, place, ran_s)
+        case Ended(code, place) if code is not None and -code in CRASHES:
+            return fault_of(ServerType.RESOURCES, path)(
+                f"{server}{path} crashed its process by {signal_name(-code)}{_in(place)}",
+                hint="look at the native code that is called there",
+                evidence=Evidence(traceback=str(place)),
+            )
+        case Ended(code) if code is None or code >= 0:
+            how = "closed its connection to the server" if code is None else f"exit code {code}"
+            return fault_of(ServerType.RESOURCES, path)(
+                f"{server}{path} ended its worker process ({how})",
+                hint="look for os._exit, os.close or a library that ends the process",
+            )
+        case Ended(code):
+            return InfraError(
+                f"{server}{path}: its worker process was killed from outside, by "
+                f"{signal_name(-(code or 0))}",
+                hint="look for the kernel's out-of-memory message (dmesg)",
+            )
+        case _:
+            return InfraError(f"{server}{path}: its worker process was stopped")
+
+
+def out_of_memory(server: str, path: str) -> CallError:
+    """Of a call that wanted more than there is for it."""
+    return fault_of(ServerType.RESOURCES, path)(
+        f"{server}{path} took more than {MEMORY_MIB} MiB of memory",
+        hint=f"use less, {_INSIDE} without a limit",
+    )
+
+
+def _in(place: AuthorsPlace) -> str:
+    return f" in {place.function}, {place.file}:{place.line}" if place.file else ""

@@ -1,0 +1,180 @@
+"""What a worker of an environment's class does: it holds a replica of the server, and its sessions.
+
+The object is made once, before the first fork, so that workers share what it holds; `start` runs in
+each of them. Plain methods run on the main thread, one at a time; async ones on its event loop.
+"""
+
+import asyncio
+import base64
+import pickle
+import socket
+from functools import partial
+from typing import Protocol, final
+
+import uvloop
+
+from palestra.errors import CallError, DeadlineExceeded, to_body
+from palestra.fleet.build import build_server, server_client
+from palestra.fleet.isolation.bodies import read_body
+from palestra.fleet.isolation.client import Questions, ServerElsewhere
+from palestra.fleet.isolation.results import packed
+from palestra.fleet.isolation.surroundings import Surroundings
+from palestra.fleet.isolation.wire import (
+    BUG,
+    CALL,
+    CANCEL,
+    END,
+    FAILED,
+    REPLY,
+    UNREADABLE,
+    VALUE,
+    Frames,
+    Rubbish,
+    message_frame,
+    read_order,
+)
+from palestra.fleet.ray_clusters import notice_ray_here
+from palestra.sandbox.workers.worker import Endurance, Serve
+from palestra.schema import encode_json
+from palestra.server.authors_errors import error_text
+from palestra.server.own_errors import own_frames
+from palestra.server.server import Server
+from palestra.transport import CallContext, Target, calling
+
+REFUSED = "refused"
+
+
+def replica_of(argument: str) -> Serve:
+    """The program of these workers: makes the server, for all of them.
+
+    `argument`: as `workers_of` makes it.
+    """
+    # From the process that made us.
+    instance, places, tree = pickle.loads(base64.b64decode(argument))  # noqa: S301
+    notice_ray_here(tree)
+    questions = Questions()
+    targets = {
+        name: Target(name, server_type, urls, ServerElsewhere(name, questions))
+        for name, (server_type, urls) in places.items()
+    }
+    server = build_server(instance, server_client(targets, tree), isolate=False)
+    return partial(serve, server, questions)
+
+
+def serve(server: Server, questions: Questions, sock: socket.socket, endurance: Endurance) -> None:
+    """Answer calls on `sock` until the server has gone."""
+    uvloop.run(_serve(server, questions, sock, endurance))
+
+
+async def _serve(
+    server: Server, questions: Questions, sock: socket.socket, endurance: Endurance
+) -> None:
+    surroundings = Surroundings(sock, endurance)
+    calls = ReplicaCalls(server, questions, sock, surroundings)
+    asyncio.get_running_loop().add_reader(sock, calls.read)
+    sock.setblocking(True)  # or a long answer is lost: the loop's reader made it non-blocking
+    try:
+        await server.start()
+    except Exception as error:
+        frames = own_frames(error)
+        sock.sendall(message_frame(REFUSED, True, f"{error_text(error)}\n{frames}"))
+        return
+    surroundings.say_ready(sock)
+    await calls.gone.wait()
+
+
+class Restoring(Protocol):
+    """Puts the process in order after a call."""
+
+    def restore(self) -> None: ...
+
+
+@final
+class ReplicaCalls:
+    """The calls that one worker serves."""
+
+    def __init__(
+        self,
+        server: Server,
+        questions: Questions,
+        sock: socket.socket,
+        surroundings: Restoring,
+    ) -> None:
+        self._server = server
+        self._questions = questions
+        self._sock = sock
+        self._surroundings = surroundings
+        self._frames = Frames()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self.gone = asyncio.Event()
+        questions.connect(sock.sendall)
+        server.palestra_report_bugs(self._report)
+
+    def read(self) -> None:
+        """Take what the server's process has sent."""
+        chunk = self._sock.recv(2**18)
+        if not chunk:
+            self._leave()
+            return
+        try:
+            self._take(chunk)
+        except Rubbish:  # nothing that comes later can be read either
+            self._leave()
+
+    def _leave(self) -> None:
+        self.gone.set()
+        asyncio.get_running_loop().remove_reader(self._sock)
+
+    def _take(self, chunk: bytes) -> None:
+        for body in self._frames.feed(chunk):
+            kind, *fields = read_order(body)
+            if kind == CALL:
+                self._begin(*fields)
+            elif kind == CANCEL and (task := self._tasks.get(fields[0])) is not None:
+                task.cancel()
+            elif kind == END:
+                self._server.palestra_sessions.close(fields[0])
+            elif kind == REPLY:
+                self._questions.answered(fields[0], fields[1])
+
+    def _begin(
+        self, number: int, path: str, session_id: str, content: bytes, context: CallContext
+    ) -> None:
+        work = self._serve(number, path, session_id, content, context)
+        task = self._tasks[number] = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+
+    async def _serve(
+        self, number: int, path: str, session_id: str, content: bytes, context: CallContext
+    ) -> None:
+        """Answer a call, whatever comes of it."""
+        self._questions.serving.set(number)
+        try:
+            body = read_body(content)
+        except Exception as error:
+            self._sock.sendall(message_frame(UNREADABLE, number, error_text(error)))
+            return
+        try:
+            endpoint = self._server.typed_endpoint(path)
+            if endpoint is None:
+                raise LookupError(f"{path} is no endpoint of its worker's replica")
+            with calling(context):
+                result = await endpoint.perform(body, session_id)
+                frame = message_frame(VALUE, number, packed(result, body))
+        except asyncio.CancelledError:
+            frame = _failed(number, DeadlineExceeded(f"{self._server.name}{path} was cancelled"))
+        except CallError as error:
+            frame = _failed(number, error)
+        except BaseException as error:  # whoever called waits: an exception of any class is told
+            frame = _failed(number, self._server.translate(path, error))
+        finally:
+            self._surroundings.restore()
+        self._sock.sendall(frame)
+
+    def _report(self, path: str, kind: str, text: str, frames: str) -> None:
+        self._surroundings.restore()  # not from a fork of the author's
+        self._sock.sendall(message_frame(BUG, path, kind, text, frames))
+
+
+def _failed(number: int, error: CallError) -> bytes:
+    return message_frame(FAILED, number, encode_json(to_body(error)))

@@ -1,0 +1,95 @@
+"""What an endpoint's method returned, on its way from a worker to the server's process.
+
+A verify response repeats its request, with the whole trajectory: what is still the request's own
+object is named, and not sent.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+from starlette.responses import Response as HttpResponse
+
+from palestra.schema import VerifyResponse, encode_json, fields_of, maker, to_plain
+from palestra.server.endpoints import ToolFailure
+
+TEXT, TOOL_FAILURE, HTTP, FIELDS, VERIFIED, PLAIN = (
+    "text",
+    "tool",
+    "http",
+    "fields",
+    "verified",
+    "plain",
+)
+
+_make_verify_response = maker(VerifyResponse)
+_OF_VERIFY_RESPONSE = frozenset(VerifyResponse.model_fields)
+
+
+def packed(result: Any, body: Any) -> list[Any]:
+    """A result as values that MessagePack has. Raises TypeError for what is no JSON."""
+    if isinstance(result, str):
+        return [TOOL_FAILURE if isinstance(result, ToolFailure) else TEXT, str(result)]
+    if isinstance(result, HttpResponse):
+        headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in result.raw_headers]
+        return [HTTP, result.status_code, headers, bytes(result.body)]
+    kind = VERIFIED if isinstance(result, VerifyResponse) else FIELDS
+    if isinstance(result, BaseModel):
+        result = fields_of(result)
+    if not isinstance(result, dict) or not all(isinstance(name, str) for name in result):
+        return [PLAIN, _encoded(result)]
+    asked = fields_by_name(body)
+    changed = {
+        name: value
+        for name, value in result.items()
+        if name not in asked or asked[name] is not value
+    }
+    return [kind, list(result), _encoded(changed)]
+
+
+def unpacked(packet: list[Any], body: Any) -> Any:
+    """The inverse of `packed`, with the request that the worker got."""
+    match packet:
+        case [str(kind), str(text)] if kind in {TEXT, TOOL_FAILURE}:
+            return ToolFailure(text) if kind == TOOL_FAILURE else text
+        case [str(kind), int(status), list(headers), bytes(content)] if kind == HTTP:
+            answer = HttpResponse(content, status_code=status)
+            answer.raw_headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in headers]
+            return answer
+        case [str(kind), bytes(content)] if kind == PLAIN:
+            return _decoded(content)
+        case [str(kind), list(names), bytes(content)] if kind in {FIELDS, VERIFIED}:
+            changed, asked = _decoded(content), fields_by_name(body)
+            fields = {name: changed[name] if name in changed else asked[name] for name in names}
+            return _as_verified(fields) if kind == VERIFIED else fields
+    raise ValueError(f"a result of the kind {packet[:1]!r}")
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return encode_json(value)
+    except TypeError:
+        # Half a surrogate pair is no UTF-8, and a tool may answer one: without a worker, the
+        # server's process decides what becomes of it. Python's own JSON escapes it.
+        return json.dumps(to_plain(value)).encode()
+
+
+def _decoded(content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return json.loads(content)
+
+
+def _as_verified(fields: dict[str, Any]) -> VerifyResponse:
+    known = {name: fields.pop(name) for name in _OF_VERIFY_RESPONSE if name in fields}
+    return _make_verify_response(known, fields)
+
+
+def fields_by_name(body: Any) -> Mapping[str, Any]:
+    """A request's fields, unknown ones included."""
+    if isinstance(body, BaseModel):
+        return {**body.__dict__, **(body.model_extra or {})}
+    return body if isinstance(body, Mapping) else {}

@@ -1,0 +1,65 @@
+"""Keeps the Ray cluster of one fleet: `python -m palestra.fleet.ray_clusters.keeper FOLDER PID`.
+
+The cluster is this machine alone. It ends when the process PID,
+which is the fleet's, has ended in whatever way, or on SIGTERM.
+"""
+
+import os
+import select
+import shutil
+import signal
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.system import write_whole
+
+ADDRESS: Final = "address"
+LOG: Final = "log"
+PID: Final = "pid"
+OBJECTS_BYTES: Final = 512 * 2**20
+"""Each process that uses Ray maps all of it, and workers of servers may map 4 GiB in all; what does
+not fit is spilled to disk."""
+TRIES: Final = 3
+AUTH_MODE: Final = "RAY_AUTH_MODE"
+
+
+def main(folder: Path, fleet_pid: int) -> None:
+    """Start the cluster, leave its address in `folder`, and end with the fleet."""
+    fleet = os.pidfd_open(fleet_pid)
+    ray = _started(folder)
+    stopped, stop = os.pipe()
+    # After Ray, which takes this signal for itself.
+    signal.signal(signal.SIGTERM, lambda *_: os.write(stop, b"."))
+    address = ray.get_runtime_context().gcs_address
+    # Ray asks for a token, unless its user says otherwise; who joins must do the same.
+    write_whole(folder / ADDRESS, f"{address} {os.environ.get(AUTH_MODE, '')}".encode())
+    select.select([fleet, stopped], [], [])
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started(folder: Path) -> Any:
+    """Ray, connected to a cluster that was started here."""
+    ray: Any = import_module("ray")
+    for attempt in range(TRIES):
+        try:
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                object_store_memory=OBJECTS_BYTES,
+                log_to_driver=False,
+                logging_level="warning",
+                _temp_dir=str(folder),
+            )
+            break
+        except Exception:  # on a busy machine, its daemons do not always get their turn in time
+            if attempt == TRIES - 1:
+                raise
+            ray.shutdown()
+    return ray
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

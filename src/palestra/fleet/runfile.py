@@ -1,0 +1,131 @@
+"""Run files: how a command finds the fleet it belongs to, and never another one's.
+
+Each fleet writes `<port>.json` (readable by its user only) with its address, and a nonce that its
+head server repeats. A fleet that ends leaves `<port>.ended` with why, for commands that were attached
+to it; one that is killed (SIGKILL) leaves none.
+"""
+
+import contextlib
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from palestra.fleet.sockets import http_url, reachable_host
+from palestra.system import born_at, write_whole
+
+ENDED_KEPT_S: Final = 3600.0
+"""How long it is kept why a fleet ended: attached commands look every second."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """One running fleet. `started` is seconds since the epoch."""
+
+    host: str
+    port: int
+    nonce: str
+    pid: int
+    started: float
+
+    @property
+    def url(self) -> str:
+        """The head server's address."""
+        return http_url(reachable_host(self.host), self.port)
+
+    def alive(self) -> bool:
+        """Whether the process that wrote it still runs."""
+        return bool(born_at(self.pid))
+
+
+@dataclass(frozen=True, slots=True)
+class EndedFleet:
+    """How a fleet ended. `message` and `hint` are its error's, the rest is its first dead server's.
+
+    `servers_lived`: no server of it had died; it was stopped, or its command failed.
+    """
+
+    nonce: str
+    message: str
+    hint: str
+    servers_lived: bool = False
+    server: str = ""
+    server_pid: int | None = None
+    returncode: int = 0
+    last_lines: tuple[str, ...] = ()
+
+
+def run_dir() -> Path:
+    """Where run files are: PALESTRA_RUN_DIR, else a folder of this user's."""
+    if given := os.environ.get("PALESTRA_RUN_DIR"):
+        return Path(given)
+    if base := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(base) / "palestra"
+    return Path(tempfile.gettempdir()) / f"palestra-{os.getuid()}"
+
+
+def write_run_file(run: RunFile) -> Path:
+    """Write it whole or not at all."""
+    path = _write(f"{run.port}.json", asdict(run))
+    _ended_path(run.port).unlink(missing_ok=True)
+    return path
+
+
+def write_ended_fleet(run: RunFile, ended: EndedFleet) -> None:
+    """Leave word of how the fleet of `run` ended, and remove what others left long ago."""
+    for path in run_dir().glob("*.ended"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > ENDED_KEPT_S:
+                path.unlink()
+    _write(_ended_path(run.port).name, asdict(ended))
+
+
+def read_ended_fleet(run: RunFile) -> EndedFleet | None:
+    """How the fleet of `run` ended; None while it runs, and when it was killed."""
+    try:
+        fields = orjson.loads(_ended_path(run.port).read_bytes())
+        ended = EndedFleet(**fields | {"last_lines": tuple(fields["last_lines"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return ended if ended.nonce == run.nonce else None
+
+
+def _ended_path(port: int) -> Path:
+    return run_dir() / f"{port}.ended"
+
+
+def _write(name: str, fields: dict[str, Any]) -> Path:
+    folder = run_dir()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(folder / name, orjson.dumps(fields), mode=0o600)
+    return folder / name
+
+
+def read_run_file(port: int) -> RunFile | None:
+    """The run file of that head port, or None; one that cannot be read counts as none."""
+    return _read(run_dir() / f"{port}.json")
+
+
+def live_run_files() -> list[RunFile]:
+    """Every fleet of this user that still runs, newest first."""
+    found = [_read(path) for path in run_dir().glob("*.json")]
+    live = [run for run in found if run is not None and run.alive()]
+    return sorted(live, key=lambda run: -run.started)
+
+
+def remove_run_file(run: RunFile) -> None:
+    """Remove it, unless another fleet has taken the port since."""
+    current = read_run_file(run.port)
+    if current is not None and current.nonce == run.nonce:
+        (run_dir() / f"{run.port}.json").unlink(missing_ok=True)
+
+
+def _read(path: Path) -> RunFile | None:
+    try:
+        return RunFile(**orjson.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None

@@ -1,0 +1,96 @@
+"""A picture of where a server's time goes: callers above, what they called below, wide is long.
+
+A profile knows how long a function took for each caller, not for each way to it: where a function
+with several callers is drawn, what it called is shared out by those times.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from palestra.fleet.server_profiles.calls import FunctionTimes
+
+WIDTH: Final = 1200.0
+ROW: Final = 18
+NARROWEST: Final = 1.0
+"""Pixels: what is narrower is left out."""
+DEEPEST: Final = 60
+_LETTER: Final = 6.4
+_COLOURS: Final = ("#e8743b", "#f2a33a", "#e9c46a", "#d9794f", "#f4b183")
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    of: FunctionTimes
+    left: float
+    width: float
+    depth: int
+    took: float
+
+
+def flame_chart(server: str, functions: Sequence[FunctionTimes]) -> str:
+    """An SVG document that loads nothing; each box tells its numbers when pointed at."""
+    known = {one.index: one for one in functions}
+    boxes = list(_boxes(known))
+    height = (max((box.depth for box in boxes), default=0) + 3) * ROW
+    total = sum(one.tsub for one in functions)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {height}">',
+        "<style>text { font: 11px monospace }</style>",
+        f'<rect width="{WIDTH:g}" height="{height}" fill="#ffffff"/>',
+        f'<text x="4" y="13">{escape(server)}: {total:.3f} CPU seconds</text>',
+        *(_drawn(box, total) for box in boxes),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _boxes(known: Mapping[int, FunctionTimes]) -> Iterator[_Box]:
+    called = {c.index for one in known.values() for c in one.callees if c.index != one.index}
+    roots = [one for index, one in known.items() if index not in called] or list(known.values())
+    roots.sort(key=lambda one: -one.ttot)
+    whole = sum(one.ttot for one in roots)
+    left = 0.0
+    for root in roots:
+        width = WIDTH * root.ttot / whole if whole else 0.0
+        yield from _below(known, _Box(root, left, width, 1, root.ttot), frozenset())
+        left += width
+
+
+def _below(known: Mapping[int, FunctionTimes], box: _Box, above: frozenset[int]) -> Iterator[_Box]:
+    """A box and what was called in it; recursion is drawn once."""
+    if box.width < NARROWEST or box.depth > DEEPEST:
+        return
+    yield box
+    left = box.left
+    above |= {box.of.index}
+    share = min(1.0, box.took / box.of.ttot) if box.of.ttot else 0.0
+    for callee in sorted(box.of.callees, key=lambda callee: -callee.ttot):
+        one = known.get(callee.index)
+        if one is None or callee.index in above:
+            continue
+        took = callee.ttot * share
+        width = min(_width(box, took), box.left + box.width - left)
+        yield from _below(known, _Box(one, left, width, box.depth + 1, took), above)
+        left += width
+
+
+def _width(box: _Box, took: float) -> float:
+    return box.width * took / box.took if box.took else 0.0
+
+
+def _drawn(box: _Box, total: float) -> str:
+    top = box.depth * ROW
+    one = box.of
+    share = 100 * box.took / total if total else 0.0
+    told = f"{one.name}\n{box.took:.6f} s here ({share:.1f}%), {one.ncall} calls in all"
+    fits = int((box.width - 4) / _LETTER)
+    text = one.function if len(one.function) <= fits else one.function[: max(0, fits - 1)] + "…"
+    label = f'<text x="{box.left + 2:.1f}" y="{top + 13}">{escape(text)}</text>' if fits > 2 else ""
+    colour = _COLOURS[one.index % len(_COLOURS)]
+    return (
+        f"<g><title>{escape(told)}</title>"
+        f'<rect x="{box.left:.1f}" y="{top}" width="{box.width:.1f}" height="{ROW - 1}" '
+        f'fill="{colour}"/>{label}</g>'
+    )

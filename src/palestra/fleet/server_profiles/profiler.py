@@ -1,0 +1,162 @@
+"""yappi over the servers of one process: started, read now and at the end. Touched only here."""
+
+import asyncio
+import inspect
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self, final
+
+from fastapi import FastAPI
+from starlette.responses import PlainTextResponse
+
+from palestra.errors import CallError, ConfigError, Evidence, InfraError
+from palestra.fleet.server_profiles.attributed import ProfiledServer, running
+from palestra.fleet.server_profiles.calls import Callee, FunctionTimes
+from palestra.fleet.server_profiles.picture import flame_chart
+from palestra.fleet.server_profiles.table import callgrind_of, table_of
+from palestra.server.boundary import Boundary
+from palestra.server.refusals import Refusals
+from palestra.server.server import Server
+from palestra.system import write_whole
+from palestra.transport import ASGIApp
+
+FOLDER: Final = "profiling_results_dirpath"
+
+
+def profiler_of(tree: Mapping[str, Any], *, shared: bool) -> "Profiler":
+    """The profiler of this process. `shared`: several servers live in it.
+
+    Raises ConfigError without a folder for the results, and without yappi.
+    """
+    folder = tree.get(FOLDER)
+    if not folder:
+        raise ConfigError(
+            f"profiling needs a folder for its results: {FOLDER}",
+            hint=f"+profiling_enabled=true +{FOLDER}=results/profiling",
+        )
+    return Profiler(Path(str(folder)), shared=shared)
+
+
+@final
+class Profiler:
+    """Profiles this process while it is entered, and writes every server's files at the end.
+
+    Files of server `x` in the folder: `x.log` (a table of its own code), `x.all.log` (of all that
+    ran for it), `x.callgrind`, `x.svg`.
+    """
+
+    def __init__(self, folder: Path, *, shared: bool) -> None:
+        try:
+            import yappi
+        except ImportError as error:
+            raise ConfigError(
+                "profiling needs yappi, which is not installed",
+                hint="pip install 'palestra[profiler]'",
+            ) from error
+        self._yappi: Any = yappi
+        self._folder = folder
+        self._shared = shared
+        self._numbers: dict[str, int] = {}
+        self._folders: dict[str, Path] = {}
+        self._started = False
+
+    def start(self) -> Self:
+        """Begin. Raises ConfigError when the folder cannot be made, or yappi runs already."""
+        if self._yappi.is_running():
+            raise ConfigError("yappi is profiling this process already: only one can")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot make {self._folder}: {error.strerror}") from error
+        self._yappi.clear_stats()
+        self._yappi.set_clock_type("cpu")
+        if self._shared:
+            # Asked at every call: a method of C, which costs little and is not profiled itself.
+            self._yappi.set_tag_callback(running.get)
+        self._yappi.start(builtins=False)
+        self._started = True
+        return self
+
+    def over(self, server: Server, *, name: str = "", token: str = "") -> ProfiledServer:
+        """`server` as its callers are to see it. `name`: of its files, where not its own."""
+        name = name or server.name
+        number = self._numbers.setdefault(name, len(self._numbers) + 1)
+        self._folders[name] = Path(inspect.getfile(type(server))).parent
+        return ProfiledServer(number, server, self._stats_app(name, token))
+
+    def finish(self) -> None:
+        """Stop, and write what is known of every server; nothing when it never began."""
+        if not self._started:
+            return
+        self._started = False
+        self._yappi.stop()
+        try:
+            for name in self._numbers:
+                self.write(name)
+                path = self._path(name, ".log").absolute()
+                sys.stderr.write(f"{name}: where its time went is in {path}\n")
+                sys.stderr.flush()
+        finally:
+            self._yappi.clear_stats()
+            self._yappi.set_tag_callback(None)
+
+    def write(self, name: str) -> str:
+        """Write the files of one server as of now; the table of its own code."""
+        functions = self._functions(self._numbers[name])
+        table = table_of([one for one in functions if one.is_of(self._folders[name])])
+        for suffix, text in (
+            (".log", table),
+            (".all.log", table_of(functions)),
+            (".callgrind", callgrind_of(functions)),
+            (".svg", flame_chart(name, functions)),
+        ):
+            write_whole(self._path(name, suffix), text.encode())
+        return table
+
+    def _path(self, name: str, suffix: str) -> Path:
+        safe = re.sub(r"[^\w.#-]", "_", name)
+        return self._folder / f"{safe}{suffix}"
+
+    def _functions(self, number: int) -> list[FunctionTimes]:
+        # A process of its own is the server's, all that runs in it.
+        found = self._yappi.get_func_stats(filter={"tag": number} if self._shared else None)
+        return [
+            FunctionTimes(
+                index=one.index,
+                module=one.module,
+                line=one.lineno,
+                function=one.name,
+                ncall=one.ncall,
+                tsub=one.tsub,
+                ttot=one.ttot,
+                callees=tuple(Callee(c.index, c.ncall, c.ttot) for c in one.children),
+            )
+            for one in found
+        ]
+
+    def _stats_app(self, name: str, token: str) -> ASGIApp:
+        app = FastAPI(openapi_url=None)
+
+        @app.get("/stats")
+        async def stats() -> PlainTextResponse:
+            return PlainTextResponse(await asyncio.to_thread(self.write, name))
+
+        return Boundary(
+            app,
+            server=name,
+            refusals=Refusals(app, server=name, own_failure=_own_failure),
+            on_error=lambda path, error: _raised(name, path, error),
+            token=token,
+        )
+
+
+def _own_failure(_path: str, message: str, evidence: Evidence) -> CallError:
+    return InfraError(message, evidence=evidence)
+
+
+def _raised(name: str, path: str, error: BaseException) -> CallError:
+    if isinstance(error, CallError):
+        return error
+    return InfraError(f"{name}{path} raised {type(error).__name__}: {error}")

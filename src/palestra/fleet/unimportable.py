@@ -1,0 +1,131 @@
+"""What is missing when a server's file cannot be imported, and what helps: often no installation.
+
+import rdkit                        a package: install it, or list it in requirements.txt
+import helper                       beside the file there is `helpers.py`
+import nemo_gym.x.y                 Palestra does not provide this name of NeMo Gym
+from nemo_gym.x import y            likewise
+from rdkit import y                 the installed version has no such name
+"""
+
+import importlib.metadata
+import importlib.util
+import pkgutil
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from palestra.config import PACKAGE_ROOT, ServerType, nearest
+from palestra.errors import ConfigError
+from palestra.fleet.venvs import REQUIREMENTS, requirements_of, unsatisfied
+
+_NAME_OF_MODULE: Final = re.compile(
+    r"cannot import name '([^']+)' from (?:partially initialized )?"
+)
+_COMPAT: Final = "palestra.compat."
+_TREES: Final = frozenset(server_type.value for server_type in ServerType)
+_OURS: Final = frozenset({"palestra", "nemo_gym"}) | _TREES
+
+
+def unimportable(path: Path, error: ImportError, line: str = "") -> ConfigError:
+    """The error to show for the file at `path`. `line`: `:3` where its import stands."""
+    name = _NAME_OF_MODULE.search(str(error))
+    if name is not None and error.name:
+        return _without_name(path, line, error.name, name[1])
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return _without_module(path, error.name)
+    return ConfigError(f"{path}{line} cannot be imported: {type(error).__name__}: {error}")
+
+
+def _without_module(path: Path, module: str) -> ConfigError:
+    top = module.partition(".")[0]
+    if top in _OURS:
+        return _not_provided(path, module, _modules_beside(module))
+    beside = {file.stem for file in path.parent.glob("*.py")} - {path.stem}
+    if near := nearest(module, beside, cutoff=0.8):
+        return ConfigError(
+            f"{path} needs the module {module!r}, which does not exist",
+            hint=f"did you mean {near!r}? {near}.py is in the same folder",
+        )
+    if "." in module and _is_there(top):
+        return _other_version(path, "", module, top)
+    listed = path.parent / REQUIREMENTS
+    return ConfigError(
+        f"{path} needs the module {module!r}, which is not installed",
+        hint=f"install it, or list it in {listed}"
+        if not unsatisfied(requirements_of(path.parent if path.name == "app.py" else path))
+        else f"{listed} is for `palestra eval` and `palestra run`; to import it here: "
+        f"pip install -r {listed}",
+    )
+
+
+def _without_name(path: Path, line: str, module: str, name: str) -> ConfigError:
+    public = _public(module)
+    wanted = f"{public}.{name}"
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
+    top = public.partition(".")[0]
+    if top in _OURS and (file is None or Path(file).is_relative_to(PACKAGE_ROOT)):
+        return _not_provided(path, wanted, {*dir(loaded), *getattr(loaded, "__all__", ())})
+    if file is not None and Path(file).is_relative_to(_project(path)):
+        near = nearest(name, dir(loaded))
+        return ConfigError(
+            f"{path}{line} cannot be imported: {file} has no {name!r}"
+            + (f"; did you mean {near!r}?" if near else ""),
+            hint=f"define {name!r} there, or correct the import",
+        )
+    return _other_version(path, line, wanted, top)
+
+
+def _other_version(path: Path, line: str, wanted: str, package: str) -> ConfigError:
+    try:
+        version = f" {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    return ConfigError(
+        f"{path}{line} cannot be imported: the installed {package}{version} has no {wanted!r}",
+        hint=f"correct the import, or list the version of {package} that has it in "
+        f"{path.parent / 'requirements.txt'}",
+    )
+
+
+def _not_provided(path: Path, wanted: str, existing: Iterable[str]) -> ConfigError:
+    parent, _, last = _public(wanted).rpartition(".")
+    owner = "NeMo Gym's " if not wanted.startswith("palestra") else ""
+    near = nearest(last, (name for name in existing if not name.startswith("_")))
+    found = f"; nearest: {parent}.{near}" if near else ""
+    shown = _public(wanted).removeprefix("nemo_gym.")
+    return ConfigError(
+        f"{path} needs {owner}`{shown}`, which Palestra does not provide{found}",
+        hint="no package provides it: use a name that exists, or write what is needed in a file of "
+        f"{path.parent}",
+    )
+
+
+def _public(module: str) -> str:
+    """The name under which authors import a module of ours."""
+    for tree in _TREES:
+        if module.startswith(f"palestra.{tree}"):
+            return module.removeprefix("palestra.")
+    return module.removeprefix(_COMPAT)
+
+
+def _modules_beside(module: str) -> Sequence[str]:
+    """Names of the modules in the package that lacks the last part of `module`."""
+    parent = module.rpartition(".")[0]
+    paths = getattr(sys.modules.get(parent), "__path__", None)
+    return [info.name for info in pkgutil.iter_modules(paths)] if paths else []
+
+
+def _project(path: Path) -> Path:
+    """The folder of a user's own code around a file."""
+    in_tree = len(path.parents) > 2 and path.parents[1].name in _TREES
+    return path.parents[2] if in_tree else path.parent
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False

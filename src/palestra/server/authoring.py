@@ -1,0 +1,288 @@
+"""The smallest environment: one verify function with its data, in one file.
+
+@environment(data=[{"question": "2 + 2 = ?", "expected_answer": "4"}], prompt="{question}")
+def verify(answer: str, expected_answer: str) -> float:
+    return float(answer.strip() == expected_answer)
+"""
+
+import functools
+import inspect
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from pydantic import PrivateAttr
+
+from palestra.config import did_you_mean
+from palestra.errors import InputDataError, RowError
+from palestra.fleet.isolation import FunctionCalls
+from palestra.schema import (
+    CREATE_PARAMS,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    response_of,
+)
+from palestra.server.aside import Aside
+from palestra.server.author_calls import VERIFY, AuthorMethod, code_of
+from palestra.server.code_files import is_authors_file
+from palestra.server.resources_server import ResourcesServer, ResourcesServerConfig
+from palestra.server.reward_rules import RewardRules
+
+ANSWER = "answer"
+RESPONSE = "response"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What `@environment` makes of a function: its rows and its verifier.
+
+    Calling it calls the function, so that it can be tested like one.
+    """
+
+    name: str
+    verify: Callable[..., Any]
+    data: tuple[Mapping[str, Any], ...]
+    prompt: str
+    system: str
+    gold: str = ""
+    reward_rules: RewardRules = field(default_factory=RewardRules)
+    isolated: bool = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.verify(*args, **kwargs)
+
+    def rows(self) -> Iterable[dict[str, Any]]:
+        """Task rows.
+
+        Raises InputDataError naming each row that lacks a field of the prompt, or one that the
+        function asks for.
+        """
+        self._check_parameters()
+        wanted = self._prompt_fields()
+        bad = [
+            f"row {number}: no field {name!r}"
+            for number, row in enumerate(self.data)
+            for name in wanted
+            if name not in row
+        ]
+        if bad:
+            raise InputDataError(
+                f"the prompt of {self.name} cannot be filled: " + "; ".join(bad[:10])
+            )
+        for row in self.data:
+            messages = [{"role": "user", "content": self.prompt.format(**row)}]
+            if self.system:
+                messages.insert(0, {"role": "system", "content": self.system})
+            yield {CREATE_PARAMS: {"input": messages}, **row}
+
+    def _check_parameters(self) -> None:
+        """Raise InputDataError for what the function asks for and rows do not have."""
+        asked = _required(self.verify)
+        bad: list[str] = []
+        for name in asked:
+            rows = [n for n, row in enumerate(self.data) if name not in row]
+            if not rows:
+                continue
+            fields = {ANSWER, RESPONSE}.union(*self.data) - set(asked)
+            where = "no row" if len(rows) == len(self.data) else f"row {rows[0]} of data"
+            has = "has" if len(rows) == len(self.data) else "does not have"
+            bad.append(f"{name!r}, which {where} {has}{did_you_mean(name, fields)}")
+        if bad:
+            known = sorted({ANSWER, RESPONSE}.union(*self.data))
+            raise InputDataError(
+                f"{self.name}({', '.join(inspect.signature(self.verify).parameters)}) asks for "
+                + "; for ".join(bad),
+                hint=f"its parameters may be: {', '.join(known)}",
+            )
+
+    def _prompt_fields(self) -> list[str]:
+        try:
+            found = [name for _, name, _, _ in string.Formatter().parse(self.prompt)]
+        except ValueError as error:
+            raise InputDataError(
+                f"the prompt of {self.name} is no format string: {error}",
+                hint="a brace that is meant as one is written twice: {{ or }}",
+            ) from None
+        # What follows a dot or a bracket is looked up in the row's field.
+        fields = [re.split(r"[.\[]", name)[0] for name in found if name is not None]
+        if not all(fields) or any(name.isdigit() for name in fields):
+            raise InputDataError(
+                f"the prompt of {self.name} has a placeholder without a field's name",
+                hint="write {question}, not {} or {0}; braces that are meant as such, twice",
+            )
+        return fields
+
+
+def environment(
+    *,
+    data: Iterable[Mapping[str, Any]],
+    prompt: str,
+    system: str = "",
+    name: str = "",
+    gold: str = "",
+    reward_rules: RewardRules | None = None,
+    isolated: bool = True,
+) -> Callable[[Callable[..., float]], Environment]:
+    """Make an environment of a function.
+
+    `data`: one mapping per task. `prompt`: the user message, with `{field}` placeholders.
+    The function gets `answer`, the text of the model's last message, and any fields of the row
+    it names; `response` gives it the whole trajectory. It returns the reward.
+
+    A plain function is called in one of several worker processes, alone there, so it may use
+    signals, and must keep no state that another call needs. One that does not return is killed at
+    the rollout's deadline, and so is one that crashes or takes more than 4 GiB: its rollout ends as
+    `verifier_error`. An `async` one is awaited in the server's process, and must not block.
+    `isolated=False` calls a plain one in the server's process too, on one of a few threads: it
+    shares memory with the server there, and nothing can stop it.
+
+    `name`: what the environment is called in tables, files and errors; else the function's.
+    `gold`: what a perfect model would answer, with `{field}` placeholders, for `verify-env`.
+    `reward_rules`: what its rewards may be, where it is not 0 for wrong and 1 for right.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Environment:
+        label = name or getattr(function, "__name__", "environment")
+        rules = reward_rules or RewardRules()
+        return Environment(label, function, tuple(data), prompt, system, gold, rules, isolated)
+
+    return decorate
+
+
+class FunctionServer(ResourcesServer):
+    """The resources server of an `Environment`; `server_class_of` binds one to a class."""
+
+    _palestra_calls: FunctionCalls | None = PrivateAttr(default=None)
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        """Call the author's function with what it asks for."""
+        made = self.made_environment()
+        offered: dict[str, Any] = {
+            **(body.model_extra or {}),
+            ANSWER: body.response.final_text,
+            RESPONSE: body.response,
+        }
+        wanted = _wanted(made, offered)
+        calls = self._isolated_calls()
+        if calls is not None:
+            reward: Any = await calls.reward(wanted)
+        elif inspect.iscoroutinefunction(made.verify):
+            reward = await made.verify(**wanted)
+        else:
+            reward = await self._aside.run(functools.partial(made.verify, **wanted))
+            if inspect.isawaitable(reward):  # of a decorated function, or a callable object
+                reward = await reward
+        # NumPy's numbers are rewards too; anything else is reported as what it is.
+        given = float(reward) if isinstance(reward, Real) else reward
+        return self.reply(body, given, extracted_answer=offered[ANSWER])
+
+    def palestra_author_method(
+        self, method: Callable[..., Any] | None, path: str
+    ) -> AuthorMethod | None:
+        """The environment's function, where it is not one that comes with us."""
+        made = self.made_environment()
+        code = code_of(made.verify)
+        if path != VERIFY or code is None or not is_authors_file(code.co_filename):
+            return super().palestra_author_method(method, path)
+        if self._is_isolated():
+            return None
+        return AuthorMethod(made.verify, self, path)
+
+    def gold_response(self, row: Mapping[str, Any]) -> Response | None:
+        """The environment's `gold`, filled from the row."""
+        gold = self.made_environment().gold
+        return response_of(gold.format(**row)) if gold else None
+
+    def declared_reward_rules(self) -> RewardRules:
+        """The environment's own."""
+        return self.made_environment().reward_rules
+
+    def made_environment(self) -> Environment:
+        """The environment that this class serves."""
+        raise NotImplementedError
+
+    def environment_path(self) -> Path | None:
+        """The file that the environment was loaded from, for processes that load it too."""
+        return None
+
+    def _is_isolated(self) -> bool:
+        """Whether the function is called in other processes."""
+        made = self.made_environment()
+        has_file = self.environment_path() is not None
+        return has_file and made.isolated and not _is_async(made.verify)
+
+    def _isolated_calls(self) -> FunctionCalls | None:
+        """Calls in other processes; None where the function is to run in this one."""
+        if self._palestra_calls is None:
+            path = self.environment_path()
+            if path is None or not self._is_isolated():
+                return None
+            self._palestra_calls = FunctionCalls(path, self.name, self._palestra_errors)
+        return self._palestra_calls
+
+    async def start_workers(self) -> None:
+        """Import the file in another process now: what fails there is said before any row."""
+        calls = self._isolated_calls()
+        if calls is not None:
+            await calls.start()
+
+    async def end_workers(self) -> None:
+        """End them."""
+        calls, self._palestra_calls = self._palestra_calls, None
+        if calls is not None:
+            await calls.close()
+
+    @cached_property
+    def _aside(self) -> Aside:
+        return Aside()
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to await: async itself, its `__call__`, or what it wraps."""
+    called = getattr(function, "__call__", function)  # noqa: B004  # of an object
+    return any(map(inspect.iscoroutinefunction, (function, called, inspect.unwrap(function))))
+
+
+def server_class_of(made: Environment, path: Path | None = None) -> type[FunctionServer]:
+    """A server class for one environment. `path`: the file that it was loaded from."""
+
+    class BoundFunctionServer(FunctionServer):
+        config: ResourcesServerConfig
+
+        def made_environment(self) -> Environment:
+            return made
+
+        def environment_path(self) -> Path | None:
+            return path
+
+    return BoundFunctionServer
+
+
+def _wanted(made: Environment, offered: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(made.verify).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return dict(offered)
+    missing = [name for name in _required(made.verify) if name not in offered]
+    if missing:
+        raise RowError(
+            f"{made.name} asks for {', '.join(missing)}, which the row does not have",
+            hint=f"this row has: {', '.join(sorted(offered))}",
+        )
+    return {name: offered[name] for name in parameters if name in offered}
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    """The fields that a function asks for and has no default for."""
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in {ANSWER, RESPONSE}
+        and parameter.default is inspect.Parameter.empty
+        and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+    ]

@@ -1,0 +1,395 @@
+"""The one middleware of every server: session, context, and the rendering of failures.
+
+Pure ASGI, and a single layer: each function-style middleware would cost more than the
+framework below it.
+"""
+
+import asyncio
+import hmac
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final, final
+
+from itsdangerous import BadSignature, Signer
+from msgspec.structs import replace
+
+from palestra.errors import (
+    CallError,
+    DeadlineExceeded,
+    InfraError,
+    KnownCause,
+    RowIdentity,
+    WrongSetting,
+    add_row,
+    mask_error,
+    status_for,
+    to_body,
+)
+from palestra.schema import encode_json
+from palestra.server.author_calls import AuthorMethod
+from palestra.server.authors_errors import ESCAPES, TIME_LIMIT, stops_this_task
+from palestra.server.caller import Caller, Message, Receive
+from palestra.server.in_flight import IN_FLIGHT_PATH, InFlightCalls
+from palestra.server.refusals import Refusals
+from palestra.server.rollout_prefix import PREFIX, without_prefix
+from palestra.server.sessions import SESSION_ID_KEY
+from palestra.system import current_pulse
+from palestra.transport import (
+    IN_PROCESS_CLIENT,
+    SESSION_SCOPE_KEY,
+    Activity,
+    ASGIApp,
+    CallContext,
+    add_verify_request,
+    calling,
+    context_from_headers,
+    current_call,
+    encoded_with,
+    new_id,
+    parse_set_cookies,
+)
+
+Send = Callable[[Message], Awaitable[None]]
+
+MOST_PATHS: Final = 256
+"""Paths of one server that are remembered: a model may make up names of tools."""
+
+_STOPGAPS = frozenset({413, 500})
+"""Statuses that the framework answers in plain text, before or after an exception."""
+
+
+@final
+class SessionCookie:
+    """The signed cookie that carries a session: `{ClassName}___{instance}`.
+
+    `worker`: name and value of the cookie by which callers find the process that holds it, when
+    there are several.
+    """
+
+    def __init__(self, name: str, secret: str, *, worker: tuple[str, str] | None = None) -> None:
+        self.name = name
+        self.worker = worker
+        # Derived once: for each signature it costs as much as the signature.
+        self._signer = Signer(Signer(secret, salt=name).derive_key(), key_derivation="none")
+
+    def read(self, cookie_header: str) -> dict[str, Any] | None:
+        """What the cookie holds, or None when it is absent or was not signed by us."""
+        if self.name not in cookie_header:
+            return None
+        # Not `SimpleCookie`: one odd cookie beside ours, and that drops them all.
+        given = parse_set_cookies(cookie_header.split(";"))
+        try:
+            held = json.loads(b64decode(self._signer.unsign(given[self.name])))
+        except (BadSignature, KeyError, ValueError):
+            return None
+        return held if isinstance(held, dict) else None
+
+    def strayed(self, cookie_header: str) -> str:
+        """The number of the worker that holds the session, when that is not this one."""
+        if self.worker is None or self.worker[0] not in cookie_header:
+            return ""
+        given = parse_set_cookies(cookie_header.split(";")).get(self.worker[0], "")
+        return given if given != self.worker[1] else ""
+
+    def write(self, held: dict[str, Any]) -> str:
+        """A Set-Cookie header's value."""
+        signed = self._signer.sign(b64encode(json.dumps(held).encode())).decode()
+        return f"{self.name}={signed}; path=/; httponly; samesite=lax"
+
+
+@final
+class Boundary:
+    """Wraps an app: whatever leaves it is an answer or an error envelope, never a traceback.
+
+    Outside of the app's own error handling: what that answers to an exception that came through
+    is held back, and the envelope sent instead. Without a `cookie` there are no sessions.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        server: str,
+        refusals: Refusals,
+        on_error: Callable[[str, BaseException], CallError],
+        mask: Callable[[str], str] = str,
+        cookie: SessionCookie | None = None,
+        token: str = "",
+        in_flight: InFlightCalls | None = None,
+        environment: bool = False,
+        author: Callable[[None, str], AuthorMethod | None] | None = None,
+    ) -> None:
+        """`environment`: what the app does for a rollout is its environment's doing. `author`: by
+        what a call of a path is told while it executes.
+        """
+        self._author = author
+        self._methods: dict[str, AuthorMethod | None] = {}
+        self._environment = environment
+        self._in_flight = in_flight or InFlightCalls(server)
+        self._app = app
+        self._server = server
+        self._refusals = refusals
+        self._cookie = cookie
+        self._on_error = on_error
+        self._mask = mask
+        self._token = token
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        named: RowIdentity | None = None
+        if scope["path"].startswith(PREFIX):
+            scope, named = without_prefix(scope)
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        if not self._allowed(headers, scope):
+            await _answer(send, 401, to_body(_token_missing(self._server)))
+            return
+        if stray := self._cookie is not None and self._cookie.strayed(headers.get("cookie", "")):
+            await _answer(send, 500, to_body(_strayed(self._server, stray)))
+            return
+        if scope["path"] == IN_FLIGHT_PATH:
+            await _answer(send, 200, self._in_flight.as_json())
+            return
+        answer = Answer(send, self._session(scope, headers))
+        context = _context(headers, named)
+        if self._environment:
+            context = context.inside_environment()
+        limit = asyncio.timeout(context.remaining_s())
+        if scope.get("client") == IN_PROCESS_CLIENT:
+            failure = await self._failure(scope, receive, answer, context, limit)
+        else:
+            answer.caller = Caller(receive, limit, has_body=_has_body(headers))
+            call = self._in_flight.begin(scope["path"], context)
+            try:
+                failure = await self._failure(scope, answer.caller.receive, answer, context, limit)
+            finally:
+                self._in_flight.end(call)
+        if failure is not None and not answer.started:
+            add_row(failure, context.row)
+            mask_error(failure, self._mask)
+            if scope.get("client") != IN_PROCESS_CLIENT:  # a caller in this process has it already
+                add_verify_request(failure, context.activity)
+            await _answer_failure(answer.pass_on, failure)
+
+    async def _failure(
+        self,
+        scope: Message,
+        receive: Receive,
+        answer: "Answer",
+        context: CallContext,
+        limit: asyncio.Timeout,
+    ) -> CallError | None:
+        """Let the app answer; how it failed to, unless nobody is there to be told."""
+        caller = answer.caller
+        try:
+            with calling(context):
+                async with limit:
+                    await self._answered(scope, receive, answer)
+                    await self._release(scope, answer)
+        except CallError as error:
+            return self._on_error(scope["path"], error)
+        except ESCAPES as error:
+            if stops_this_task(error):
+                if caller is None or not caller.insisted:
+                    raise
+                _uncancel()
+                return None
+            if caller is not None and caller.gone:
+                return None
+            if limit.expired():
+                return _timed_out(self._server, scope["path"], context)
+            # An author's own TimeoutError is a bug of theirs, not our deadline.
+            return self._on_error(scope["path"], error)
+        finally:
+            if caller is not None:
+                caller.close()
+        return None
+
+    async def _answered(self, scope: Message, receive: Receive, answer: "Answer") -> None:
+        pulse = current_pulse()
+        if pulse is None or self._author is None:
+            await self._app(scope, receive, answer.send)
+            return
+        path = scope["path"]
+        if path not in self._methods:
+            if len(self._methods) >= MOST_PATHS:
+                self._methods.clear()
+            self._methods[path] = self._author(None, path)
+        method = self._methods[path]
+        if method is None:
+            await self._app(scope, receive, answer.send)
+        else:
+            await method.executed(pulse, partial(self._app, scope, receive, answer.send))
+
+    def _allowed(self, headers: dict[str, str], scope: Message) -> bool:
+        if not self._token or SESSION_SCOPE_KEY in scope:
+            return True
+        given = headers.get("authorization", "").encode("latin-1")
+        return hmac.compare_digest(given, f"Bearer {self._token}".encode())
+
+    def _session(self, scope: Message, headers: dict[str, str]) -> "_OpenSession | None":
+        """Put the session into the scope."""
+        if self._cookie is None:
+            return None
+        given = scope.get(SESSION_SCOPE_KEY)
+        cookies = headers.get("cookie", "")
+        held = self._cookie.read(cookies)
+        if given and (held is None or held.get(SESSION_ID_KEY) != given):
+            held = {SESSION_ID_KEY: given}
+        session: dict[str, Any] = held or {}
+        session.setdefault(SESSION_ID_KEY, new_id())
+        scope["session"] = session
+        return _OpenSession(self._cookie, session, None if held is None else dict(session))
+
+    async def _release(self, scope: Message, answer: "Answer") -> None:
+        """Send what was held back, now that no exception came: a body limit as an envelope."""
+        held = answer.held
+        if not held:
+            return
+        if held[0]["status"] != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            for message in held:
+                await answer.pass_on(message)
+            return
+        detail = b"".join(message.get("body", b"") for message in held).decode()
+        body = self._refusals.body(scope["method"], scope["path"], held[0]["status"], detail)
+        await _answer(answer.pass_on, held[0]["status"], body)
+
+
+@final
+class _OpenSession:
+    """The session of one request, and what it was when the request came."""
+
+    __slots__ = ("_before", "_cookie", "_session")
+
+    def __init__(
+        self, cookie: SessionCookie, session: dict[str, Any], before: dict[str, Any] | None
+    ) -> None:
+        self._cookie = cookie
+        self._session = session
+        self._before = before
+
+    def cookies(self) -> list[tuple[bytes, bytes]]:
+        """Headers that give the caller what has changed."""
+        if self._session == self._before:
+            return []
+        worker = self._cookie.worker
+        beside = [] if worker is None else [f"{worker[0]}={worker[1]}; path=/; samesite=lax"]
+        return [
+            (b"set-cookie", cookie.encode("latin-1"))
+            for cookie in (self._cookie.write(self._session), *beside)
+        ]
+
+
+@final
+class Answer:
+    """The way of one answer to its caller: adds the session's cookie, and holds back what the
+    framework itself writes in plain text about exceptions and limits.
+    """
+
+    __slots__ = ("_send", "_session", "caller", "held", "started")
+
+    def __init__(self, send: Send, session: _OpenSession | None) -> None:
+        self._send = send
+        self._session = session
+        self.held: list[Message] = []
+        self.started = False
+        """Whether anything has reached the caller."""
+        self.caller: Caller | None = None
+        """None for one in this process, who cancels us directly."""
+
+    async def send(self, message: Message) -> None:
+        """What the app sends."""
+        if self.held or (message["type"] == "http.response.start" and _is_stopgap(message)):
+            self.held.append(message)
+        else:
+            await self.pass_on(message)
+
+    async def pass_on(self, message: Message) -> None:
+        """Send for certain."""
+        if message["type"] == "http.response.start":
+            self.started = True
+            if self._session is not None and (cookies := self._session.cookies()):
+                message["headers"] = [*message.get("headers", ()), *cookies]
+        elif self.caller is not None and not message.get("more_body"):
+            self.caller.done = True
+        await self._send(message)
+
+
+def _uncancel() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
+
+
+def _is_stopgap(start: Message) -> bool:
+    if start["status"] not in _STOPGAPS:
+        return False
+    kinds = [value for name, value in start.get("headers", ()) if name.lower() == b"content-type"]
+    return kinds == [] or kinds[0].startswith(b"text/plain")
+
+
+def _has_body(headers: dict[str, str]) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+def _context(headers: dict[str, str], named: RowIdentity | None) -> CallContext:
+    """`named`: the rollout in the path, for callers that send no headers of ours."""
+    context = context_from_headers(headers)
+    # In-process calls keep the caller's context, which also holds the rollout's activity.
+    own = current_call()
+    if own.row is not None:
+        return own
+    return replace(context, row=context.row or named, activity=Activity("its own code"))
+
+
+def _token_missing(server: str) -> WrongSetting:
+    return WrongSetting(
+        f"{server} asks for its fleet's token",
+        hint="give every command the same ++fleet_token",
+        cause=KnownCause.NO_TOKEN,
+    )
+
+
+def _strayed(server: str, worker: str) -> InfraError:
+    return InfraError(
+        f"the session of this request lives in worker {worker} of {server}, and this is another",
+        hint="call the server through server_client, which finds the worker by its cookie",
+    )
+
+
+def _timed_out(server: str, path: str, context: CallContext) -> DeadlineExceeded:
+    doing = context.activity.describe() if context.activity is not None else "its own work"
+    return DeadlineExceeded(
+        f"{server}{path}: the deadline passed while awaiting {doing}",
+        hint=f"raise {TIME_LIMIT}, or find out why it is slow",
+    )
+
+
+async def _answer_failure(send: Send, failure: CallError) -> None:
+    body = to_body(failure)
+    asked = {name: body.pop(name) for name in ("verify_request",) if name in body}
+    await _send_json(send, status_for(failure), encoded_with(body, asked) or encode_json(body))
+
+
+async def _answer(send: Send, status: int, body: Any) -> None:
+    await _send_json(send, status, encode_json(body))
+
+
+async def _send_json(send: Send, status: int, raw: bytes) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(raw)).encode()),
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": raw})

@@ -1,0 +1,128 @@
+"""The one who asked, seen from the server: gives the request's body, and may leave before the
+answer is there.
+
+A caller that is gone (its process killed, its deadline passed) waits for nothing any more, so
+its work is cancelled here: a model must not go on generating for nobody. What the handler still
+has to put in order it may, within `GRACE_S`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, final
+
+logger = logging.getLogger("palestra.server")
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+
+GRACE_S: Final = 5.0
+"""How long a cancelled handler may take before it is cancelled once more."""
+
+WATCH_AFTER_S: Final = 0.5
+"""Handlers that are done sooner are not watched: a task for each request would add a fifth to
+what a small one costs."""
+
+_GONE: Final = "http.disconnect"
+
+
+@final
+class Caller:
+    """Watches for the caller's leaving while its request is handled.
+
+    `limit` is the timeout that the handling task has entered; it is made to expire at once when
+    the caller leaves. Until the body has been read, a disconnect is told to whoever reads; then,
+    and at once when there is no body, the watching begins, after `WATCH_AFTER_S`.
+    """
+
+    __slots__ = (
+        "_grace_s",
+        "_limit",
+        "_receive",
+        "_task",
+        "_timer",
+        "_untold",
+        "_watch",
+        "_watch_after_s",
+        "done",
+        "gone",
+        "insisted",
+    )
+
+    def __init__(
+        self,
+        receive: Receive,
+        limit: asyncio.Timeout,
+        *,
+        has_body: bool = True,
+        watch_after_s: float = WATCH_AFTER_S,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        self._watch_after_s = watch_after_s
+        self._grace_s = grace_s
+        self._receive = receive
+        self._limit = limit
+        self._task = asyncio.current_task()
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self.gone = False
+        """Whether the caller left before it had its answer."""
+        self.insisted = False
+        """Whether the handler had to be cancelled a second time."""
+        self.done = False
+        """Set once the whole answer is sent: who leaves then has what they wanted."""
+        self._untold = not has_body
+        """Whether the app has yet to be told that there is no body."""
+        if not has_body:
+            self._plan_watching()
+
+    async def receive(self) -> Message:
+        """What the app receives."""
+        if self._untold:
+            self._untold = False
+            return {"type": "http.request", "body": b"", "more_body": False}
+        if self._timer is not None:
+            # The whole body was given: whoever asks for more waits for the caller's leaving.
+            await asyncio.wait({self._watching()})
+            return {"type": _GONE}
+        message = await self._receive()
+        if message["type"] != _GONE and not message.get("more_body"):
+            self._plan_watching()
+        return message
+
+    def close(self) -> None:
+        """Stop watching: the request has been handled."""
+        if self._watch is not None:
+            self._watch.remove_done_callback(self._left)
+            self._watch.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _plan_watching(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._watch_after_s, self._watching)
+
+    def _watching(self) -> asyncio.Task[None]:
+        if self._watch is None:
+            self._watch = asyncio.ensure_future(self._until_gone())
+            self._watch.add_done_callback(self._left)
+        return self._watch
+
+    async def _until_gone(self) -> None:
+        while (await self._receive())["type"] != _GONE:
+            pass
+
+    def _left(self, watch: asyncio.Task[None]) -> None:
+        # Servers say the same when the answer is complete: the app may still have work to do.
+        if self.done or watch.cancelled() or self._limit.expired():
+            return
+        self.gone = True
+        loop = asyncio.get_running_loop()
+        self._limit.reschedule(loop.time())
+        self._timer = loop.call_later(self._grace_s, self._insist)
+
+    def _insist(self) -> None:
+        logger.warning("a handler is not done %g s after its caller left", self._grace_s)
+        if self._task is not None:
+            self.insisted = True
+            self._task.cancel()

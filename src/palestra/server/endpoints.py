@@ -1,0 +1,370 @@
+"""Endpoints: one method of a server, callable with objects in-process and with JSON over HTTP.
+
+The method's signature says what it wants: a body (any pydantic model), a `Session`, or the
+HTTP `Request` itself. A method that wants the request is only reachable through the app.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from http import HTTPStatus
+from types import UnionType
+from typing import Any, Literal, Union, final, get_args, get_origin, get_type_hints
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response as HttpResponse
+
+from palestra.errors import (
+    CallError,
+    Evidence,
+    FieldProblem,
+    RowError,
+)
+from palestra.schema import (
+    TOOL_FAILURES,
+    RejectedField,
+    encode_json,
+    fields_of,
+    rejected_fields,
+    rejection_text,
+)
+from palestra.schema.openapi import (
+    JSON_TYPE,
+    Components,
+    answered,
+    request_body,
+)
+from palestra.server.author_calls import AuthorMethod
+from palestra.server.authors_errors import ESCAPES, error_text, stops_this_task, text_of
+from palestra.server.published import published_schema
+from palestra.server.sessions import (
+    LONGEST_MESSAGE,
+    SESSION_ID_KEY,
+    Session,
+    SessionStore,
+    ToolFault,
+)
+from palestra.server.tools import ToolError, arguments_model
+from palestra.system import current_pulse
+
+TEXT_TYPE = "text/plain"
+
+
+def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowError:
+    """The 422 of a body that does not fit, naming every offending field."""
+    problems = tuple(FieldProblem(field.pointer, field.sentence) for field in fields)
+    return RowError(
+        f"{server}{path} rejects the body: {rejection_text(fields)}",
+        evidence=Evidence(problems=problems),
+    )
+
+
+Away = Callable[["Endpoint", Any, str], Awaitable[Any]]
+"""Runs an endpoint's method in another process: `away(endpoint, body, session_id)`."""
+
+
+@final
+class Endpoint:
+    """One method of one server.
+
+    `on_error` turns an exception of the method into the right `CallError` for this kind of
+    server, one that came from a call it made included. `check` looks at every result
+    and raises when it must not leave. `author`: by what the method is told while it executes, where
+    it is not Palestra's. `prepare` makes of a body that fits the one that the method
+    gets; `extend` makes of a result, and its session's id, the one that leaves. `answers` are the
+    types of what it answers, by content type, where the method's signature does not tell.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_author",
+        "_away",
+        "_body_model",
+        "_body_name",
+        "_check",
+        "_extend",
+        "_is_async",
+        "_method",
+        "_on_error",
+        "_prepare",
+        "_request_name",
+        "_session_name",
+        "_sessions",
+        "ends_session",
+        "is_tool",
+        "path",
+        "server",
+    )
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        *,
+        path: str,
+        server: str,
+        sessions: SessionStore,
+        on_error: Callable[[str, BaseException], CallError],
+        body: Literal["model", "arguments"] = "model",
+        ends_session: bool = False,
+        check: Callable[[Any], None] | None = None,
+        prepare: Callable[[Any], Any] | None = None,
+        extend: Callable[[Any, str], Any] | None = None,
+        author: AuthorMethod | None = None,
+        answers: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._author = author
+        self.path = path
+        self.server = server
+        self.ends_session = ends_session
+        self._away: Away | None = None
+        self._check = check
+        self._prepare = prepare
+        self._extend = extend
+        self._answers = answers
+        self._method = method
+        self._sessions = sessions
+        self._on_error = on_error
+        self._is_async = inspect.iscoroutinefunction(method)
+        self._session_name = ""
+        self._body_name = ""
+        self._request_name = ""
+        self._body_model: type[BaseModel] | None = None
+        hints = get_type_hints(method, include_extras=False)
+        for name, parameter in inspect.signature(method).parameters.items():
+            kind = hints.get(name)
+            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+                continue
+            if kind is Session:
+                self._session_name = name
+            elif kind is Request:
+                self._request_name = name
+            elif body == "model":
+                self._take_body(name, kind)
+        self.is_tool = body == "arguments"
+        """Whether the body is the tool's arguments, spread over its parameters."""
+        if self.is_tool:
+            self._body_model = arguments_model(method)
+
+    @property
+    def wants_request(self) -> bool:
+        """Whether the method takes the HTTP request, which only the app has."""
+        return bool(self._request_name)
+
+    @property
+    def wants_session(self) -> bool:
+        """Whether the method can reach what the rollout keeps: by its session, or its request."""
+        return bool(self._session_name or self._request_name)
+
+    def _take_body(self, name: str, kind: Any) -> None:
+        if self._body_name:
+            raise TypeError(
+                f"{self.server}{self.path}: {self._body_name} and {name} cannot both be the body"
+            )
+        self._body_name = name
+        # Without a model the method gets the JSON as it came.
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            self._body_model = kind
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether calling the method is all there is to do: nothing is awaited."""
+        return not (self._is_async or inspect.iscoroutinefunction(inspect.unwrap(self._method)))
+
+    def send_away(self, away: Away) -> None:
+        """From now on have the method run elsewhere. Not for one that wants the request."""
+        self._away = away
+
+    def body_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the body, or None when the method takes none."""
+        return None if self._body_model is None else published_schema(self._body_model)
+
+    def operation(self, components: Components) -> dict[str, Any]:
+        """The operation in an OpenAPI document with these components, as it succeeds."""
+        body = components.placed(self.body_schema() or {"type": "object"})
+        answers = {TEXT_TYPE: str} if self.is_tool else self._answers or _answers_of(self._method)
+        return {
+            "requestBody": request_body(body),
+            "responses": {"200": answered(answers, components)},
+        }
+
+    def invoke(self, body: Any, /, *, session_id: str) -> Coroutine[Any, Any, Any]:
+        """Run the method. Raises `RowError` for a body that does not fit, else `CallError`."""
+        if self.is_tool:
+            return self._invoke_tool(body, session_id)
+        return self._run(self._parse(body), session_id)
+
+    def perform(self, body: Any, session_id: str) -> Coroutine[Any, Any, Any]:
+        """Run the method, in the process that `send_away` meant. Raises as `invoke`."""
+        if self.is_tool:
+            return self._invoke_tool(body, session_id)
+        return self._perform(self._parse(body), session_id)
+
+    async def _invoke_tool(self, arguments: Any, session_id: str) -> str:
+        if self._away is not None:
+            said: str = await self._away(self, arguments, session_id)
+            return said
+        try:
+            parsed = self._parse(arguments)
+        except RowError as error:
+            # The arguments are the model's own words: it gets to read what was wrong.
+            return tool_error(error.message)
+        try:
+            if self._author is not None and (pulse := current_pulse()) is not None:
+                begin = partial(self._begin, parsed, session_id)
+                result = await self._author.executed(pulse, begin, parsed)
+            else:
+                result = self._begin(parsed, session_id)
+                if self._is_async or isinstance(result, Awaitable):
+                    result = await result
+        except CallError as error:
+            # A call that the tool made failed: that is no answer of the tool.
+            raise self._on_error(self.path, error) from error.__cause__
+        except ESCAPES as error:
+            if stops_this_task(error):
+                raise
+            return self._said_of(error, session_id)
+        if isinstance(result, str):
+            # Half a surrogate pair (a file name, a cut emoji) can be neither sent nor stored.
+            return result if result.isascii() else result.encode("utf-8", "replace").decode()
+        try:
+            return encode_json(result).decode()
+        except TypeError as error:
+            raise self._on_error(self.path, error) from error
+
+    def _said_of(self, error: BaseException, session_id: str) -> "ToolFailure":
+        """What the model reads of an exception; one that nobody meant is kept for the row."""
+        if isinstance(error, ToolError):
+            return tool_error(text_of(error))
+        if (
+            isinstance(error, HTTPException)
+            and error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
+        ):
+            return tool_error(error_text(error))
+        self._on_error(self.path, error)
+        message = text_of(error)[:LONGEST_MESSAGE]
+        fault = ToolFault(self.path.removeprefix("/"), type(error).__name__, message)
+        self._sessions.open(session_id).note_fault(fault)
+        return tool_error(error_text(error))
+
+    def _parse(self, body: Any) -> Any:
+        model = self._body_model
+        if model is None or type(body) is model:
+            return body
+        try:
+            if isinstance(body, BaseModel):
+                # Its fields are objects already; only the shell differs. What nobody set is
+                # not sent, here as over HTTP, and the order is that of the fields.
+                given = body.model_fields_set
+                held = {**body.__dict__, **(body.model_extra or {})}
+                body = {name: value for name, value in held.items() if name in given}
+            return model.model_validate(body)
+        except ValidationError as error:
+            raise row_error(self.server, self.path, rejected_fields(body, error)) from None
+
+    async def _run(self, body: Any, session_id: str, request: Request | None = None) -> Any:
+        if self._prepare is not None:
+            body = self._prepare(body)
+        if self._away is None:
+            result = await self._perform(body, session_id, request)
+        else:
+            try:
+                result = await self._away(self, body, session_id)
+            finally:
+                if self.ends_session:
+                    self._sessions.close(session_id)
+        return result if self._extend is None else self._extend(result, session_id)
+
+    async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
+        ended: Session | None = None
+        try:
+            if self._author is not None and (pulse := current_pulse()) is not None:
+                begin = partial(self._begin, body, session_id, request)
+                result = await self._author.executed(pulse, begin, body)
+            else:
+                result = self._begin(body, session_id, request)
+                if self._is_async or isinstance(result, Awaitable):
+                    result = await result
+        except CallError as error:
+            raise self._on_error(self.path, error) from error.__cause__
+        except ESCAPES as error:
+            if stops_this_task(error):
+                raise
+            raise self._on_error(self.path, error) from error
+        finally:
+            if self.ends_session:
+                ended = self._sessions.close(session_id)
+        if self._check is not None:
+            self._check(result)
+        if ended is not None and ended.tool_faults:
+            result = _with_faults(result, ended.tool_faults)
+        return result
+
+    def _begin(self, body: Any, session_id: str, request: Request | None = None) -> Any:
+        """Call the method, whatever it raises: its result, which may have to be awaited."""
+        wanted: dict[str, Any] = {}
+        if self._session_name:
+            wanted[self._session_name] = self._sessions.open(session_id)
+        if self._request_name:
+            wanted[self._request_name] = request
+        if self._body_name:
+            wanted[self._body_name] = body
+        elif self._body_model is not None:
+            wanted |= {name: getattr(body, name) for name in type(body).model_fields}
+        return self._method(**wanted)
+
+    async def __call__(self, request: Request) -> HttpResponse:
+        """Answer one HTTP request; failures are raised for the boundary to render."""
+        return await self.answer(await request.body(), request.session[SESSION_ID_KEY], request)
+
+    async def answer(
+        self, raw: bytes, session_id: str, request: Request | None = None
+    ) -> HttpResponse:
+        """Answer a body; `request` is for a method that wants it. Raises as `invoke`."""
+        try:
+            body: Any = orjson.loads(raw) if raw else {}
+        except orjson.JSONDecodeError as error:
+            raise RowError(f"{self.server}{self.path}: the body is not JSON ({error})") from None
+        if self.is_tool:
+            text = await self._invoke_tool(body, session_id)
+            return HttpResponse(text, media_type=f"{TEXT_TYPE}; charset=utf-8")
+        result = await self._run(self._parse(body), session_id, request)
+        if isinstance(result, HttpResponse):
+            return result
+        if isinstance(result, BaseModel):
+            result = fields_of(result)
+        return HttpResponse(encode_json(result), media_type=JSON_TYPE)
+
+
+def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
+    """A verify response that tells which of its tools broke."""
+    told = fields_of(result) if isinstance(result, BaseModel) else result
+    if not isinstance(told, dict):
+        return result  # a whole HTTP answer, which is its author's
+    return {**told, TOOL_FAILURES: [asdict(fault) for fault in faults]}
+
+
+class ToolFailure(str):
+    """What a tool that failed answers: text like any other, for who does not ask."""
+
+    __slots__ = ()
+
+
+def tool_error(message: str) -> ToolFailure:
+    """What the model reads when its tool call failed."""
+    return ToolFailure(encode_json({"error": message}).decode())
+
+
+def _answers_of(method: Callable[..., Any]) -> dict[str, Any]:
+    """The types of what a method is annotated to return, by content type.
+
+    A whole HTTP answer may be of any.
+    """
+    kind = get_type_hints(method).get("return", Any)
+    kinds = get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
+    values = [k for k in kinds if not (isinstance(k, type) and issubclass(k, HttpResponse))]
+    answers: dict[str, Any] = {JSON_TYPE: Union[tuple(values)]} if values else {}  # noqa: UP007
+    return answers if len(values) == len(kinds) else {**answers, "*/*": Any}

@@ -1,0 +1,193 @@
+"""Chat Completions in front of a model server that speaks the Responses API. Pure functions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from palestra.schema import (
+    BESIDE_REASONING,
+    CALL_SIGNATURE,
+    ChatChoice,
+    ChatCompletion,
+    ChatCreateParams,
+    ChatMessage,
+    FunctionCall,
+    OutputMessage,
+    OutputText,
+    Reasoning,
+    Refusal,
+    Response,
+    ResponseCreateParams,
+    UnknownPart,
+    Usage,
+    to_plain,
+)
+from palestra.server.fronts.asked import (
+    JSON,
+    params_from,
+    refuse,
+    thoughts_of,
+    tokens_of,
+)
+from palestra.server.fronts.chat_items import items_from_message
+
+_RENAMED = frozenset(
+    {
+        "messages",
+        "tools",
+        "tool_choice",
+        "max_tokens",
+        "max_completion_tokens",
+        "response_format",
+        "reasoning_effort",
+        "verbosity",
+        "logprobs",
+        "n",
+        "stream",
+        "stream_options",
+    }
+)
+"""Parameters that have another name or form in the Responses API; the others pass as they are."""
+
+_FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def params_from_chat(body: ChatCreateParams) -> ResponseCreateParams:
+    """The same request to the Responses API. Raises `RowError` for what that cannot say."""
+    asked = to_plain(body)
+    if asked.get("n") not in {None, 1}:
+        refuse("/n", "1: a response is one answer")
+    fields = {name: value for name, value in asked.items() if name not in _RENAMED}
+    limit = asked.get("max_completion_tokens")
+    fields["max_output_tokens"] = limit if limit is not None else asked.get("max_tokens")
+    fields["input"] = [
+        item
+        for index, message in enumerate(asked["messages"])
+        for item in items_from_message(message, f"/messages/{index}")
+    ]
+    if tools := asked.get("tools"):
+        fields["tools"] = [_tool(tool, f"/tools/{index}") for index, tool in enumerate(tools)]
+    if (choice := asked.get("tool_choice")) is not None:
+        fields["tool_choice"] = _tool_choice(choice)
+    if asked.get("logprobs"):
+        fields["include"] = ["message.output_text.logprobs"]
+    if effort := asked.get("reasoning_effort"):
+        fields["reasoning"] = {"effort": effort}
+    if text := _text(asked):
+        fields["text"] = text
+    return params_from(fields)
+
+
+def completion_from_response(response: Response) -> ChatCompletion:
+    """The same answer as a chat completion."""
+    said = [item for item in response.output if isinstance(item, OutputMessage)]
+    calls = [item for item in response.output if isinstance(item, FunctionCall)]
+    parts = [part for item in said for part in item.content]
+    text = _chat_text(parts)
+    message: JSON = {"role": "assistant", "content": text if text or not calls else None}
+    if thoughts := thoughts_of(response):
+        message["reasoning_content"] = thoughts
+    message |= _beside_reasoning(response)
+    if calls:
+        message["tool_calls"] = [_chat_call(call) for call in calls]
+    if refusal := "".join(part.refusal for part in parts if isinstance(part, Refusal)):
+        message["refusal"] = refusal
+    logprobs = [
+        entry for part in parts if isinstance(part, OutputText) for entry in part.logprobs or ()
+    ]
+    return ChatCompletion(
+        id=response.id,
+        created=int(response.created_at),
+        model=response.model,
+        choices=[
+            ChatChoice(
+                index=0,
+                # Its token ids are long, and were checked where they were made.
+                message=ChatMessage.model_construct(None, **message, **tokens_of(response)),
+                finish_reason=_finish_reason(response, has_calls=bool(calls)),
+                logprobs={"content": logprobs, "refusal": None} if logprobs else None,
+                **_said_of_the_end(response),
+            )
+        ],
+        usage=None if response.usage is None else _usage(response.usage),
+    )
+
+
+def _tool(tool: JSON, pointer: str) -> JSON:
+    function = tool.get("function")
+    if tool.get("type") != "function" or not isinstance(function, Mapping):
+        refuse(pointer, 'a tool of type "function"')
+    return {"type": "function", **function}
+
+
+def _tool_choice(choice: Any) -> Any:
+    if isinstance(choice, Mapping):
+        if isinstance(function := choice.get("function"), Mapping):
+            return {"type": "function", **function}
+        if isinstance(allowed := choice.get("allowed_tools"), Mapping):
+            tools = [_tool_choice(tool) for tool in allowed.get("tools") or ()]
+            return {"type": "allowed_tools", "mode": allowed.get("mode", "auto"), "tools": tools}
+    return choice
+
+
+def _text(asked: JSON) -> JSON:
+    text: JSON = {}
+    if (wanted := asked.get("response_format")) is not None:
+        schema = wanted.get("json_schema")
+        is_schema = wanted.get("type") == "json_schema" and isinstance(schema, Mapping)
+        text["format"] = {"type": "json_schema", **schema} if is_schema else wanted
+    if asked.get("verbosity") is not None:
+        text["verbosity"] = asked["verbosity"]
+    return text
+
+
+def _chat_text(parts: list[Any]) -> str | list[JSON]:
+    """What was said: text, or parts where an endpoint of ours said more than text."""
+    if not any(isinstance(part, UnknownPart) for part in parts):
+        return "".join(part.text for part in parts if isinstance(part, OutputText))
+    return [
+        {"type": "text", "text": part.text} if isinstance(part, OutputText) else to_plain(part)
+        for part in parts
+        if not isinstance(part, Refusal)
+    ]
+
+
+def _beside_reasoning(response: Response) -> JSON:
+    found: JSON = {}
+    for item in response.output:
+        if isinstance(item, Reasoning):
+            extra = item.model_extra or {}
+            found |= {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
+    return found
+
+
+def _chat_call(call: FunctionCall) -> JSON:
+    function = {"name": call.name, "arguments": call.arguments}
+    found = {"id": call.call_id, "type": "function", "function": function}
+    signature = (call.model_extra or {}).get(CALL_SIGNATURE)
+    return found if signature is None else {**found, CALL_SIGNATURE: signature}
+
+
+def _finish_reason(response: Response, *, has_calls: bool) -> str:
+    details = response.incomplete_details
+    if details is not None and details.reason in _FINISH:
+        return _FINISH[details.reason]
+    return "tool_calls" if has_calls else "stop"
+
+
+def _said_of_the_end(response: Response) -> JSON:
+    """What the endpoint said of a context that is full."""
+    details = response.incomplete_details
+    said = None if details is None else (details.model_extra or {}).get("provider_message")
+    return {"provider_message": said} if said else {}
+
+
+def _usage(usage: Usage) -> JSON:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.input_tokens_details.cached_tokens},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.output_tokens_details.reasoning_tokens
+        },
+    }

@@ -1,0 +1,228 @@
+"""Anthropic's Messages in front of a model server that speaks the Responses API. Pure functions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from pydantic import Field
+
+from palestra.schema import (
+    BESIDE_REASONING,
+    CALL_SIGNATURE,
+    CHAT_PART,
+    FunctionCall,
+    OutputMessage,
+    Reasoning,
+    Refusal,
+    Response,
+    ResponseCreateParams,
+    WireModel,
+    blocks_of,
+    part_of_block,
+    to_plain,
+)
+from palestra.server.fronts.asked import JSON, params_from, refuse, tokens_of
+from palestra.server.fronts.message_items import as_object, items_from_message, text_of
+
+_STOP = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+
+_TRANSLATED = frozenset(
+    {
+        "messages",
+        "max_tokens",
+        "system",
+        "tools",
+        "tool_choice",
+        "stop_sequences",
+        "stream",
+        "output_config",
+        "output_format",
+    }
+)
+"""Parameters with another name or form in the Responses API; those not listed anywhere pass."""
+
+_LEFT_OUT = frozenset(
+    {
+        "thinking",
+        "metadata",
+        "service_tier",
+        "cache_control",
+        "context_management",
+        "inference_geo",
+    }
+)
+"""What clients send as a matter of course, and what an answer can do without: whether a model
+thinks is its server's configuration, and what a conversation holds is the client's."""
+
+_ELSEWHERE = ("mcp_servers", "container")
+"""What Anthropic's machines would do; nobody does it here."""
+
+
+class MessagesRequest(WireModel):
+    """What is asked of `/v1/messages`."""
+
+    messages: list[JSON]
+    max_tokens: int
+    model: str | None = None
+    system: str | list[JSON] | None = None
+    tools: list[JSON] | None = None
+    tool_choice: JSON | None = None
+    stop_sequences: list[str] | None = None
+    thinking: JSON | None = None
+    stream: bool | None = None
+
+
+class MessagesUsage(WireModel):
+    """Tokens; those read from the cache are not among `input_tokens`."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int = 0
+
+
+class MessagesAnswer(WireModel):
+    """What `/v1/messages` answers."""
+
+    id: str
+    type: str = "message"
+    role: str = "assistant"
+    model: str
+    content: list[JSON]
+    stop_reason: str | None
+    stop_sequence: str | None = None
+    usage: MessagesUsage = Field(default_factory=MessagesUsage)
+
+
+def params_from_messages(body: MessagesRequest) -> ResponseCreateParams:
+    """The same request to the Responses API. Raises `RowError` for what that cannot say."""
+    asked = to_plain(body)
+    for name in _ELSEWHERE:
+        if asked.get(name):
+            refuse(f"/{name}", "nothing: it is Anthropic's servers that do this")
+    named = _TRANSLATED.union(_LEFT_OUT, _ELSEWHERE)
+    fields: JSON = {name: value for name, value in asked.items() if name not in named}
+    fields["max_output_tokens"] = body.max_tokens
+    fields["instructions"] = _system(body.system)
+    fields["input"] = [
+        item
+        for index, message in enumerate(body.messages)
+        for item in items_from_message(message, f"/messages/{index}")
+    ]
+    fields |= _output(asked)
+    if body.stop_sequences:
+        fields["stop"] = body.stop_sequences
+    if body.tools:
+        fields["tools"] = [_tool(tool, f"/tools/{index}") for index, tool in enumerate(body.tools)]
+    if body.tool_choice:
+        fields["tool_choice"] = _tool_choice(body.tool_choice)
+        if body.tool_choice.get("disable_parallel_tool_use"):
+            fields["parallel_tool_calls"] = False
+    return params_from(fields)
+
+
+def _output(asked: JSON) -> JSON:
+    """How to answer."""
+    found: JSON = {}
+    output = asked.get("output_config") or {}
+    for name, value in output.items():
+        if value is not None and name not in {"effort", "format"}:
+            refuse(f"/output_config/{name}", "`effort` and `format` alone")
+    if output.get("effort") is not None:
+        found["reasoning"] = {"effort": output["effort"]}
+    wanted = output.get("format") or asked.get("output_format")
+    if wanted is not None:
+        found["text"] = {"format": {"name": "answer", **wanted}}
+    return found
+
+
+def message_from_response(response: Response) -> MessagesAnswer:
+    """The same answer as a message."""
+    content = [block for item in response.output for block in _blocks(item)]
+    usage = response.usage
+    cached = 0 if usage is None else usage.input_tokens_details.cached_tokens
+    return MessagesAnswer.model_construct(
+        None,
+        id=response.id,
+        type="message",
+        role="assistant",
+        model=response.model,
+        content=content,
+        stop_reason=_stop_reason(response, content),
+        stop_sequence=None,
+        usage=MessagesUsage(
+            input_tokens=0 if usage is None else usage.input_tokens - cached,
+            output_tokens=0 if usage is None else usage.output_tokens,
+            cache_read_input_tokens=cached,
+        ),
+        **tokens_of(response),
+    )
+
+
+def _system(system: str | list[JSON] | None) -> str | None:
+    if not isinstance(system, list):
+        return system
+    return "\n\n".join(text_of(block, f"/system/{index}") for index, block in enumerate(system))
+
+
+def _tool(tool: JSON, pointer: str) -> JSON:
+    if "name" not in tool or "input_schema" not in tool:
+        refuse(pointer, "a tool with a name and an input_schema (tools of the provider are not)")
+    said = {name: tool[name] for name in ("description", "strict") if tool.get(name) is not None}
+    return {"type": "function", "name": tool["name"], "parameters": tool["input_schema"], **said}
+
+
+def _tool_choice(choice: JSON) -> Any:
+    if choice.get("type") == "tool":
+        return {"type": "function", "name": choice.get("name")}
+    return {"any": "required"}.get(str(choice.get("type")), choice.get("type"))
+
+
+def _blocks(item: Any) -> Iterator[JSON]:
+    if isinstance(item, Reasoning):
+        yield from _thinking(item)
+    elif isinstance(item, OutputMessage):
+        # An empty text is no block: Anthropic's own clients refuse to send one back.
+        if item.text:
+            yield {"type": "text", "text": item.text}
+        for part in item.content:
+            if isinstance(part, Refusal):
+                yield {"type": "text", "text": part.refusal}
+    elif isinstance(item, FunctionCall):
+        yield _tool_use(item)
+
+
+def _thinking(reasoning: Reasoning) -> Iterator[JSON]:
+    """What was thought, with what only its provider can read of it, for the way back."""
+    extra = reasoning.model_extra or {}
+    beside = {name: extra[name] for name in BESIDE_REASONING if extra.get(name)}
+    parts = {block.text: part_of_block(block) for block in reasoning.summary}
+    for text in blocks_of(reasoning) or ([""] if beside else []):
+        part = parts.get(text)
+        of_part = {} if part is None else {CHAT_PART: part}
+        yield {"type": "thinking", "thinking": text, "signature": "", **of_part, **beside}
+        beside = {}
+
+
+def _tool_use(call: FunctionCall) -> JSON:
+    given = as_object(call.arguments)
+    block: JSON = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": given}
+    if orjson.dumps(given).decode() != call.arguments:
+        # As the model wrote them, for the way back: JSON may be written in many ways.
+        block["arguments"] = call.arguments
+    signature = (call.model_extra or {}).get(CALL_SIGNATURE)
+    return block if signature is None else {**block, CALL_SIGNATURE: signature}
+
+
+def _stop_reason(response: Response, content: list[JSON]) -> str:
+    details = response.incomplete_details
+    if details is not None and details.reason in _STOP:
+        return _STOP[details.reason]
+    if any(block["type"] == "tool_use" for block in content):
+        return "tool_use"
+    refused = any(
+        isinstance(part, Refusal)
+        for item in response.output
+        if isinstance(item, OutputMessage)
+        for part in item.content
+    )
+    return "refusal" if refused else "end_turn"

@@ -1,0 +1,270 @@
+"""`Judge`: asks a model server of the fleet, a bounded number of questions at once.
+
+An environment makes one `Judge`, and of it one `Hearing` per verify request:
+
+    hearing = self._judge.hearing(body)
+    ruling = await hearing.compare(question, swapped)
+    return self.reply(body, reward_of(ruling), judge_evaluations=hearing.evaluations)
+
+What was asked and answered is then in the row, and is replayed when the row is verified again.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Self, final
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from palestra.config import PACKAGE_ROOT, resolve_path
+from palestra.errors import JudgeFailure, excerpt
+from palestra.schema import (
+    CONTEXT_FULL,
+    JudgeExchange,
+    JudgeReplay,
+    Response,
+    ResponseCreateParams,
+    WireModel,
+    to_plain,
+)
+from palestra.server.agent import ServerReference
+from palestra.server.judging.questions import Question, check_template
+from palestra.server.judging.verdicts import EQUAL, NOT_EQUAL, Labels, read_verdict
+from palestra.server.resources_server import ResourcesServerConfig
+from palestra.transport import ServerClient
+
+Evaluation = Mapping[str, Any]
+"""One exchange: `responses_create_params`, `response`, `verdict_label`."""
+
+_CUT_HINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "max_output_tokens": "raise max_output_tokens in judge_responses_create_params",
+        CONTEXT_FULL: "serve the judge with a longer context: the question does not fit",
+    }
+)
+"""What helps a judge whose reply was cut off, by the true reason."""
+
+
+class JudgeConfig(ResourcesServerConfig):
+    """Settings of an environment that asks a judge; a subclass says what it asks."""
+
+    default_system: ClassVar[str] = ""
+    default_template: ClassVar[str] = ""
+    places: ClassVar[tuple[str, ...]] = ()
+    """The places that a template must have, such as `{question}`."""
+
+    judge_model_server: ServerReference | None = None
+    """The model server that answers as the judge; None: there is no judge."""
+
+    judge_responses_create_params: ResponseCreateParams = Field(
+        default_factory=lambda: ResponseCreateParams(input=[])
+    )
+    """How it is asked (temperature, max_output_tokens, …); its `input` is not used."""
+
+    judge_endpoint_max_concurrency: int | None = Field(default=64, ge=1)
+    """Most questions in flight at once from one process; None: no bound."""
+
+    judge_system_message: str | None = None
+    """Said before the question; None: the environment's own."""
+
+    judge_prompt_template: str | None = None
+    """The question, with the environment's places; None: the environment's own."""
+
+    judge_prompt_template_fpath: str | None = None
+    """A file that holds the template instead; in the working directory, else the package."""
+
+    judge_equal_label: str = EQUAL
+    """What the judge says, in these characters, when both answers are the same."""
+
+    judge_not_equal_label: str = NOT_EQUAL
+    """What it says when they are not."""
+
+    check_twice_swap: bool = True
+    """After an "equal", ask again with the answers in the other order."""
+
+    _template: str = PrivateAttr(default="")
+
+    @property
+    def labels(self) -> Labels:
+        """Both labels."""
+        return Labels(self.judge_equal_label, self.judge_not_equal_label)
+
+    def question(
+        self,
+        passages: Mapping[str, str],
+        compared: tuple[str, str],
+        *,
+        cuts: Mapping[str, Sequence[str]] | None = None,
+    ) -> Question:
+        """The question about these passages; see `Question`."""
+        given = self.judge_system_message
+        system = self.default_system if given is None else given
+        return Question(
+            _labelled(system, self.labels), self._template, passages, compared, cuts or {}
+        )
+
+    @model_validator(mode="after")
+    def _can_be_asked_and_understood(self) -> Self:
+        if problem := self.labels.problem():
+            raise ValueError(problem)
+        self._template = _labelled(self._given_template(), self.labels)
+        check_template(self._template, self.places)
+        return self
+
+    def _given_template(self) -> str:
+        path, text = self.judge_prompt_template_fpath, self.judge_prompt_template
+        if path is None:
+            return self.default_template if text is None else text
+        if text is not None:
+            raise ValueError("judge_prompt_template and judge_prompt_template_fpath are both given")
+        found = resolve_path(path, Path.cwd(), PACKAGE_ROOT)
+        try:
+            return found.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{found}: {error}") from None
+
+
+def _labelled(text: str, labels: Labels) -> str:
+    return text.replace("{equal_label}", labels.equal).replace(
+        "{not_equal_label}", labels.not_equal
+    )
+
+
+class Ruling(StrEnum):
+    """What came of comparing two answers."""
+
+    EQUAL = "equal"
+    """In every order asked."""
+    NOT_EQUAL = "not_equal"
+    """In the first order; the other was not asked."""
+    ORDER_MATTERS = "order_matters"
+    """Equal in the first order and not in the other: the judge does not know."""
+
+
+@final
+class Judge:
+    """The judge of one environment. Make one per server: it holds the bound on questions."""
+
+    def __init__(self, client: ServerClient, config: JudgeConfig) -> None:
+        self._client = client
+        self._config = config
+        at_once = config.judge_endpoint_max_concurrency
+        self._places = None if at_once is None else asyncio.Semaphore(at_once)
+
+    @property
+    def name(self) -> str:
+        """The model server's instance name; empty without one."""
+        reference = self._config.judge_model_server
+        return "" if reference is None else reference.name
+
+    @property
+    def labels(self) -> Labels:
+        """What it may say."""
+        return self._config.labels
+
+    @property
+    def params(self) -> ResponseCreateParams:
+        """How it is asked."""
+        return self._config.judge_responses_create_params
+
+    def hearing(self, body: WireModel) -> "Hearing":
+        """The questions of one verify request, which may bring recorded answers."""
+        return Hearing(self, JudgeReplay.of(body), swaps=self._config.check_twice_swap)
+
+    async def answer(self, params: ResponseCreateParams) -> Response:
+        """Ask. Raises JudgeFailure when there is nobody to ask, else what the call raised."""
+        if not self.name:
+            raise JudgeFailure(
+                "there is no judge to ask", hint="judge_model_server in the environment's config"
+            )
+        peer = self._client.peer(self.name)
+        if self._places is None:
+            return await peer.call("/v1/responses", params, Response)
+        async with self._places:
+            return await peer.call("/v1/responses", params, Response)
+
+    def present(self) -> bool:
+        """Whether its model server is one of the fleet's."""
+        return self.name in self._client.targets
+
+
+@final
+class Hearing:
+    """The questions of one verify request, with everything that was asked and answered."""
+
+    def __init__(self, judge: Judge, replay: JudgeReplay, *, swaps: bool) -> None:
+        self._judge = judge
+        self._replay = replay
+        self._swaps = swaps
+        self._replayed_last = False
+        self.evaluations: list[Evaluation] = []
+        """For the row's `judge_evaluations`, from which `reverify` replays them."""
+
+    @property
+    def has_recorded(self) -> bool:
+        """Whether the request brings answers that have not been given yet."""
+        return self._replay.left > 0
+
+    async def compare(self, question: Question, swapped: Question) -> Ruling:
+        """Whether the judge calls both answers equal, in both orders if it does in the first.
+
+        Raises JudgeFailure when it fails, or when its verdict cannot be read.
+        """
+        equal = self._judge.labels.equal
+        if await self.ask(question) != equal:
+            return Ruling.NOT_EQUAL
+        if not self._swaps or self._asked_in_one_order_only:
+            return Ruling.EQUAL
+        return Ruling.EQUAL if await self.ask(swapped) == equal else Ruling.ORDER_MATTERS
+
+    @property
+    def _asked_in_one_order_only(self) -> bool:
+        # Recorded without the second question: the verdict then stands on the first.
+        return self._replayed_last and not self.has_recorded
+
+    async def ask(self, question: Question) -> str:
+        """The judge's label. Raises JudgeFailure when there is none."""
+        asked = question.asked(self._judge.params)
+        recorded = self._replay.exchange(asked, quoting=question.quoted())
+        self._replayed_last = recorded is not None
+        if recorded is not None:
+            answer, held = recorded.answer, recorded.held
+        else:
+            answer = await self._ask_anew(asked)
+            held = {"responses_create_params": to_plain(asked), "response": to_plain(answer)}
+        label = self._verdict(answer, recorded)
+        self.evaluations.append({**held, "verdict_label": label})
+        if label is None:
+            raise _unreadable(answer, self._judge)
+        return label
+
+    def _verdict(self, answer: Response, recorded: JudgeExchange | None) -> str | None:
+        labels = self._judge.labels
+        if recorded is not None and recorded.in_other_words:
+            # Another prompt asked for another form; who recorded the answer has read it.
+            told = recorded.held.get("verdict_label")
+            if told in tuple(labels):
+                return str(told)
+        return read_verdict(answer, labels)
+
+    async def _ask_anew(self, asked: ResponseCreateParams) -> Response:
+        if self._replay.replays and not self._judge.present():
+            raise JudgeFailure(
+                "the row holds no answer of the judge to this question",
+                hint="--fresh-judge starts the judge and asks it",
+            )
+        return await self._judge.answer(asked)
+
+
+def _unreadable(answer: Response, judge: Judge) -> JudgeFailure:
+    allowed = " nor ".join(judge.labels)
+    if answer.incomplete_details is not None:
+        reason = answer.incomplete_details.true_reason
+        return JudgeFailure(
+            f"the judge's reply was cut off ({reason or 'no reason given'}), so it has no verdict",
+            hint=_CUT_HINTS.get(reason, ""),
+        )
+    end = excerpt(answer.final_text[-200:]) or "nothing"
+    return JudgeFailure(f"the last line of the judge's reply gives neither {allowed}: {end}")

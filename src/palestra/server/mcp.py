@@ -1,0 +1,236 @@
+"""`/mcp`: an environment's tools for clients that speak MCP, bound to the rollout's session.
+
+Streamable HTTP with the smallest server side that the protocol allows: every request is answered
+by one JSON body, there is no stream from the server. That is `initialize`, `ping`, `tools/list`
+and `tools/call`; the library's server would bring its own sessions, a task group per process and
+a second of imports for these four, and would know nothing of our sessions and failures. A client
+of the revision without a handshake is told that there is no such method, and shakes hands.
+
+A request belongs to the session that is named, in this order, by
+
+- the header `X-NeMo-Gym-Session-Token`, which `seed_session` answers,
+- the header `Mcp-Session-Id`, which `initialize` answers,
+- the session's cookie, or our in-process caller.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import orjson
+from itsdangerous import BadSignature, Signer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response as HttpResponse
+from starlette.routing import Route
+
+from palestra.schema import FunctionCall, Response, changed, encode_json
+from palestra.schema.openapi import JSON_TYPE
+from palestra.server.sessions import SESSION_ID_KEY
+
+MCP_PATH: Final = "/mcp"
+TOKEN_HEADER: Final = "X-NeMo-Gym-Session-Token"  # noqa: S105  # a header's name
+MCP_SESSION_HEADER: Final = "Mcp-Session-Id"
+MCP_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Revisions of the protocol that begin with a handshake, oldest first."""
+
+_PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD, _BAD_PARAMS = -32700, -32600, -32601, -32602
+
+
+class NoSuchTool(Exception):
+    """The server has no tool of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What a tool said; `failed` when that is why it could not do it."""
+
+    text: str
+    failed: bool = False
+
+
+CallTool = Callable[[str, dict[str, Any], Request], Awaitable[ToolAnswer]]
+"""Run a tool in the session of the request. Raises NoSuchTool, or what a broken tool raises."""
+
+
+class _Call(BaseModel):
+    """Parameters of `tools/call`."""
+
+    name: str
+    arguments: dict[str, Any] | None = None
+
+
+class _JsonRpc(BaseModel):
+    """One JSON-RPC message; without `id` it is a notification, without `method` an answer."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str | int | None = None
+    method: str | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class _Refused(Exception):
+    """The error member of a JSON-RPC answer."""
+
+    def __init__(self, code: int, message: str, *, status: int = 200) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+@final
+class McpDoor:
+    """The route at `/mcp` of one server. `tools`: Responses API tool entries, by name."""
+
+    def __init__(
+        self, *, server: str, secret: str, tools: Mapping[str, Mapping[str, Any]], call: CallTool
+    ) -> None:
+        self._server = server
+        self._signer = Signer(secret, salt=f"mcp {server}")
+        self._tools = tools
+        self._call = call
+
+    @property
+    def route(self) -> Route:
+        """POST only: a GET would wait for messages of ours, and there are none."""
+        return Route(MCP_PATH, self.answer, methods=["POST"])
+
+    def described(self, session_id: str) -> dict[str, Any]:
+        """What `seed_session` answers as `mcp`: how to reach the tools in this session."""
+        return {
+            "server_name": self._server,
+            "url_path": MCP_PATH,
+            "transport": "streamable_http",
+            "headers": {TOKEN_HEADER: self._token(session_id)},
+        }
+
+    async def answer(self, request: Request) -> HttpResponse:
+        """Answer one message. Raises `CallError` when no tool answered: that is none of its own."""
+        found: _JsonRpc | None = None
+        try:
+            found = _message(await request.body())
+            if found.method is None or found.id is None:
+                return HttpResponse(status_code=202)
+            self._bind(request)
+            result = await self._result(found.method, found.params, request)
+        except _Refused as refusal:
+            error = {"code": refusal.code, "message": refusal.message}
+            return _reply({"id": found and found.id, "error": error}, status=refusal.status)
+        headers = {}
+        if found.method == "initialize":
+            headers[MCP_SESSION_HEADER] = self._token(request.session[SESSION_ID_KEY])
+        return _reply({"id": found.id, "result": result}, headers=headers)
+
+    async def _result(
+        self, method: str, params: Mapping[str, Any], request: Request
+    ) -> dict[str, Any]:
+        match method:
+            case "initialize":
+                return self._welcome(params.get("protocolVersion"))
+            case "ping":
+                return {}
+            case "tools/list":
+                return {"tools": [_entry(tool) for tool in self._tools.values()]}
+            case "tools/call":
+                return await self._called(params, request)
+        raise _Refused(_NO_METHOD, f"{self._server} has no method {method!r}")
+
+    def _welcome(self, asked: Any) -> dict[str, Any]:
+        return {
+            "protocolVersion": asked if asked in MCP_REVISIONS else MCP_REVISIONS[-1],
+            "capabilities": {"tools": {"listChanged": False}},
+            "serverInfo": {"name": self._server, "version": "1"},
+        }
+
+    async def _called(self, params: Mapping[str, Any], request: Request) -> dict[str, Any]:
+        try:
+            wanted = _Call.model_validate(params)
+            said = await self._call(wanted.name, wanted.arguments or {}, request)
+        except ValidationError as error:
+            raise _Refused(_BAD_PARAMS, f"tools/call: {error}") from None
+        except NoSuchTool:
+            raise _Refused(_BAD_PARAMS, f"there is no tool named {wanted.name}") from None
+        return {"content": [{"type": "text", "text": said.text}], "isError": said.failed}
+
+    def _bind(self, request: Request) -> None:
+        """Put the request into the session that its headers name, if they do."""
+        token = request.headers.get(TOKEN_HEADER) or request.headers.get(MCP_SESSION_HEADER)
+        if not token:
+            return
+        try:
+            held = self._signer.unsign(token.encode("latin-1", "replace")).decode()
+        except BadSignature:
+            # 404 makes a client begin anew, which is right when we were started anew.
+            raise _Refused(
+                _INVALID_REQUEST, "the session's token is not of this server", status=404
+            ) from None
+        request.scope["session"] = {SESSION_ID_KEY: held}
+
+    def _token(self, session_id: str) -> str:
+        return self._signer.sign(session_id).decode()
+
+
+def plainly_named(body: Any, *, server: str) -> Any:
+    """A verify request in which calls of the server's tools have the tools' own names."""
+    response = getattr(body, "response", None)
+    if not isinstance(response, Response):
+        return body
+    output = [
+        changed(item, {"name": own_name(item.name, server=server)})
+        if isinstance(item, FunctionCall)
+        else item
+        for item in response.output
+    ]
+    return changed(body, {"response": changed(response, {"output": output})})
+
+
+def own_name(name: str, *, server: str) -> str:
+    """A tool's name as the server has it.
+
+    MCP clients record it as `mcp__<server>__<tool>`, with `_` for what a name may not hold.
+    """
+    return name.removeprefix(f"mcp__{re.sub(r'[^A-Za-z0-9_-]', '_', server)}__")
+
+
+def _message(raw: bytes) -> _JsonRpc:
+    try:
+        decoded = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise _Refused(_PARSE_ERROR, f"the body is not JSON: {error}", status=400) from None
+    try:
+        return _JsonRpc.model_validate(decoded)
+    except ValidationError:
+        raise _Refused(
+            _INVALID_REQUEST, "the body is not one JSON-RPC message", status=400
+        ) from None
+
+
+def _entry(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A Responses API tool entry as MCP has it."""
+    return {
+        "name": tool["name"],
+        "description": tool.get("description") or "",
+        "inputSchema": tool.get("parameters") or {"type": "object"},
+    }
+
+
+def _reply(
+    body: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
+    content = encode_json({"jsonrpc": "2.0", **body})
+    return HttpResponse(content, status, headers, media_type=JSON_TYPE)
+
+
+__all__ = [
+    "MCP_PATH",
+    "MCP_SESSION_HEADER",
+    "TOKEN_HEADER",
+    "McpDoor",
+    "NoSuchTool",
+    "ToolAnswer",
+    "own_name",
+    "plainly_named",
+]

@@ -1,0 +1,234 @@
+"""`ModelServer`: turns Responses API requests into calls of a real endpoint.
+
+Clients that speak Chat Completions or Anthropic's Messages are served by every model server: see
+`palestra.server.fronts`.
+"""
+
+import functools
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import msgspec
+from fastapi import FastAPI
+from pydantic import BaseModel, PrivateAttr
+from starlette.responses import Response as HttpResponse
+
+from palestra.config import ServerType
+from palestra.errors import RowIdentity
+from palestra.schema import (
+    ChatCompletion,
+    ChatCreateParams,
+    ChatMessage,
+    Response,
+    ResponseCreateParams,
+    fields_of,
+    set_fields,
+)
+from palestra.schema.openapi import JSON_TYPE
+from palestra.server.capture import (
+    TRAINING_RUN,
+    TRAINING_TURNS,
+    TrainingRun,
+    TurnCapture,
+    TurnsTaken,
+    TurnsWanted,
+)
+from palestra.server.endpoints import Endpoint
+from palestra.server.fronts import (
+    EVENT_STREAM,
+    MessagesAnswer,
+    MessagesRequest,
+    chat_events,
+    completion_from_response,
+    message_events,
+    message_from_response,
+    params_from_chat,
+    params_from_messages,
+    unpacked,
+)
+from palestra.server.server import Server, ServerConfig
+from palestra.server.sessions import Session, SessionStore
+
+CHECK_PATH = "/endpoint"
+"""Where a model server says what its endpoint is and whether it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFacts:
+    """What a model server knows of its endpoint, as its last `check` left it."""
+
+    model: str = ""
+    """The name that requests ask for; empty: there is no endpoint to ask."""
+    served: tuple[str, ...] = ()
+    """The names that it lists, where they are known."""
+    max_model_len: int | None = None
+    """Prompt and answer together, in tokens; None where it does not say."""
+    tool_parser: str = ""
+    """Where it tells it."""
+
+
+class ListedModel(BaseModel):
+    """One model behind a server."""
+
+    id: str
+    object: Literal["model"] = "model"
+
+
+class ModelList(BaseModel):
+    """What `/v1/models` answers."""
+
+    object: Literal["list"] = "list"
+    data: list[ListedModel]
+
+
+class EndpointCheck(BaseModel):
+    """What `/endpoint` answers."""
+
+    endpoint: str
+    """What the endpoint said, in a few words."""
+    facts: EndpointFacts
+
+
+_STREAMING = frozenset({"stream", "stream_options"})
+"""Of a chat request: how it is answered, which concerns nobody behind the front."""
+
+
+def _unpacked(message: ChatMessage) -> ChatMessage:
+    if "provider_specific_fields" not in (message.model_extra or ()):
+        return message
+    return ChatMessage.model_construct(None, **unpacked(set_fields(message)))
+
+
+class ModelServerConfig(ServerConfig):
+    """Settings of a model server."""
+
+
+class ModelServer(Server):
+    """Subclass this and write `responses`; `chat_completions` where the endpoint has it."""
+
+    config: ModelServerConfig
+
+    palestra_failures: ClassVar[frozenset[int]] = frozenset({400, 401, 422, 500, 504})
+
+    _palestra_sessions: SessionStore = PrivateAttr(default_factory=lambda: SessionStore(keep=False))
+    _palestra_capture: TurnCapture = PrivateAttr(default_factory=TurnCapture)
+
+    @abstractmethod
+    async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
+        """One turn of the model."""
+
+    async def chat_completions(self, body: ChatCreateParams, session: Session) -> ChatCompletion:
+        """One chat completion: by default, what `responses` answers to the same conversation."""
+        return completion_from_response(await self.responses(params_from_chat(body), session))
+
+    async def _chat(
+        self, body: ChatCreateParams, session: Session
+    ) -> ChatCompletion | HttpResponse:
+        asked = {name: value for name, value in fields_of(body).items() if name not in _STREAMING}
+        asked["messages"] = [_unpacked(message) for message in body.messages]
+        completion = await self._palestra_capture.during(
+            self.chat_completions(ChatCreateParams.model_construct(None, **asked), session)
+        )
+        if not body.stream:
+            return completion
+        options = (body.model_extra or {}).get("stream_options") or {}
+        events = chat_events(completion, with_usage=bool(options.get("include_usage")))
+        return HttpResponse(events, media_type=EVENT_STREAM)
+
+    async def messages(self, body: MessagesRequest, session: Session) -> MessagesAnswer:
+        """One message of Anthropic's protocol, by way of `responses`."""
+        asked = self.responses(params_from_messages(body), session)
+        return message_from_response(await self._palestra_capture.during(asked))
+
+    async def _messages(
+        self, body: MessagesRequest, session: Session
+    ) -> MessagesAnswer | HttpResponse:
+        answer = await self.messages(body, session)
+        if not body.stream:
+            return answer
+        return HttpResponse(message_events(answer), media_type=EVENT_STREAM)
+
+    async def list_models(self) -> list[str]:
+        """Names of the models behind this server."""
+        return []
+
+    async def check(self) -> str:
+        """Ask the endpoint, cheaply, whether it is there; what it answered, in a few words.
+
+        Raises `CallError` when it cannot be reached or rejects the key.
+        """
+        return "not checked"
+
+    def facts(self) -> EndpointFacts:
+        """What is known of the endpoint, without asking it."""
+        return EndpointFacts()
+
+    async def _models(self) -> ModelList:
+        return ModelList(data=[ListedModel(id=name) for name in await self.list_models()])
+
+    async def _check(self) -> EndpointCheck:
+        return EndpointCheck(endpoint=await self.check(), facts=self.facts())
+
+    @property
+    def palestra_type(self) -> str:
+        """It is a model server."""
+        return ServerType.MODEL
+
+    def routes(self) -> list[Endpoint]:
+        """Responses, chat completions and messages."""
+        return [
+            self.endpoint(self._capturing(self.responses), "/v1/responses"),
+            self.endpoint(
+                self._chat,
+                "/v1/chat/completions",
+                answers={JSON_TYPE: ChatCompletion, EVENT_STREAM: str},
+            ),
+            self.endpoint(
+                self._messages,
+                "/v1/messages",
+                answers={JSON_TYPE: MessagesAnswer, EVENT_STREAM: str},
+            ),
+            self.endpoint(self._training_run, TRAINING_RUN),
+            self.endpoint(self._training_turns, TRAINING_TURNS),
+        ]
+
+    def _capturing(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """`method`, whose answers a trainer may ask for; its signature stays what it is."""
+        capture = self._palestra_capture
+
+        # No coroutine of its own: nearly always nothing is captured.
+        @functools.wraps(method)
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            called = method(*args, **kwargs)
+            if not capture.wanted or not isinstance(called, Awaitable):
+                return called
+            return capture.during(called)
+
+        return answer
+
+    async def _training_run(self, body: TrainingRun) -> dict[str, Any]:
+        self._palestra_capture.told(body)
+        return {}
+
+    async def _training_turns(self, body: TurnsWanted) -> dict[str, Any]:
+        row = RowIdentity(body.task, body.rollout, body.attempt, run=body.run)
+        told: dict[str, Any] = msgspec.to_builtins(self.captured_turns(row))
+        return told
+
+    @property
+    def asked_by_a_trainer(self) -> bool:
+        """Whether the call that is served is made for a trainer's rollout, which checks it."""
+        return self._palestra_capture.wanted_now
+
+    def captured_turns(self, row: RowIdentity) -> TurnsTaken:
+        """The turns of a trainer's rollout, for a trainer in this process; they are forgotten."""
+        return self._palestra_capture.take(row)
+
+    def setup_webserver(self) -> FastAPI:
+        """The protocol's endpoints and the list of models."""
+        app = super().setup_webserver()
+        app.add_api_route("/v1/models", self._models, methods=["GET"], response_model=ModelList)
+        app.add_api_route(CHECK_PATH, self._check, methods=["GET"], response_model=EndpointCheck)
+        return app

@@ -1,0 +1,89 @@
+"""Tools of an environment: marked methods, with their JSON Schema from the signature."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import ConfigDict, Field, create_model
+
+from palestra.server.sessions import Session
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TOOL_MARK = "_palestra_tool"
+
+
+class ToolError(Exception):
+    """Raise it in a tool to refuse a call: the model reads the message, and may try again.
+
+    Any other exception is a bug of the tool. The model reads that one too, and the rollout goes
+    on, but its row tells it under `tool_failures`.
+    """
+
+
+def tool(method: F) -> F:
+    """Mark a method of a `ResourcesServer` as a tool that the model may call.
+
+    Its name, docstring and typed parameters become the tool's schema. A parameter annotated
+    with `Session` is filled in and not shown to the model.
+    """
+    setattr(method, _TOOL_MARK, True)
+    return method
+
+
+def is_tool(method: object) -> bool:
+    """Whether `tool` marked this method."""
+    return getattr(method, _TOOL_MARK, False) is True
+
+
+def arguments_model(method: Callable[..., Any]) -> Any:
+    """A pydantic model of the tool's parameters, without `self` and the session."""
+    hints = get_type_hints(method, include_extras=True)
+    notes = _parameter_notes(inspect.getdoc(method) or "")
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(method).parameters.items():
+        kind = hints.get(name, Any)
+        spread = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+        if name == "self" or kind is Session or spread:
+            continue
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[name] = (kind, Field(default, description=notes.get(name)))
+    return create_model(
+        f"{getattr(method, '__name__', 'tool')}_arguments",
+        __config__=ConfigDict(extra="forbid"),
+        **fields,
+    )
+
+
+def tool_schema(method: Callable[..., Any]) -> dict[str, Any]:
+    """The tool as a Responses API `tools` entry."""
+    schema = arguments_model(method).model_json_schema()
+    schema.pop("title", None)
+    for prop in schema.get("properties", {}).values():
+        prop.pop("title", None)
+    schema.setdefault("properties", {})
+    schema.setdefault("required", [])
+    schema["additionalProperties"] = False
+    return {
+        "type": "function",
+        "name": getattr(method, "__name__", "tool"),
+        "description": _summary(inspect.getdoc(method) or ""),
+        "parameters": schema,
+        # Strict schemas may not have optional properties: providers reject the request.
+        "strict": set(schema["required"]) == set(schema["properties"]),
+    }
+
+
+_NOTE = re.compile(r"^\s*(?::param\s+)?(\w+)\s*:\s*(.+)$")
+
+
+def _summary(docstring: str) -> str:
+    return docstring.split("\n\n", 1)[0].replace("\n", " ").strip()
+
+
+def _parameter_notes(docstring: str) -> dict[str, str]:
+    """Lines of the form `name: what it means` after the summary."""
+    _, _, rest = docstring.partition("\n\n")
+    found = (_NOTE.match(line) for line in rest.splitlines())
+    return {match[1]: match[2] for match in found if match}
