@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     places = {path: place for place, path in enumerate(sizes)}
     items.sort(key=lambda item: (-slow[item.path], -sizes[item.path], places[item.path]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lean_pytest_in_tests() -> Iterator[None]:
+    """A pytest that a test starts loads none of the plugins that take two seconds to import."""
+    unneeded = ("schemathesis", "hypothesispytest", "xdist", "xdist.looponfail")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{plugin}" for plugin in unneeded))
+        yield
 
 
 @pytest.fixture(scope="session")

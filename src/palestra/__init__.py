@@ -31,7 +31,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from palestra import serving
+        from palestra import server
 
-        return getattr(serving, name)
+        return getattr(server, name)
     raise AttributeError(f"module 'palestra' has no attribute {name!r}")

@@ -74,6 +74,7 @@ def test_a_whole_merge_takes_back_what_a_partial_one_said(tmp_path: Path) -> Non
     assert not made.files.completeness.exists()
 
 
+@pytest.mark.slow
 def test_two_last_chunks_that_end_together_merge_right(tmp_path: Path) -> None:
     for number in range(AT_ONCE):
         made = world(tmp_path / str(number), tasks=4, chunks=2)

@@ -249,6 +249,7 @@ def test_a_rollout_that_is_cancelled_closes_its_request() -> None:
     play(story)
 
 
+@pytest.mark.slow  # it is silent for ten seconds
 def test_a_host_that_died_without_a_word_loses_its_requests_to_the_others() -> None:
     async def story(server: VLLMModel, fakes: list[FakeEndpoint]) -> None:
         fakes[0].mute = True

@@ -147,6 +147,7 @@ def test_answers_may_be_made_of_the_request(fleet: Fleets) -> None:
     assert result["reward"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resources_servers/my_env", "my_env"])
 @pytest.mark.parametrize("below", ["resources_servers/my_env", "resources_servers/my_env/tests"])
 def test_names_are_looked_up_from_the_projects_root(

@@ -8,6 +8,7 @@ import pytest
 HEAVY = "torch", "ray", "trl", "verl", "skyrl", "transformers"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapter", ["ray", "trl", "verl", "skyrl", "nemo_rl"])
 def test_an_adapter_imports_no_trainer(adapter: str) -> None:
     program = (

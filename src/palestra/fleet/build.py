@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError
+from palestra.fleet.isolation import FunctionCalls
 from palestra.fleet.loading import load_server_class
 from palestra.fleet.ray_clusters import RAY_ADDRESS
-from palestra.server.resources_server import ResourcesServer
-from palestra.server.server import Server
+from palestra.server import FunctionServer, ResourcesServer, Server
 from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, ServerClient, Target
 
 if TYPE_CHECKING:
@@ -77,13 +77,20 @@ def build_server(
     settings_model: Any = cls.model_fields["config"].annotation
     settings = settings_from(settings_model, instance, extra=_facts(instance, client))
     server = cls(config=settings, server_client=client)
-    if isolate and served is None and not client.tree.get(PROFILING):
+    if isolate and served is None:
         _isolate(server, instance, client)
     return server
 
 
 def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> None:
-    if isinstance(server, ResourcesServer) and server.wants_isolation():
+    if isinstance(server, FunctionServer):
+        if (path := server.isolated_file()) is not None:
+            server.isolate_function(FunctionCalls(path, server.name, server.palestra_errors))
+    elif (
+        isinstance(server, ResourcesServer)
+        and server.wants_isolation()
+        and not client.tree.get(PROFILING)
+    ):
         from palestra.fleet.isolation.session_workers import workers_of
 
         server.isolate(workers_of(server, instance, client))

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import PrivateAttr
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError, RowError
-from palestra.fleet.isolation import FunctionCalls
 from palestra.schema import (
     CREATE_PARAMS,
     Response,
@@ -155,10 +154,32 @@ def environment(
     return decorate
 
 
+class FunctionCalls(Protocol):
+    """Calls of an environment's function, in other processes."""
+
+    async def start(self) -> None:
+        """Have a process ready, with the function's file imported."""
+
+    async def reward(self, keywords: Mapping[str, Any], /) -> float:
+        """What the function returns. Raises CallError."""
+
+    async def close(self) -> None:
+        """End the processes."""
+
+
 class FunctionServer(ResourcesServer):
     """The resources server of an `Environment`; `server_class_of` binds one to a class."""
 
     _palestra_calls: FunctionCalls | None = PrivateAttr(default=None)
+
+    def isolate_function(self, calls: FunctionCalls) -> None:
+        """Have the function called by `calls`."""
+        self._palestra_calls = calls
+
+    def isolated_file(self) -> Path | None:
+        """The file whose function other processes are to call; None where this one calls it."""
+        made = self.made_environment()
+        return self.environment_path() if made.isolated and not _is_async(made.verify) else None
 
     async def verify(self, body: VerifyRequest) -> VerifyResponse:
         """Call the author's function with what it asks for."""
@@ -169,9 +190,8 @@ class FunctionServer(ResourcesServer):
             RESPONSE: body.response,
         }
         wanted = _wanted(made, offered)
-        calls = self._isolated_calls()
-        if calls is not None:
-            reward: Any = await calls.reward(wanted)
+        if self._palestra_calls is not None:
+            reward: Any = await self._palestra_calls.reward(wanted)
         elif inspect.iscoroutinefunction(made.verify):
             reward = await made.verify(**wanted)
         else:
@@ -190,7 +210,7 @@ class FunctionServer(ResourcesServer):
         code = code_of(made.verify)
         if path != VERIFY or code is None or not is_authors_file(code.co_filename):
             return super().palestra_author_method(method, path)
-        if self._is_isolated():
+        if self.isolated_file() is not None:
             return None
         return AuthorMethod(made.verify, self, path)
 
@@ -211,26 +231,10 @@ class FunctionServer(ResourcesServer):
         """The file that the environment was loaded from, for processes that load it too."""
         return None
 
-    def _is_isolated(self) -> bool:
-        """Whether the function is called in other processes."""
-        made = self.made_environment()
-        has_file = self.environment_path() is not None
-        return has_file and made.isolated and not _is_async(made.verify)
-
-    def _isolated_calls(self) -> FunctionCalls | None:
-        """Calls in other processes; None where the function is to run in this one."""
-        if self._palestra_calls is None:
-            path = self.environment_path()
-            if path is None or not self._is_isolated():
-                return None
-            self._palestra_calls = FunctionCalls(path, self.name, self._palestra_errors)
-        return self._palestra_calls
-
     async def start_workers(self) -> None:
         """Import the file in another process now: what fails there is said before any row."""
-        calls = self._isolated_calls()
-        if calls is not None:
-            await calls.start()
+        if self._palestra_calls is not None:
+            await self._palestra_calls.start()
 
     async def end_workers(self) -> None:
         """End them."""

@@ -21,7 +21,9 @@ PAUSE_S: Final = 5.0
 """How long an error that comes again is only counted, after it was told."""
 MOST_KINDS: Final = 200
 """Different errors that are told in full; a server that has more has one kind, which goes on."""
-_SERVING = str(Path(__file__).parent)
+_PACKAGE: Final = Path(__file__).parents[1]
+_CALLERS: Final = (str(_PACKAGE / "server"), str(_PACKAGE / "fleet"))
+"""What calls authors' code."""
 _PLUMBING = "/anyio/"
 
 
@@ -33,7 +35,7 @@ def own_frames(error: BaseException, limit: int = 4) -> str:
     # One that was raised anew on its way here says where it came from.
     frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
     theirs = [
-        f for f in frames if not f.filename.startswith(_SERVING) and _PLUMBING not in f.filename
+        f for f in frames if not f.filename.startswith(_CALLERS) and _PLUMBING not in f.filename
     ]
     own = [frame for frame in theirs if is_servers_file(frame.filename)]
     shown = (own or theirs or list(frames))[-limit:]
