@@ -23,8 +23,7 @@ from pydantic import ValidationError
 from palestra.authoring.freshness import foreign_rollouts, rejected_rows
 from palestra.datasets import differences, metrics_of
 from palestra.errors import InputDataError
-from palestra.fleet import cache_root, interpreter_for
-from palestra.fleet.stacks import place_on
+from palestra.fleet import cache_root, interpreter_for, place_on
 from palestra.schema import CREATE_PARAMS, ResponseCreateParams, finite_reward, read_jsonl
 from palestra.system import end_group, start
 

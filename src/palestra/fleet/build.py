@@ -9,9 +9,7 @@ from palestra.errors import ConfigError
 from palestra.fleet.isolation import FunctionCalls
 from palestra.fleet.loading import load_server_class
 from palestra.fleet.ray_clusters import RAY_ADDRESS
-from palestra.server.authoring import FunctionServer
-from palestra.server.resources_server import ResourcesServer
-from palestra.server.server import Server
+from palestra.server import FunctionServer, ResourcesServer, Server
 from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, ServerClient, Target
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from palestra.config import ServerType
 from palestra.errors import CallError, from_body
 from palestra.fleet.attach import AttachedFleet
 from palestra.fleet.instance import State
-from palestra.server.model_server import CHECK_PATH
+from palestra.server import CHECK_PATH
 from palestra.transport import HttpRequest, HttpTransport
 
 PROBE_TIMEOUT_S = 5.0

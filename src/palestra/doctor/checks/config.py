@@ -16,8 +16,8 @@ from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError, PalestraError
 from palestra.fleet import (
     build_server,
-    place_of,
     requirements_of,
+    requirements_place,
     server_client,
     start_timeout_of,
     starting_within,
@@ -60,7 +60,7 @@ def make_servers(config: ResolvedConfig) -> Made:
     elsewhere: list[str] = []
     client = server_client({}, config.tree)
     for instance in config.instances.values():
-        place = place_of(instance)
+        place = requirements_place(instance)
         if place is None or unsatisfied(requirements_of(place)):
             elsewhere.append(instance.name)
             continue

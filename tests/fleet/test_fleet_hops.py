@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse
-from serving_world import Project
+from fleet_world import Project
 from starlette.responses import Response as HttpResponse
 
 from palestra.errors import CallError, CredentialsRejected, Layer, Outcome, RowIdentity, to_body

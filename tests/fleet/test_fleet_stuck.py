@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from serving_world import FLEET, X_ALONE, Project, eventually, exists
+from fleet_world import FLEET, X_ALONE, Project, eventually, exists
 
 from palestra.config import ResolvedConfig
 from palestra.errors import Outcome, RowIdentity, ServerDied

@@ -7,9 +7,9 @@ import orjson
 import pytest
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
-from serving_servers import ask, error_of, server_of, turn
 from starlette.responses import PlainTextResponse
 
+from author_servers import ask, error_of, server_of, turn
 from palestra.config import Redactor
 from palestra.errors import RowIdentity
 from palestra.fleet.listener import serving

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from serving_world import X_ALONE, Project
+from fleet_world import X_ALONE, Project
 
 from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied

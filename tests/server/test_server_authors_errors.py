@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 import pytest
-from serving_servers import ask, error_of, server_of, turn
 
+from author_servers import ask, error_of, server_of, turn
 from palestra.errors import VerifierError, to_body
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer

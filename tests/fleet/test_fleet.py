@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
-from serving_world import (
+from fleet_world import (
     ENVIRONMENT_APP,
     FLEET,
     X_ALONE,

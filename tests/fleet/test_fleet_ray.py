@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_world import free_port
+from fleet_world import free_port
 
 from palestra.fleet.ray_clusters import RayPlace
 from ray_programs import MARK, ray_folder, started_with

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from serving_world import MODEL_APP, Project
+from fleet_world import MODEL_APP, Project
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from fastapi import BackgroundTasks, FastAPI
-from serving_servers import server_of
-from serving_world import Project
+from fleet_world import Project
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from author_servers import server_of
 from palestra.fleet import PROCESS, Fleet
 from palestra.fleet.listener import serving
 from palestra.fleet.sockets import listen

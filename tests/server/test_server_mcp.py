@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 import pytest
-from serving_servers import ask, error_of, nobody, turn
 
+from author_servers import ask, error_of, nobody, turn
 from palestra.errors import InfraError
 from palestra.fleet.listener import serving
 from palestra.fleet.sockets import listen

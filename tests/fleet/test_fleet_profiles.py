@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from serving_world import FLEET, Project, rollout
+from fleet_world import FLEET, Project, rollout
 
 from palestra.errors import ConfigError
 from palestra.fleet import EMBEDDED, PROCESS, Fleet

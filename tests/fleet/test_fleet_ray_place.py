@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from serving_world import X_ALONE, Project
+from fleet_world import X_ALONE, Project
 
 import palestra.fleet.fleet as fleet_module
 import palestra.fleet.ray_clusters.place as ray_place

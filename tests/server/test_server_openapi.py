@@ -9,8 +9,8 @@ import shipped_servers as shipped
 from jsonschema_rs import validator_for
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel, create_model
-from serving_servers import server_of
 
+from author_servers import server_of
 from palestra.config import PACKAGE_ROOT, SERVER_TREES
 from palestra.errors import (
     CallError,

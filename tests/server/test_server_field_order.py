@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import asyncio
-from serving_servers import server_of, turn
+from author_servers import server_of, turn
 from palestra.schema import RunRequest, VerifyRequest, VerifyResponse, encode_json, fields_of
 from palestra.server import ResourcesServer
 

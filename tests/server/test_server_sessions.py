@@ -6,8 +6,8 @@ import json
 import time
 
 import pytest
-from serving_servers import ask, server_of, turn
 
+from author_servers import ask, server_of, turn
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, Session
 from palestra.server.boundary import SessionCookie

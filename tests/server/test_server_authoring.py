@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from serving_servers import ask, error_of, server_of, turn
 
+from author_servers import ask, error_of, server_of, turn
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import Response
 from palestra.server import Environment, RewardRules, environment

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 from pydantic import BaseModel, Field
-from serving_servers import TASK, ask, error_of, server_of, turn
 from starlette.requests import Request
 
+from author_servers import TASK, ask, error_of, server_of, turn
 from palestra.errors import CallError, JudgeFailure, RowError, VerifierError
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, Session
@@ -215,7 +215,7 @@ def test_no_traceback_is_nested_in_the_message() -> None:
 
     assert "\n" not in error["message"]
     assert "Traceback" not in str(error)
-    assert "palestra/serving" not in error["traceback"]
+    assert "palestra/server" not in error["traceback"]
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from serving_servers import ask, server_of, turn
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from author_servers import ask, server_of, turn
 from palestra.errors import RowError
 from palestra.schema import VerifyRequest, VerifyResponse, encode_json
 from palestra.server import ResourcesServer

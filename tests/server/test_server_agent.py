@@ -4,8 +4,8 @@ import asyncio
 
 import orjson
 import pytest
-from serving_servers import PARAMS, TASK, error_of
 
+from author_servers import PARAMS, TASK, error_of
 from palestra.schema import (
     Response,
     ResponseCreateParams,

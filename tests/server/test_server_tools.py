@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field, PrivateAttr
-from serving_servers import ask, server_of, turn
 
+from author_servers import ask, server_of, turn
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, Session, ToolError, tool, tool_schema
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_world import ENVIRONMENT_APP, FLEET, Project, eventually, rollout
+from fleet_world import ENVIRONMENT_APP, FLEET, Project, eventually, rollout
 
 import palestra
 from palestra.fleet import PROCESS, Fleet
@@ -144,7 +144,7 @@ PACKAGE = Path(palestra.__file__).parent
     [
         ("/home/me/my_env/app.py", True),
         (str(PACKAGE / "resources_servers/mcqa/app.py"), True),
-        (str(PACKAGE / "serving/fleet.py"), False),
+        (str(PACKAGE / "fleet/fleet.py"), False),
         (asyncio.__file__, False),
         (pytest.__file__, False),
         ("<string>", False),
