@@ -56,7 +56,8 @@ SURE: Final = (
         r"(?:is|are) not",
     ),
     _known(WrongSetting, "config.reasoning-parser", r"uses_reasoning_parser"),
-    _known(WrongSetting, "config.bad-value", r"is not a URL of HTTP"),
+    _known(WrongSetting, "config.bad-value", r"is not a URL of HTTP|is no http:// URL"),
+    _known(WrongSetting, "model.tls", r"certificate verify failed"),
     _known(WrongSetting, "config.no-token", r"asks for its fleet's token"),
     _known(WrongSetting, "config.endpoint-lacks-setting"),
     # A page of HTML, or a path that there is not, says nothing of keys and models.
