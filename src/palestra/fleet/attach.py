@@ -105,7 +105,9 @@ def _run_file(address: HeadAddress) -> RunFile | None:
 async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
     headers = {"authorization": f"Bearer {address.token}"} if address.token else {}
     try:
-        request = HttpRequest("GET", address.url + path, headers, timeout_s=HEAD_TIMEOUT_S)
+        request = HttpRequest(
+            "GET", address.url + path, headers, timeout_s=HEAD_TIMEOUT_S, direct=True
+        )
         reply = await http.send(request)
     except (InfraError, DeadlineExceeded) as error:
         raise NoFleet(
