@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from palestra.config.flags import flag
+from palestra.config import flag
 
 
 class PrepareArgs(BaseModel):

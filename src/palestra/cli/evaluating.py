@@ -24,13 +24,14 @@ from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import (
     PACKAGE_ROOT,
+    Flag,
     ResolvedConfig,
     ServerType,
     did_you_mean,
+    flag,
     nearest,
     read_settings,
 )
-from palestra.config.flags import Flag, flag
 from palestra.errors import ConfigError, InputDataError
 from palestra.fleet import (
     START_TIMEOUT,

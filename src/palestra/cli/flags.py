@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, ge
 import typer
 from typer.core import TyperCommand
 
-from palestra.config.flags import Flag
+from palestra.config import Flag
 
 if TYPE_CHECKING:  # it takes as long to import as all of this
     from pydantic import BaseModel

@@ -14,8 +14,7 @@ from palestra.cli.data_settings import RenderArgs
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.settings import args_from, existing_path, load
 from palestra.cli.transfers import patience_of, transfers
-from palestra.config import ResolvedConfig, ServerType
-from palestra.config.flags import Flag, flag
+from palestra.config import Flag, ResolvedConfig, ServerType, flag
 from palestra.datasets import Door, load_prompt
 from palestra.datasets.hub import HubDownload
 from palestra.datasets.importing import Columns, records_of, write_rows

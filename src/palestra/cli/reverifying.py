@@ -21,8 +21,7 @@ from palestra.cli.meaning import servers_meaning
 from palestra.cli.reaching import OwnFleet, Reachable, unless
 from palestra.cli.settings import existing_path, load
 from palestra.cli.tables import print_table
-from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
-from palestra.config.flags import flag
+from palestra.config import InstanceConfig, ResolvedConfig, ServerType, flag, nearest
 from palestra.errors import ConfigError, Outcome, RunFailed, ServerDied
 from palestra.rollouts import RunPaths, truncated_and_empty
 from palestra.rollouts.reverification import (

@@ -12,7 +12,7 @@ from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.markdown import markdown_table
 from palestra.cli.tables import print_table
-from palestra.config.flags import Flag, flag
+from palestra.config import Flag, flag
 from palestra.errors import ConfigError, InputDataError
 from palestra.profiling import TaskIndex
 from palestra.profiling.comparison import Side, load_side, pair, refuse_shared_files

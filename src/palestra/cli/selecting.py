@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 import palestra
 from palestra.cli.console import notice, say, shown
 from palestra.cli.tables import print_table
-from palestra.config.flags import Flag, flag
+from palestra.config import Flag, flag
 from palestra.errors import ConfigError, RunFailed
 from palestra.profiling import RunFrame, rollout_files
 from palestra.profiling.comparison import load_side

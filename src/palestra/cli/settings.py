@@ -7,8 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.cli.data_settings import DATA_SETTINGS
 from palestra.cli.sharing_settings import SHARING_SETTINGS
-from palestra.config import ResolvedConfig, load_config
-from palestra.config.flags import flag
+from palestra.config import ResolvedConfig, flag, load_config
 from palestra.rollouts.arguments import (
     HOW_TO_GIVE,
     CollectArgs,

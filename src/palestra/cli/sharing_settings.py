@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from palestra.config.flags import flag
+from palestra.config import flag
 from palestra.datasets.hub import HubDownload, HubUpload
 from palestra.datasets.registry import GitlabDownload, GitlabUpload
 from palestra.datasets.transfer import Patience

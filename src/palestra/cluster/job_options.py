@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from palestra.cluster.configs import Line, Time
-from palestra.config.flags import flag
+from palestra.config import flag
 
 
 def _listed(value: Any) -> Any:

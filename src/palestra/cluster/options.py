@@ -20,8 +20,7 @@ from palestra.cluster.secrets import (
     variable_problem,
 )
 from palestra.cluster.seeds import chunks_of, seeds_of
-from palestra.config import did_you_mean, raise_problems
-from palestra.config.flags import flag
+from palestra.config import did_you_mean, flag, raise_problems
 from palestra.errors import ConfigError
 from palestra.rollouts.arguments import args_from
 

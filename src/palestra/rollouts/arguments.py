@@ -16,8 +16,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, resolve_path
-from palestra.config.flags import flag
+from palestra.config import PACKAGE_ROOT, ResolvedConfig, flag, resolve_path
 from palestra.errors import ConfigError
 from palestra.rollouts.settings import AUTO, PATIENCE_S, CollectSettings, InputFile, Shard
 

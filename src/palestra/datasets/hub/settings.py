@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from palestra.config.flags import flag
+from palestra.config import flag
 
 Split = Literal["train", "validation", "test"]
 MAIN = "main"

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from palestra.config.flags import flag
+from palestra.config import flag
 from palestra.errors import ConfigError
 
 _WHERE: Final = {
