@@ -251,15 +251,14 @@ class Guard:
         return self._pulse.stack_text()
 
     def _tell_of_block(self, quiet_s: float) -> None:
-        from palestra.fleet.importing import at, author_import
-        from palestra.fleet.overrun import blocking, place_of
+        from palestra.fleet import author_import, blocking, executing_place, standing_at
 
         call = running_one(self._pid, self._lookout.executing)
         stacks = self._stacks()
         if call is not None and (started := author_import(call)) is not None:
             self._say(
                 f"{started.file} is still being imported after {quiet_s:.0f} s, of "
-                f"{started.limit_s:g} s at most ({started.longer}){at(place_of(call, stacks))}"
+                f"{started.limit_s:g} s at most ({started.longer}){standing_at(executing_place(call, stacks))}"
             )
             return
         holder = blocking(call, stacks)
@@ -269,8 +268,7 @@ class Guard:
 
     def _end_overdue(self, call: Executing) -> None:
         """End the child for `call`, unless that has returned while its stack came."""
-        from palestra.fleet.importing import unfinished_import
-        from palestra.fleet.overrun import overrun, row_name
+        from palestra.fleet import overrun, row_name, unfinished_import
 
         lasted_s = time.monotonic() - call.since
         stacks = self._stacks()
@@ -290,7 +288,7 @@ class Guard:
         self._give_up(f"{rollout}{error.message}", error.hint, recorded)
 
     def _end_frozen(self, quiet_s: float) -> NoReturn:
-        from palestra.fleet.overrun import blocking
+        from palestra.fleet import blocking
 
         holder = blocking(running_one(self._pid, self._lookout.executing), self._stacks())
         self._kill()
@@ -378,5 +376,4 @@ class Guard:
 
 def _load() -> None:
     """Import what ending the run in its place takes, and the run itself."""
-    import palestra.fleet.importing
-    import palestra.fleet.overrun  # noqa: F401
+    import palestra.fleet  # noqa: F401

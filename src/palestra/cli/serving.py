@@ -11,9 +11,7 @@ from typing import Any
 from palestra.cli.console import notice, say
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.errors import ConfigError
-from palestra.fleet import LOOPBACK, http_transport
-from palestra.fleet.listener import serving
-from palestra.fleet.sockets import holder_of, listen
+from palestra.fleet import LOOPBACK, holder_of, http_transport, listen, serving
 from palestra.responses_api_models.local_servers import (
     LlamaCppServer,
     Serving,

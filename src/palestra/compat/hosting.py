@@ -35,13 +35,16 @@ from palestra.errors import (
     Outcome,
     PromptTooLong,
 )
-from palestra.fleet import build_server, server_client
-from palestra.fleet.listener import serving
-from palestra.fleet.sockets import http_url, listen
+from palestra.fleet import build_server, http_url, listen, server_client, serving
 from palestra.schema.openapi import Components, complete, request_body
-from palestra.server import CHECK_PATH, Server
-from palestra.server.author_calls import AuthorMethod, is_by_author
-from palestra.server.published import describe, published_schema
+from palestra.server import (
+    CHECK_PATH,
+    AuthorMethod,
+    Server,
+    describe,
+    is_by_author,
+    published_schema,
+)
 from palestra.transport import Target
 
 _ROWS: Final = frozenset({"/run", "/seed_session", "/verify"})

@@ -15,8 +15,7 @@ from starlette.requests import Request
 
 from palestra.errors import from_body
 from palestra.schema import encode_json
-from palestra.server import SESSION_ID_KEY
-from palestra.server.mcp import CallTool, McpDoor, NoSuchTool, ToolAnswer
+from palestra.server import SESSION_ID_KEY, CallTool, McpDoor, NoSuchTool, ToolAnswer
 from palestra.transport import ASGIApp, call_asgi
 
 _PROTOCOL: Final = frozenset(

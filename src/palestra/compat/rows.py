@@ -14,8 +14,7 @@ import orjson
 
 from palestra.compat.recorded import is_replayed, is_stored, replaying
 from palestra.schema import JUDGE_EVALUATIONS, JUDGE_REPLAY, encode_json
-from palestra.server import SESSION_ID_KEY
-from palestra.server.mcp import McpDoor, own_name
+from palestra.server import SESSION_ID_KEY, McpDoor, own_name
 from palestra.transport import ASGIApp
 
 Message = MutableMapping[str, Any]

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, SkipValidation
 
 from palestra.compat.client import ServerClient
 from palestra.compat.nemo_gym.config_types import BaseRunServerInstanceConfig
-from palestra.server import SESSION_ID_KEY
-from palestra.server.boundary import SessionCookie
+from palestra.server import SESSION_ID_KEY, SessionCookie
 
 if TYPE_CHECKING:
     from palestra.server import Server

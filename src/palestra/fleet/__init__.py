@@ -1,94 +1,55 @@
 """Servers at work: loaded, placed in this process or their own, supervised, found by others."""
 
-from palestra.fleet.assembled import (
-    Assembly,
-    assembled,
-)
-from palestra.fleet.attach import (
-    AttachedFleet,
-    ForeignFleet,
-    NoFleet,
-    attach,
-)
-from palestra.fleet.build import (
-    build_server,
-    http_transport,
-    server_client,
-)
-from palestra.fleet.child import (
-    Child,
-    Ending,
-)
-from palestra.fleet.file_rows import (
-    FileRows,
-    file_rows,
-)
-from palestra.fleet.fleet import (
-    EMBEDDED,
-    PROCESS,
-    REMOTE,
-    Fleet,
-)
-from palestra.fleet.garbage import (
-    rare_collections,
-)
-from palestra.fleet.head import (
-    check_head_port,
-    head_server,
-)
-from palestra.fleet.head_address import (
-    HeadAddress,
-)
+from palestra.fleet.assembled import Assembly, assembled
+from palestra.fleet.attach import AttachedFleet, ForeignFleet, NoFleet, attach
+from palestra.fleet.build import build_server, http_transport, server_client
+from palestra.fleet.child import Child, Ending
+from palestra.fleet.file_rows import FileRows, file_rows
+from palestra.fleet.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
+from palestra.fleet.garbage import rare_collections
+from palestra.fleet.head import check_head_port, head_server
+from palestra.fleet.head_address import HeadAddress
 from palestra.fleet.importing import (
     START_TIMEOUT,
+    author_import,
+    standing_at,
     start_timeout_of,
     starting_within,
+    unfinished_import,
 )
-from palestra.fleet.instance import (
-    STUCK_AFTER_S,
-    RunningInstance,
-    State,
-)
-from palestra.fleet.loading import (
-    load_environment,
-    load_module,
-    load_server_class,
-)
-from palestra.fleet.runfile import (
-    read_ended_fleet,
-    run_dir,
-)
+from palestra.fleet.instance import STUCK_AFTER_S, RunningInstance, State
+from palestra.fleet.listener import serving
+from palestra.fleet.loading import load_environment, load_module, load_server_class
+from palestra.fleet.overrun import blocking, executing_place, overrun, row_name
+from palestra.fleet.ray_clusters import RAY_ADDRESS
+from palestra.fleet.runfile import read_ended_fleet, run_dir
 from palestra.fleet.sockets import (
     LOOPBACK,
+    holder_of,
+    holders_of,
+    http_url,
+    listen,
     raise_descriptor_limit,
+    reachable_host,
 )
-from palestra.fleet.status import (
-    ServerStatus,
-    probe,
-    summary_line,
-)
-from palestra.fleet.task_dump import (
-    dumping_tasks,
-)
+from palestra.fleet.stacks import place_on
+from palestra.fleet.status import ServerStatus, probe, summary_line
+from palestra.fleet.task_dump import dumping_tasks
 from palestra.fleet.venvs import (
     cache_root,
     interpreter_for,
     made_interpreter,
-    place_of,
     requirements_of,
+    requirements_place,
     unsatisfied,
 )
-from palestra.fleet.watchdog import (
-    Lag,
-    LagLog,
-    Watchdog,
-    watchdog_threshold_s,
-)
+from palestra.fleet.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
     "EMBEDDED",
     "LOOPBACK",
     "PROCESS",
+    "RAY_ADDRESS",
     "REMOTE",
     "START_TIMEOUT",
     "STUCK_AFTER_S",
@@ -109,29 +70,43 @@ __all__ = [
     "Watchdog",
     "assembled",
     "attach",
+    "author_import",
+    "blocking",
     "build_server",
     "cache_root",
     "check_head_port",
     "dumping_tasks",
+    "executing_place",
     "file_rows",
     "head_server",
+    "holder_of",
+    "holders_of",
     "http_transport",
+    "http_url",
     "interpreter_for",
+    "listen",
     "load_environment",
     "load_module",
     "load_server_class",
     "made_interpreter",
-    "place_of",
+    "overrun",
+    "place_on",
     "probe",
     "raise_descriptor_limit",
     "rare_collections",
+    "reachable_host",
     "read_ended_fleet",
     "requirements_of",
+    "requirements_place",
+    "row_name",
     "run_dir",
     "server_client",
+    "serving",
+    "standing_at",
     "start_timeout_of",
     "starting_within",
     "summary_line",
+    "unfinished_import",
     "unsatisfied",
     "watchdog_threshold_s",
 ]

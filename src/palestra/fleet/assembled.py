@@ -12,8 +12,7 @@ from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError, ServerDied
 from palestra.fleet.build import build_server, server_client
 from palestra.fleet.importing import start_timeout_of, starting_within
-from palestra.server.own_errors import own_frames
-from palestra.server.server import Server
+from palestra.server import Server, own_frames
 from palestra.transport import ServerClient, Target
 
 

@@ -9,10 +9,8 @@ from palestra.errors import ConfigError
 from palestra.fleet.isolation import FunctionCalls
 from palestra.fleet.loading import load_server_class
 from palestra.fleet.ray_clusters import RAY_ADDRESS
-from palestra.server.authoring import FunctionServer
-from palestra.server.resources_server import ResourcesServer
-from palestra.server.server import Server
-from palestra.transport import CONNECTOR_LIMIT, AutoTransport, HttpTransport, ServerClient, Target
+from palestra.server import FunctionServer, ResourcesServer, Server
+from palestra.transport import CONNECTOR_LIMIT, HttpClient, HttpTransport, ServerClient, Target
 
 if TYPE_CHECKING:
     from palestra.fleet.server_profiles import Profiler
@@ -25,7 +23,7 @@ PROFILING = "profiling_enabled"
 
 def http_transport(tree: Any) -> HttpTransport:
     """The HTTP client of one process, as the configuration bounds it."""
-    return AutoTransport(
+    return HttpClient(
         limit=int(tree.get(GLOBAL_LIMIT) or CONNECTOR_LIMIT),
         # A run needs as many connections to its endpoint as rollouts in flight: per-host
         # limits below that turn one burst into waves, so the default is the overall limit.

@@ -46,12 +46,11 @@ from palestra.fleet.sockets import (
 from palestra.fleet.venvs import (
     cache_root,
     interpreter_for,
-    place_of,
     requirements_of,
+    requirements_place,
     unsatisfied,
 )
-from palestra.server.own_errors import own_frames
-from palestra.server.server import Server
+from palestra.server import Server, own_frames
 from palestra.system import LOOK_EVERY_S, Pulse
 from palestra.transport import ASGIApp, HttpRequest, Target, new_id
 
@@ -67,7 +66,7 @@ def placement_of(instance: InstanceConfig, default: str) -> str:
     """Where `instance` is to live. Raises ConfigError for a placement that cannot be."""
     if instance.placement is not None:
         return instance.placement
-    if default == EMBEDDED and (place := place_of(instance)) is not None:
+    if default == EMBEDDED and (place := requirements_place(instance)) is not None:
         needs_own = instance.num_workers > 1 or unsatisfied(requirements_of(place))
         return PROCESS if needs_own else EMBEDDED
     return default
@@ -308,7 +307,7 @@ class Fleet:
         return server if self._profiler is None else self._profiler.over(server, token=self._token)
 
     async def _interpreter(self, instance: InstanceConfig) -> Path:
-        place = place_of(instance)
+        place = requirements_place(instance)
         if place is None:
             raise ConfigError(f"{instance.name} has no folder to start a process from")
         cache = cache_root(self.config.tree.get("uv_venv_dir"))
@@ -419,7 +418,9 @@ class Fleet:
 
     async def _answers(self, url: str) -> bool:
         try:
-            reply = await self.client.http.send(HttpRequest("GET", url + "/", timeout_s=2))
+            reply = await self.client.http.send(
+                HttpRequest("GET", url + "/", timeout_s=2, direct=True)
+            )
         except (InfraError, DeadlineExceeded):
             return False
         return reply.status < 500

@@ -33,11 +33,7 @@ from palestra.fleet.runfile import (
 )
 from palestra.fleet.sockets import LOOPBACK, holder_of, listen
 from palestra.schema.openapi import complete
-from palestra.server.authors_errors import error_text
-from palestra.server.boundary import Boundary
-from palestra.server.own_errors import OwnErrors
-from palestra.server.published import describe
-from palestra.server.refusals import Refusals
+from palestra.server import Boundary, OwnErrors, Refusals, describe, error_text
 from palestra.transport import ASGIApp, new_id
 
 HEAD = "head server"

@@ -19,9 +19,8 @@ from typing import Any, Final, Self
 import msgspec
 
 from palestra.errors import ConfigError, ServerDied
-from palestra.fleet.overrun import place_of
-from palestra.server.authors_errors import AuthorsPlace
-from palestra.server.code_files import is_servers_file
+from palestra.fleet.overrun import executing_place
+from palestra.server import AuthorsPlace, is_servers_file
 from palestra.system import Executing, current_pulse
 
 START_TIMEOUT: Final = "start_timeout"
@@ -160,7 +159,7 @@ def unfinished_import(call: Executing, stacks: str) -> ServerDied | None:
     `stacks`: what its process said of its threads.
     """
     started = author_import(call)
-    return None if started is None else import_too_long(started, place_of(call, stacks))
+    return None if started is None else import_too_long(started, executing_place(call, stacks))
 
 
 def import_too_long(
@@ -172,7 +171,7 @@ def import_too_long(
     """
     waits = "" if waits_for is None else f"; it waits for the import of {waits_for}"
     return ServerDied(
-        f"{started.file} was not imported within {started.limit_s:g} s{waits}{at(place)}",
+        f"{started.file} was not imported within {started.limit_s:g} s{waits}{standing_at(place)}",
         hint=f"make the import of the file return, or give it longer: {started.longer}",
         function=place.function,
         file=place.file,
@@ -180,7 +179,7 @@ def import_too_long(
     )
 
 
-def at(place: AuthorsPlace) -> str:
+def standing_at(place: AuthorsPlace) -> str:
     """What follows the error of code that stands at `place`; nothing where that is not known."""
     return f": it is executing {place}" if place.file else ""
 

@@ -14,8 +14,7 @@ from palestra.config import PACKAGE_ROOT, ServerType
 from palestra.errors import ConfigError
 from palestra.fleet.importing import importing
 from palestra.fleet.unimportable import unimportable
-from palestra.server.authoring import Environment, server_class_of
-from palestra.server.server import Server
+from palestra.server import Environment, Server, server_class_of
 
 ALIASES: Final = "palestra.compat.aliases"
 """Makes the names of other frameworks importable; by its name, as it stands above this package."""

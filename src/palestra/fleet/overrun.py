@@ -4,8 +4,7 @@ import msgspec
 
 from palestra.errors import CallError, RowIdentity, add_row
 from palestra.fleet.stacks import place_on
-from palestra.server.author_calls import AuthorCall
-from palestra.server.authors_errors import AuthorsPlace, overran
+from palestra.server import AuthorCall, AuthorsPlace, overran
 from palestra.system import Executing
 
 
@@ -18,7 +17,7 @@ def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
     author = author_call(call)
     if author is None:
         return None
-    place = place_of(call, stacks)
+    place = executing_place(call, stacks)
     error = overran(author.server, author.path, place, lasted_s, server_type=author.server_type)
     error.verify_request = author.verify_request or None
     return add_row(error, author.row)
@@ -27,7 +26,7 @@ def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
 def blocking(call: Executing | None, stacks: str) -> str:
     """Who holds a process, as the beginning of a sentence. `call`: what it is known to execute."""
     author = None if call is None else author_call(call)
-    place = place_on(stacks) if call is None else place_of(call, stacks)
+    place = place_on(stacks) if call is None else executing_place(call, stacks)
     where = f" ({place})" if place.file else ""
     if author is None:
         return f"something has been blocking the event loop{where}"
@@ -48,7 +47,7 @@ def author_call(call: Executing) -> AuthorCall | None:
         return None
 
 
-def place_of(call: Executing, stacks: str) -> AuthorsPlace:
+def executing_place(call: Executing, stacks: str) -> AuthorsPlace:
     """Where a call is executing; where its function begins when its stack did not come."""
     place = place_on(stacks, call.ident)
     author = author_call(call)

@@ -11,8 +11,8 @@ from palestra.fleet.instance import STUCK_AFTER_S, RunningInstance, State
 from palestra.fleet.overrun import (
     author_call,
     blocking,
+    executing_place,
     overrun,
-    place_of,
     row_name,
 )
 from palestra.fleet.stacks import stack_of
@@ -120,7 +120,7 @@ class ProcessWatch:
             return died
         lasted_s = time.monotonic() - call.since
         failure = overrun(call, self._stacks, lasted_s)
-        place = place_of(call, self._stacks)
+        place = executing_place(call, self._stacks)
         row = failure.evidence.row if failure is not None else None
         rollout = f" of {row_name(row)}" if row is not None else ""
         message = failure.message if failure is not None else blocking(call, self._stacks)

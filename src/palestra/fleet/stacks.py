@@ -3,8 +3,7 @@
 import re
 from typing import Final
 
-from palestra.server.authors_errors import AuthorsPlace
-from palestra.server.code_files import is_servers_file
+from palestra.server import AuthorsPlace, is_servers_file
 
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")

@@ -40,7 +40,7 @@ _UNSATISFIABLE: Final = (
 """What the installer says of requirements that are at fault themselves."""
 
 
-def place_of(instance: InstanceConfig) -> Path | None:
+def requirements_place(instance: InstanceConfig) -> Path | None:
     """What says which packages an instance needs: its folder, or a one-file environment's file."""
     file = instance.settings.get("path")
     one_file = instance.implementation == ENVIRONMENT_FILE and file

@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Final, Self, final
 
-from palestra.server.code_files import is_servers_file
-from palestra.server.endpoints import Endpoint
-from palestra.server.server import Server
+from palestra.server import Endpoint, Server, is_servers_file
 from palestra.system import current_pulse
 
 THRESHOLD_S: Final = 0.5

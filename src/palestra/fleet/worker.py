@@ -27,7 +27,7 @@ from palestra.fleet.ray_clusters import RayPlace
 from palestra.fleet.sockets import raise_descriptor_limit
 from palestra.fleet.task_dump import dumping_tasks
 from palestra.fleet.watchdog import LagLog, Watchdog, watchdog_threshold_s
-from palestra.server.server import Server
+from palestra.server import Server
 from palestra.system import Pulse, beating, make_current
 from palestra.transport import Target
 

@@ -4,22 +4,12 @@ A server is an object with typed async methods and an ASGI app over them; where 
 by `palestra.fleet`.
 """
 
-from palestra.server.agent import (
-    Agent,
-    AgentConfig,
-    BoundAgent,
-    BoundAgentConfig,
-    ServerReference,
-)
-from palestra.server.aside import (
-    Aside,
-)
-from palestra.server.authoring import (
-    Environment,
-    FunctionServer,
-    environment,
-    server_class_of,
-)
+from palestra.server.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
+from palestra.server.aside import Aside
+from palestra.server.author_calls import VERIFY, AuthorCall, AuthorMethod, is_by_author
+from palestra.server.authoring import Environment, FunctionServer, environment, server_class_of
+from palestra.server.authors_errors import TIME_LIMIT, AuthorsPlace, error_text, overran, text_of
+from palestra.server.boundary import Boundary, SessionCookie
 from palestra.server.capture import (
     TRAINING_RUN,
     TRAINING_TURNS,
@@ -28,79 +18,62 @@ from palestra.server.capture import (
     TurnsTaken,
     TurnsWanted,
 )
-from palestra.server.endpoint_check import (
-    EndpointSaid,
-    ask_endpoint,
-)
-from palestra.server.endpoints import (
-    Endpoint,
-)
+from palestra.server.code_files import is_servers_file
+from palestra.server.endpoint_check import EndpointSaid, ask_endpoint
+from palestra.server.endpoints import Endpoint, ToolFailure
 from palestra.server.fronts import (
+    EVENT_STREAM,
     TOKEN_FIELDS,
+    MessagesRequest,
+    completion_from_response,
+    message_events,
+    message_from_response,
+    params_from_chat,
+    params_from_messages,
     without_tokens,
 )
-from palestra.server.in_flight import (
-    IN_FLIGHT_PATH,
-)
-from palestra.server.judging import (
-    Hearing,
-    Judge,
-    JudgeConfig,
-    Labels,
-    Question,
-    Ruling,
-)
-from palestra.server.model_server import (
-    CHECK_PATH,
-    EndpointFacts,
-    ModelServer,
-    ModelServerConfig,
-)
+from palestra.server.in_flight import IN_FLIGHT_PATH
+from palestra.server.judging import Hearing, Judge, JudgeConfig, Labels, Question, Ruling
+from palestra.server.mcp import CallTool, McpDoor, NoSuchTool, ToolAnswer, own_name
+from palestra.server.model_server import CHECK_PATH, EndpointFacts, ModelServer, ModelServerConfig
+from palestra.server.own_errors import OwnErrors, own_frames
+from palestra.server.published import describe, published_schema
+from palestra.server.refusals import Refusals
 from palestra.server.resources_server import (
     REPEATABLE,
     ResourcesServer,
     ResourcesServerConfig,
     ReverifyMode,
 )
-from palestra.server.reward_rules import (
-    WRONG_KINDS,
-    RewardRules,
-)
-from palestra.server.server import (
-    Server,
-    ServerConfig,
-)
-from palestra.server.sessions import (
-    SESSION_ID_KEY,
-    Session,
-)
-from palestra.server.tools import (
-    ToolError,
-    tool,
-    tool_schema,
-)
-from palestra.server.turns import (
-    Episode,
-    Opening,
-    Step,
-    StepRequest,
-    TurnsServer,
-)
+from palestra.server.reward_rules import WRONG_KINDS, RewardRules
+from palestra.server.server import Server, ServerConfig
+from palestra.server.sessions import CLOSE_SESSION, SESSION_ID_KEY, Session, SessionStore
+from palestra.server.tools import ToolError, arguments_model, tool, tool_schema
+from palestra.server.turns import Episode, Opening, Step, StepRequest, TurnsServer
 
 __all__ = [
     "CHECK_PATH",
+    "CLOSE_SESSION",
+    "EVENT_STREAM",
     "IN_FLIGHT_PATH",
     "REPEATABLE",
     "SESSION_ID_KEY",
+    "TIME_LIMIT",
     "TOKEN_FIELDS",
     "TRAINING_RUN",
     "TRAINING_TURNS",
+    "VERIFY",
     "WRONG_KINDS",
     "Agent",
     "AgentConfig",
     "Aside",
+    "AuthorCall",
+    "AuthorMethod",
+    "AuthorsPlace",
     "BoundAgent",
     "BoundAgentConfig",
+    "Boundary",
+    "CallTool",
     "CapturedTurn",
     "Endpoint",
     "EndpointFacts",
@@ -112,10 +85,15 @@ __all__ = [
     "Judge",
     "JudgeConfig",
     "Labels",
+    "McpDoor",
+    "MessagesRequest",
     "ModelServer",
     "ModelServerConfig",
+    "NoSuchTool",
     "Opening",
+    "OwnErrors",
     "Question",
+    "Refusals",
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",
@@ -125,16 +103,35 @@ __all__ = [
     "ServerConfig",
     "ServerReference",
     "Session",
+    "SessionCookie",
+    "SessionStore",
     "Step",
     "StepRequest",
+    "ToolAnswer",
     "ToolError",
+    "ToolFailure",
     "TrainingRun",
     "TurnsServer",
     "TurnsTaken",
     "TurnsWanted",
+    "arguments_model",
     "ask_endpoint",
+    "completion_from_response",
+    "describe",
     "environment",
+    "error_text",
+    "is_by_author",
+    "is_servers_file",
+    "message_events",
+    "message_from_response",
+    "overran",
+    "own_frames",
+    "own_name",
+    "params_from_chat",
+    "params_from_messages",
+    "published_schema",
     "server_class_of",
+    "text_of",
     "tool",
     "tool_schema",
     "without_tokens",

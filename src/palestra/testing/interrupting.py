@@ -14,8 +14,7 @@ from types import FrameType
 from typing import Final, final
 
 from palestra.conformance import LoopGuard
-from palestra.server.authors_errors import AuthorsPlace
-from palestra.server.code_files import is_servers_file
+from palestra.server import AuthorsPlace, is_servers_file
 
 EVERY_CPU_S: Final = 0.5
 _LEAVING: Final = frozenset({__file__, contextlib.__file__})

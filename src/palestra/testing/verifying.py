@@ -17,9 +17,7 @@ from palestra.schema import (
     read_jsonl,
     response_of,
 )
-from palestra.server import Environment, ResourcesServer, server_class_of
-from palestra.server.author_calls import VERIFY
-from palestra.server.authors_errors import overran
+from palestra.server import VERIFY, Environment, ResourcesServer, overran, server_class_of
 from palestra.testing.interrupting import Interruption, LoopBlocked
 from palestra.testing.places import OF_ONE_TEST, config_of, data_file_of, entrypoint_of
 

@@ -133,7 +133,9 @@ class Caller:
         url = base_url + with_query(path, params)
 
         async def send(remaining_s: float | None) -> HttpReply:
-            request = HttpRequest(method, url, sent, body, cookies, remaining_s, stateless)
+            request = HttpRequest(
+                method, url, sent, body, cookies, remaining_s, stateless, direct=True
+            )
             return await self.http.send(request)
 
         try:

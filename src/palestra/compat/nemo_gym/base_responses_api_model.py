@@ -16,7 +16,7 @@ from palestra.compat.openai_types.responses import (
 from palestra.compat.servers import BaseServer, SimpleServer
 from palestra.schema import Response as OurResponse
 from palestra.schema import encode_json
-from palestra.server.fronts import (
+from palestra.server import (
     EVENT_STREAM,
     MessagesRequest,
     message_events,

@@ -24,7 +24,7 @@ from palestra.schema import (
     encode_json,
     to_plain,
 )
-from palestra.server.fronts import TOKEN_FIELDS, params_from_chat, without_tokens
+from palestra.server import TOKEN_FIELDS, params_from_chat, without_tokens
 
 _ITEMS: TypeAdapter[list[Any]] = TypeAdapter(NeMoGymResponseInput)
 _NAMELESS = "model"
@@ -128,7 +128,7 @@ class ResponsesConverter(BaseModel):
     def response_to_chat_completion(self, response: Any) -> NeMoGymChatCompletion:
         """A response as a completion."""
         from palestra.schema import Response
-        from palestra.server.fronts import completion_from_response
+        from palestra.server import completion_from_response
 
         found = completion_from_response(Response.model_validate(to_plain(plain(response))))
         return NeMoGymChatCompletion.model_validate(to_plain(found))

@@ -15,7 +15,7 @@ from palestra.doctor.findings import Finding, Quote, Severity, quote
 from palestra.doctor.forecast import MEMORY_AT_REST, MEMORY_PER_ROLLOUT
 from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError
-from palestra.fleet import place_of, requirements_of, unsatisfied
+from palestra.fleet import requirements_of, requirements_place, unsatisfied
 
 MIB: Final = 1024**2
 PROCESSES_PER_SERVER: Final = 16
@@ -34,7 +34,7 @@ def check_interpreter(instances: Iterable[InstanceConfig]) -> Looked:
     """What servers require beside it: those that lack something get an environment of their own."""
     notes = []
     for instance in instances:
-        place = place_of(instance)
+        place = requirements_place(instance)
         if place is None:
             continue
         lacking = unsatisfied(requirements_of(place))

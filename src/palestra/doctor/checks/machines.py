@@ -12,7 +12,7 @@ from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, quote
 from palestra.doctor.tabled import tabled
 from palestra.errors import PalestraError
-from palestra.fleet.ray_clusters import RAY_ADDRESS
+from palestra.fleet import RAY_ADDRESS
 from palestra.sandbox import Limits, Program, Sandbox, SandboxSettings
 from palestra.system import run_async
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Protocol, final
 
-from palestra.fleet.importing import AuthorImport, at, workers_limit_s
+from palestra.fleet.importing import AuthorImport, standing_at, workers_limit_s
 from palestra.fleet.isolation.failures import MEMORY_MIB
 from palestra.fleet.stacks import place_on
 from palestra.sandbox.workers.handle import WorkerHandle
@@ -44,7 +44,7 @@ class AuthorsKeeper:
         except NotReady as error:
             raise WorkersBroken(
                 f"a worker of {self._import.file} was not ready within {self._limit_s:.3g} s, of "
-                f"{self._import.limit_s:g} s for its server{at(place_on(error.stacks))}",
+                f"{self._import.limit_s:g} s for its server{standing_at(place_on(error.stacks))}",
                 hint=f"make the import of the file return, or give it longer: {self._import.longer}",
             ) from None
 

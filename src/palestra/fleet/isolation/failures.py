@@ -6,7 +6,7 @@ from palestra.config import ServerType
 from palestra.errors import CallError, DeadlineExceeded, Evidence, Hop, InfraError, add_hop
 from palestra.fleet.isolation.link import Ended, Ending, Hung
 from palestra.sandbox.workers.handle import CRASHES
-from palestra.server.authors_errors import TIME_LIMIT, AuthorsPlace, overran
+from palestra.server import TIME_LIMIT, AuthorsPlace, overran
 from palestra.system import signal_name
 from palestra.transport import fault_of
 

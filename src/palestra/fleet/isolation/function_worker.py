@@ -27,8 +27,7 @@ from palestra.fleet.ray_clusters import notice_ray_here
 from palestra.sandbox.workers.frames import receive
 from palestra.sandbox.workers.worker import Endurance, Serve
 from palestra.schema import encode_json, no_reward
-from palestra.server.authors_errors import text_of
-from palestra.server.own_errors import own_frames
+from palestra.server import own_frames, text_of
 from palestra.transport import calling
 
 

@@ -20,7 +20,7 @@ from palestra.fleet.isolation.wire import (
     sent_context,
 )
 from palestra.fleet.isolation.worker_pool import WorkerPool
-from palestra.server.own_errors import OwnErrors
+from palestra.server import OwnErrors
 from palestra.transport import CallContext, current_call
 
 PROGRAM: Final = "palestra.fleet.isolation.function_worker:function_of"

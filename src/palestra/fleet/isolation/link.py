@@ -11,7 +11,7 @@ from typing import Any, Final, final
 from palestra.fleet.isolation.wire import ANSWERS, Frames, Rubbish, read_message
 from palestra.fleet.stacks import authors_place, is_whole
 from palestra.sandbox.workers.handle import WorkerHandle
-from palestra.server.authors_errors import AuthorsPlace
+from palestra.server import AuthorsPlace
 
 STACK_LIMIT_S: Final = 0.4
 """For a worker to show its stack: moments, more on a busy machine."""

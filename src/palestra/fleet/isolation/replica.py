@@ -36,9 +36,7 @@ from palestra.fleet.isolation.wire import (
 from palestra.fleet.ray_clusters import notice_ray_here
 from palestra.sandbox.workers.worker import Endurance, Serve
 from palestra.schema import encode_json
-from palestra.server.authors_errors import error_text
-from palestra.server.own_errors import own_frames
-from palestra.server.server import Server
+from palestra.server import Server, error_text, own_frames
 from palestra.transport import CallContext, Target, calling
 
 REFUSED = "refused"

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.responses import Response as HttpResponse
 
 from palestra.schema import VerifyResponse, encode_json, fields_of, maker, to_plain
-from palestra.server.endpoints import ToolFailure
+from palestra.server import ToolFailure
 
 TEXT, TOOL_FAILURE, HTTP, FIELDS, VERIFIED, PLAIN = (
     "text",

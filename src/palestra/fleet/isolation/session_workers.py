@@ -45,11 +45,16 @@ from palestra.fleet.isolation.wire import (
     sent_context,
 )
 from palestra.schema import encode_json, set_fields, to_plain
-from palestra.server.authors_errors import TIME_LIMIT, error_text
-from palestra.server.endpoints import Endpoint
-from palestra.server.own_errors import OwnErrors
-from palestra.server.resources_server import ResourcesServer
-from palestra.server.sessions import CLOSE_SESSION, Session, SessionStore
+from palestra.server import (
+    CLOSE_SESSION,
+    TIME_LIMIT,
+    Endpoint,
+    OwnErrors,
+    ResourcesServer,
+    Session,
+    SessionStore,
+    error_text,
+)
 from palestra.transport import CallContext, ServerClient, calling, current_call, parse_set_cookies
 
 PROGRAM: Final = "palestra.fleet.isolation.replica:replica_of"

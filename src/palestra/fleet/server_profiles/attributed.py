@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import ContextVar
 from typing import Any, Final, final
 
-from palestra.server.server import Server
+from palestra.server import Server
 from palestra.transport import ASGIApp
 
 NOBODY: Final = 0

@@ -16,9 +16,7 @@ from palestra.fleet.server_profiles.attributed import ProfiledServer, running
 from palestra.fleet.server_profiles.calls import Callee, FunctionTimes
 from palestra.fleet.server_profiles.picture import flame_chart
 from palestra.fleet.server_profiles.table import callgrind_of, table_of
-from palestra.server.boundary import Boundary
-from palestra.server.refusals import Refusals
-from palestra.server.server import Server
+from palestra.server import Boundary, Refusals, Server
 from palestra.system import write_whole
 from palestra.transport import ASGIApp
 

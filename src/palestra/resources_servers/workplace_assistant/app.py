@@ -34,8 +34,13 @@ from palestra.schema import (
     called,
     response_of,
 )
-from palestra.server import ResourcesServer, ResourcesServerConfig, ReverifyMode, Session
-from palestra.server.tools import arguments_model
+from palestra.server import (
+    ResourcesServer,
+    ResourcesServerConfig,
+    ReverifyMode,
+    Session,
+    arguments_model,
+)
 
 RECORDS = Path(__file__).with_name("data") / "office.json"
 _CHANGES = re.compile(r"_(create|update|delete|send|forward|reply|add)_")

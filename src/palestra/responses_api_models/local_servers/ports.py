@@ -5,7 +5,7 @@ import errno
 import os
 
 from palestra.errors import ConfigError, RunFailed
-from palestra.fleet.sockets import holder_of, holders_of, listen
+from palestra.fleet import holder_of, holders_of, listen
 
 
 def free_port(host: str, port: int) -> int:

@@ -14,8 +14,7 @@ from typing import Final
 import orjson
 
 from palestra.errors import CallError, RunFailed, ServerDied
-from palestra.fleet import Child, Ending
-from palestra.fleet.sockets import http_url, reachable_host
+from palestra.fleet import Child, Ending, http_url, reachable_host
 from palestra.responses_api_models.local_servers.installed import VLLMInstallation, find_vllm
 from palestra.responses_api_models.local_servers.ports import free_port, require_own
 from palestra.responses_api_models.local_servers.vllm_command import (
