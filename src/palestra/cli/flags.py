@@ -119,7 +119,8 @@ def parameters_of(
 ) -> Iterator[inspect.Parameter]:
     """A parameter, as Typer reads it, for each described field: the model's own, then inherited."""
     own = model.__annotations__
-    for name, field in sorted(model.model_fields.items(), key=lambda item: item[0] not in own):
+    fields = model.__pydantic_fields__.items()  # a pydantic dataclass has them, too
+    for name, field in sorted(fields, key=lambda item: item[0] not in own):
         if field.description:
             yield inspect.Parameter(
                 name,
