@@ -21,6 +21,13 @@ if TYPE_CHECKING:  # it takes as long to import as all of this
 
 Flags = dict[str, Any]
 """The flags that were used, under the names of the settings."""
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(help="Overrides of the configuration: key=value, ++key=value, ~key."),
+]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", "-c", help="A config file; may be repeated.")
+]
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -179,3 +186,14 @@ def flag_type(annotation: Any) -> Any:
     if get_origin(annotation) is Literal or len(kinds) > 1:
         return str
     return flag_type(kinds[0]) if kinds else annotation
+
+
+def with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:
+    """The overrides, after those that name the files of `--config`."""
+    named = [f"+config_paths=[{','.join(map(_quoted, configs))}]"] if configs else []
+    return [*named, *(overrides or ())]
+
+
+def _quoted(text: str) -> str:
+    """As a value of an override, whatever is in it."""
+    return "'" + text.replace("'", "\\'") + "'"
