@@ -1,8 +1,10 @@
 """The settings of the commands that make and prepare datasets."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from palestra.config import flag
 
 
 class PrepareArgs(BaseModel):
@@ -10,13 +12,24 @@ class PrepareArgs(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    output_dirpath: str
-    mode: Literal["train_preparation", "example_validation"]
-    should_download: bool = False
-    data_source: Literal["huggingface", "gitlab"] = "huggingface"
-    overwrite_metrics_conflicts: bool = False
-    tokenizer: str | None = None
-    """A tokenizer.json, or its folder."""
+    output_dirpath: Annotated[str, flag("--output-dir", "-o")] = Field(
+        description="The folder for the files of a type."
+    )
+    mode: Literal["train_preparation", "example_validation"] = Field(
+        description="train_preparation (train, validation, benchmark) or example_validation."
+    )
+    should_download: Annotated[bool, flag("--download")] = Field(
+        default=False, description="Download files that are missing."
+    )
+    data_source: Literal["huggingface", "gitlab"] = Field(
+        default="huggingface", description="huggingface or gitlab, for datasets in both."
+    )
+    overwrite_metrics_conflicts: bool = Field(
+        default=False, description="Replace metrics that say otherwise."
+    )
+    tokenizer: str | None = Field(
+        default=None, description="A tokenizer.json, or its folder: tokens are counted too."
+    )
 
 
 class RenderArgs(BaseModel):
@@ -24,9 +37,11 @@ class RenderArgs(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    input_jsonl_fpath: str
-    prompt_config: str
-    output_jsonl_fpath: str
+    input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(description="The JSONL file.")
+    prompt_config: Annotated[str, flag("--prompt")] = Field(
+        description="A template (YAML: user, system) with {field}s."
+    )
+    output_jsonl_fpath: Annotated[str, flag("--output", "-o")] = Field(description="The new file.")
 
 
 class BenchmarkArgs(BaseModel):
@@ -34,8 +49,12 @@ class BenchmarkArgs(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    use_cached_prepared_benchmarks: bool = False
-    num_prepare_benchmark_processes: int = Field(default=1, ge=1)
+    use_cached_prepared_benchmarks: Annotated[bool, flag("--use-cached")] = Field(
+        default=False, description="Leave those alone that are there."
+    )
+    num_prepare_benchmark_processes: Annotated[int, flag("--processes")] = Field(
+        default=1, ge=1, description="Scripts that run at once."
+    )
     prepare_script_args: dict[str, object] = Field(default_factory=dict)
 
 

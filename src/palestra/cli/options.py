@@ -1,6 +1,6 @@
 """Flags that several commands have, and how flags become settings."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -8,25 +8,9 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Overrides of the configuration: key=value, ++key=value, ~key."),
 ]
-RESUME = "Continue a run."
-OVERWRITE = "Move an earlier run's files to .bak."
-ON_STALE = "error or restart, when the run to --resume was made otherwise; default error."
-MIN_COVERAGE = "Share that must be scored for exit code 0; default 1.0."
-ROLLOUT_TIMEOUT = "Seconds that one attempt may take; default 3600."
-MAX_ATTEMPTS = "Attempts per rollout; default 3."
-PATIENCE = "Stop when the endpoint refuses all for so long; default 120; 0 or none: never."
-
 Configs = Annotated[
     list[str] | None, typer.Option("--config", "-c", help="A config file; may be repeated.")
 ]
-
-
-def given(configs: list[str] | None = None, **settings: Any) -> dict[str, Any]:
-    """Flags that were used, under the names of the settings they stand for."""
-    used = {name: value for name, value in settings.items() if value is not None}
-    if configs:
-        used["config_paths"] = configs
-    return used
 
 
 def with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:

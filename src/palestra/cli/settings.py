@@ -1,13 +1,13 @@
 """From a resolved configuration to a command's typed settings; one path for both front ends."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.cli.data_settings import DATA_SETTINGS
 from palestra.cli.sharing_settings import SHARING_SETTINGS
-from palestra.config import ResolvedConfig, load_config
+from palestra.config import ResolvedConfig, flag, load_config
 from palestra.rollouts.arguments import (
     HOW_TO_GIVE,
     CollectArgs,
@@ -24,11 +24,21 @@ class ProfileArgs(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    materialized_inputs_jsonl_fpath: str | list[str] | None = None
-    rollouts_jsonl_fpath: str | list[str]
-    allow_partial_rollouts: bool = False
-    group_by: str | None = None
-    aggregate: bool = False
+    materialized_inputs_jsonl_fpath: Annotated[
+        str | list[str] | None, flag("--inputs", "--materialized-inputs-jsonl-fpath")
+    ] = Field(default=None, description="Materialized inputs; default those beside the rollouts.")
+    rollouts_jsonl_fpath: Annotated[
+        str | list[str], flag("--rollouts", "--rollouts-jsonl-fpath")
+    ] = Field(description="Scored rows: a file, plain, .gz or .zst, or a quoted glob of shards.")
+    allow_partial_rollouts: Annotated[bool, flag("--allow-partial")] = Field(
+        default=False, description="Profile what is there of an unfinished run."
+    )
+    group_by: str | None = Field(
+        default=None, description="A field of the rollout rows to group the table by."
+    )
+    aggregate: bool = Field(
+        default=False, description="Ask the agents for the environments' own metrics too."
+    )
 
 
 class AggregateArgs(BaseModel):

@@ -1,9 +1,10 @@
 """The settings of the commands that move datasets, as names that a configuration may hold."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from palestra.config import flag
 from palestra.datasets.hub import HubDownload, HubUpload
 from palestra.datasets.registry import GitlabDownload, GitlabUpload
 from palestra.datasets.transfer import Patience
@@ -14,10 +15,15 @@ class NetworkSettings(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    network_deadline_s: float = Field(default=120.0, gt=0, allow_inf_nan=False)
-    """How long trouble of the network is put up with."""
-    yes: bool = False
-    """Delete without a question."""
+    network_deadline_s: Annotated[float, flag("--network-deadline")] = Field(
+        default=120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds of network trouble put up with.",
+    )
+    yes: Annotated[bool, flag("--yes", "-y")] = Field(
+        default=False, description="Delete without a question."
+    )
 
     @property
     def patience(self) -> Patience:
