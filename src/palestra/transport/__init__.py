@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from palestra.transport.answered import AnsweredRollouts
 from palestra.transport.auto import AutoTransport
 from palestra.transport.blame import fault_of
-from palestra.transport.calls import Target
 from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
     Activity,
@@ -37,6 +36,7 @@ from palestra.transport.local import (
     ASGIApp,
     LocalEndpoint,
     LocalServer,
+    Target,
     call_asgi,
 )
 from palestra.transport.patience import Patience, Refusals
