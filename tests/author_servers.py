@@ -7,7 +7,7 @@ import orjson
 
 from palestra.schema import encode_json
 from palestra.server import ResourcesServer, ResourcesServerConfig, Server
-from palestra.transport import AiohttpTransport, HttpReply, ServerClient, call_asgi
+from palestra.transport import HttpClient, HttpReply, ServerClient, call_asgi
 
 S = TypeVar("S", bound=ResourcesServer)
 
@@ -23,7 +23,7 @@ def turn(text: str = "4", **fields: Any) -> dict[str, Any]:
 
 
 def nobody() -> ServerClient:
-    return ServerClient({}, AiohttpTransport())
+    return ServerClient({}, HttpClient())
 
 
 def server_of(cls: type[S], name: str = "env") -> S:

@@ -6,7 +6,7 @@ from typing import Any
 
 from palestra.schema import Response, ResponseCreateParams
 from palestra.server import ModelServer, ModelServerConfig, Session
-from palestra.transport import AiohttpTransport, ServerClient, Target
+from palestra.transport import HttpClient, ServerClient, Target
 
 JUDGE = "judge_model"
 REFERENCE = {"type": "responses_api_models", "name": JUDGE}
@@ -51,7 +51,7 @@ def fleet(
 ) -> tuple[ServerClient, ScriptedJudge]:
     """A client that reaches the judge, and the judge."""
     targets: dict[str, Target] = {}
-    client = ServerClient(targets, AiohttpTransport())
+    client = ServerClient(targets, HttpClient())
     judge = ScriptedJudge(
         config=ModelServerConfig(name=JUDGE),
         server_client=client,

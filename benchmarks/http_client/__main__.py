@@ -32,11 +32,10 @@ def clients() -> list[Client]:
     """Chunks take about 10 ms."""
     return [
         Client("bare asyncio.Protocol + httptools", "bare", "uvloop", 1280),
-        Client("our plain HTTP transport", "plain", "uvloop", 640),
+        Client("our client", "plain", "uvloop", 640),
         Client("aiohttp session, bare", "session", "uvloop", 160),
-        Client("aiohttp behind our seam", "secure", "uvloop", 160),
         Client("bare, without uvloop", "bare", "asyncio", 640),
-        Client("our plain HTTP transport, without uvloop", "plain", "asyncio", 320),
+        Client("our client, without uvloop", "plain", "asyncio", 320),
         Client("aiohttp session, without uvloop", "session", "asyncio", 160),
     ]
 

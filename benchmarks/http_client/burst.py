@@ -22,10 +22,9 @@ from palestra.fleet.sockets import raise_descriptor_limit
 
 PACKAGE = "benchmarks.http_client"
 TITLES = {
-    "plain": "our plain HTTP transport",
+    "plain": "our client",
     "bare": "bare protocol, connects unthrottled",
     "session": "aiohttp session, limit=0",
-    "secure": "aiohttp behind our seam, no limit per host",
 }
 
 

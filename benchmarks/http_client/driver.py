@@ -17,8 +17,7 @@ from benchmarks.http_client.bare import BareClient
 from benchmarks.http_client.exchange import BODY, HEADERS, TIMEOUT_S
 from benchmarks.machine import cpu_ns
 from palestra.transport import (
-    AiohttpTransport,
-    AutoTransport,
+    HttpClient,
     HttpRequest,
     HttpTransport,
 )
@@ -47,12 +46,7 @@ async def _through(http: HttpTransport, url: str) -> AsyncIterator[Post]:
 
 def plain(url: str) -> object:
     """What the system uses."""
-    return _through(AutoTransport(), url)
-
-
-def secure(url: str) -> object:
-    """Aiohttp behind our seam, as HTTPS is spoken."""
-    return _through(AiohttpTransport(limit_per_host=0), url)
+    return _through(HttpClient(), url)
 
 
 @asynccontextmanager
@@ -71,7 +65,7 @@ async def session(url: str) -> AsyncIterator[Post]:
         yield post
 
 
-CLIENTS = {"bare": bare, "plain": plain, "session": session, "secure": secure}
+CLIENTS = {"bare": bare, "plain": plain, "session": session}
 
 
 async def chunk(post: Post, count: int) -> int:

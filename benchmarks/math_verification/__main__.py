@@ -21,7 +21,7 @@ from palestra.resources_servers.math_with_judge.app import (
     MathWithJudgeVerifyRequest,
 )
 from palestra.sandbox.processors import usable_processors
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 IN_FLIGHT = 64
 BUDGET = 0.8
@@ -62,7 +62,7 @@ async def measure(count: int, rounds: int) -> str:
     """The table."""
     server = MathWithJudgeServer(
         config=MathWithJudgeConfig(name="math"),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
     try:
         with helper("benchmarks.math_verification.bare") as bare:

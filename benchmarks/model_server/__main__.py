@@ -18,7 +18,7 @@ from benchmarks.http_client.exchange import BODY, HEADERS
 from benchmarks.processes import helper
 from benchmarks.rollout_overhead.payloads import CREATE_PARAMS
 from benchmarks.samples import p10, summary, table
-from palestra.transport import AutoTransport, HttpRequest
+from palestra.transport import HttpClient, HttpRequest
 
 PACKAGE = "benchmarks.model_server"
 IN_FLIGHT = 64
@@ -37,7 +37,7 @@ class Contender:
     values: list[float] = field(default_factory=list)
 
 
-async def chunk(http: AutoTransport, contender: Contender) -> float:
+async def chunk(http: HttpClient, contender: Contender) -> float:
     """CPU us per request of one chunk. Raises SystemExit when an answer is not 200."""
     left = iter(range(CHUNK))
 
@@ -59,7 +59,7 @@ async def chunk(http: AutoTransport, contender: Contender) -> float:
 
 async def measure(contenders: list[Contender], seconds: float) -> None:
     """Chunk by chunk, in turn, after a warm-up."""
-    http = AutoTransport()
+    http = HttpClient()
     try:
         for contender in contenders * 3:
             await chunk(http, contender)

@@ -10,12 +10,12 @@ from benchmarks.rollout_overhead.payloads import MODEL
 from palestra.fleet import rare_collections
 from palestra.fleet.listener import serving
 from palestra.responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
-from palestra.transport import AutoTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 
 async def main(upstream: str) -> None:
     """Serve until standard input ends."""
-    http = AutoTransport()
+    http = HttpClient()
     config = VLLMModelConfig(
         name="policy_model", base_url=upstream, model=MODEL, uses_reasoning_parser=True
     )

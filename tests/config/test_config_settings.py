@@ -9,7 +9,7 @@ from config_world import World
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from palestra.config import InstanceConfig, ServerRef, ServerType, settings_from
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 
 
 class Inner(BaseModel):
@@ -123,3 +123,15 @@ def test_importing_the_package_imports_no_heavy_library(world: World) -> None:
     )
 
     assert done.stdout.strip() == "[]"
+
+
+def test_each_problem_says_which_setting_it_is_about_and_what_went_wrong() -> None:
+    with pytest.raises(ConfigError) as raised:
+        settings_from(Settings, instance(max_step=3, max_steps="many"))
+
+    assert [(problem.key, problem.cause) for problem in raised.value.problems] == [
+        ("m.responses_api_models.openai_model.max_step", KnownCause.MISSPELT_SETTING),
+        ("m.responses_api_models.openai_model.openai_base_url", KnownCause.MISSING_VALUE),
+        ("m.responses_api_models.openai_model.max_steps", KnownCause.BAD_VALUE),
+    ]
+    assert all(problem.message in raised.value.message for problem in raised.value.problems)

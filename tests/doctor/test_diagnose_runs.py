@@ -399,3 +399,14 @@ def test_an_unknown_exception_beside_a_whole_run_is_shown_and_is_no_failure(run:
 
     assert (found.findings, found.whole) == ((), True)
     assert found.unknown[0].text == "my.OddError: 17"
+
+
+def test_the_recorded_cause_is_surer_than_the_words_and_one_of_another_version_is_not(
+    run: Path,
+) -> None:
+    said = "the endpoint answered 401 in words of its own"
+    write(run, "run_failures.jsonl", [failure(2, said, cause="config.reasoning-parser")])
+    assert [found.cause for found in told(run, "run").findings] == ["config.reasoning-parser"]
+
+    write(run, "run_failures.jsonl", [failure(2, said, cause="model.of-tomorrow")])
+    assert [found.cause for found in told(run, "run").findings] == ["model.key-refused"]

@@ -8,9 +8,8 @@ from hints_in_source import flags_of_palestra
 
 from palestra.config.keys import RESERVED_KEYS
 from palestra.doctor.faults import finding_of
-from palestra.doctor.known_errors import KNOWN
 from palestra.doctor.signatures import Signature, SignatureTable, troubleshooting
-from palestra.errors import InfraError
+from palestra.errors import InfraError, KnownCause
 
 TABLE = SignatureTable.load()
 EXAMPLES = [(entry.cause, line) for entry in TABLE.signatures for line in entry.examples]
@@ -76,9 +75,9 @@ def test_the_document_is_headed_by_what_people_see() -> None:
     assert all(f"### {entry.title}\n" in text for entry in TABLE.signatures)
 
 
-@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.cause)
-def test_what_is_known_before_a_run_has_the_same_name_after_it(known) -> None:
-    assert known.cause in TABLE.by_cause
+@pytest.mark.parametrize("cause", KnownCause)
+def test_every_cause_that_an_error_can_carry_is_in_the_table(cause: KnownCause) -> None:
+    assert cause in TABLE.by_cause
 
 
 def test_why_and_what_to_do_is_the_same_before_and_after_a_run() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from palestra.config.yaml_text import read_yaml
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import (
     Finding,
@@ -18,11 +19,13 @@ from palestra.doctor.findings import (
     text_of,
 )
 from palestra.doctor.forecast import Forecast
-from palestra.doctor.quoting import quote_named, quote_places
+from palestra.doctor.quoting import quote_named, quote_place
 from palestra.errors import (
+    ConfigError,
     Evidence,
     Hop,
     InfraError,
+    KnownCause,
     Layer,
     ModelError,
     RowIdentity,
@@ -128,7 +131,8 @@ def test_before_a_run_a_row_has_no_attempt() -> None:
 
 def test_a_list_that_is_only_announced_is_told_with_its_first_entry() -> None:
     stale = StaleRun(
-        "the run at out.jsonl was made from something else:\n  - the input rows differ"
+        "the run at out.jsonl was made from something else:\n  - the input rows differ",
+        cause=KnownCause.STALE_INPUTS,
     )
 
     found = finding_of(stale)
@@ -166,7 +170,10 @@ def test_a_line_that_is_no_yaml_is_quoted_without_its_secret(tmp_path: Path) -> 
     config = tmp_path / "env.yaml"
     config.write_text("policy_model_name: tiny\npolicy_api_key: sk-secret: x\n")
 
-    (found,) = quote_places(f"{config}, line 2, column 26: mapping values are not allowed here")
+    with pytest.raises(ConfigError) as raised:
+        read_yaml(config)
+    (problem,) = raised.value.problems
+    (found,) = quote_place(problem)
 
     assert (found.source, found.line, found.text) == (str(config), 2, "policy_api_key: ****")
 

@@ -15,7 +15,6 @@ from hints_in_source import (
 from test_diagnose_signatures import FLAGS_OF_OTHERS
 
 from palestra.doctor.faults import entry_of, finding_of
-from palestra.doctor.known_errors import KNOWN
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import ConfigError, PalestraError
 
@@ -61,9 +60,7 @@ def test_every_error_with_a_hint_has_an_entry_of_its_own_layer_or_of_its_words(
         entry = entry_of(error)
         matched = TABLE.match(" ".join(one.message.split()))
         by_words = matched[0].cause if matched else ""
-        by_class = any(
-            known.cause == entry.cause for known in KNOWN if known.error.layer is error.layer
-        )
+        by_class = entry.cause in {error.cause, error.usual_cause}
         if entry.layer is not error.layer and not by_class and by_words != entry.cause:
             strange.append((one.where, error.layer, entry.cause))
 

@@ -20,6 +20,7 @@ from palestra.errors import (
     Hopeless,
     InfraError,
     JudgeFailure,
+    KnownCause,
     Layer,
     ModelError,
     ModelNotServed,
@@ -202,3 +203,15 @@ def test_a_reason_that_is_not_known_here_leaves_the_kind_as_it_is() -> None:
     body["error"]["reason"] = "of_tomorrow"
 
     assert type(from_body(body)) is Hopeless
+
+
+def test_what_went_wrong_arrives_with_the_failure_and_an_unknown_word_does_not() -> None:
+    sent = to_body(WrongSetting("no tools", cause=KnownCause.NO_TOOLS))
+    of_tomorrow = json.loads(json.dumps(sent))
+    of_tomorrow["error"]["cause"] = "model.of-tomorrow"
+
+    came, other = from_body(sent), from_body(of_tomorrow)
+
+    assert (type(came), came.cause if came else None) == (WrongSetting, KnownCause.NO_TOOLS)
+    assert other is not None
+    assert other.cause is KnownCause.ENDPOINT_LACKS_SETTING

@@ -9,8 +9,10 @@ from palestra.errors import (
     Layer,
     Outcome,
     PalestraError,
+    Problem,
     RunFailed,
     ServerDied,
+    mask_error,
 )
 from palestra.errors.envelope import _CLASSES
 from palestra.transport import ConnectionFailed
@@ -43,3 +45,12 @@ def test_every_outcome_that_a_call_can_have_survives_the_wire() -> None:
     assert outcomes == set(FAILURES) - {Outcome.CANCELLED, Outcome.STALE}
     assert issubclass(ConnectionFailed, CallError)
     assert ConnectionFailed.outcome is Outcome.INFRA_ERROR
+
+
+def test_a_mask_covers_the_problems_of_a_configuration_too() -> None:
+    error = ConfigError("2 problems", problems=(Problem("key sk-1 is refused", hint="not sk-1"),))
+
+    mask_error(error, lambda text: text.replace("sk-1", "****"))
+
+    (problem,) = error.problems
+    assert (problem.message, problem.hint) == ("key **** is refused", "not ****")

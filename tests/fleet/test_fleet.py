@@ -32,7 +32,7 @@ from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
 from palestra.fleet import EMBEDDED, PROCESS, REMOTE, Fleet, State
 from palestra.fleet.sockets import listen
-from palestra.transport import AiohttpTransport, HttpRequest, worker_cookie
+from palestra.transport import HttpClient, HttpRequest, worker_cookie
 
 X = "x.resources_servers.x"
 AGENT = "agent.responses_api_agents.simple_agent"
@@ -383,7 +383,7 @@ def test_a_host_that_others_reach_is_protected_by_the_fleet_s_token(project: Pro
             [announced] = fleet.instances["x"].urls
             assert "0.0.0.0" not in announced
             inside = await fleet.client.post("x", "/seed_session", json={"start": 1})
-            http = AiohttpTransport()
+            http = HttpClient()
             url = f"http://127.0.0.1:{ports_of(fleet)[0]}/seed_session"
             outside = await http.send(HttpRequest("POST", url, body=b'{"start": 1}'))
             await http.aclose()

@@ -21,7 +21,7 @@ from palestra.fleet.sockets import listen
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer
 from palestra.server.caller import Caller
-from palestra.transport import AiohttpTransport, HttpRequest
+from palestra.transport import HttpClient, HttpRequest
 
 
 @dataclass
@@ -94,10 +94,10 @@ class Waiting(ResourcesServer):
         return self.reply(body, 1.0)
 
 
-async def served(ask: Callable[[str, AiohttpTransport, Story], Awaitable[Any]]) -> Any:
+async def served(ask: Callable[[str, HttpClient, Story], Awaitable[Any]]) -> Any:
     server = server_of(Waiting)
     server.story = Story()
-    http = AiohttpTransport()
+    http = HttpClient()
     sock = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     try:
@@ -119,7 +119,7 @@ async def served(ask: Callable[[str, AiohttpTransport, Story], Awaitable[Any]]) 
 def test_the_handler_of_a_caller_that_left_is_cancelled(
     method: str, path: str, body: bytes | None
 ) -> None:
-    async def leave(url: str, http: AiohttpTransport, story: Story) -> str:
+    async def leave(url: str, http: HttpClient, story: Story) -> str:
         headers = {"content-type": "application/json"}
         asking = asyncio.create_task(http.send(HttpRequest(method, url + path, headers, body)))
         await story.began.wait()
@@ -133,7 +133,7 @@ def test_the_handler_of_a_caller_that_left_is_cancelled(
 def test_a_caller_that_left_leaves_the_server_to_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def leave_and_ask(url: str, http: AiohttpTransport, story: Story) -> int:
+    async def leave_and_ask(url: str, http: HttpClient, story: Story) -> int:
         headers = {"content-type": "application/json"}
         asking = asyncio.create_task(http.send(HttpRequest("POST", url + "/json", headers, b"{}")))
         await story.began.wait()
@@ -146,7 +146,7 @@ def test_a_caller_that_left_leaves_the_server_to_the_others(
 
 
 def test_work_after_the_answer_is_not_cut_off() -> None:
-    async def ask(url: str, http: AiohttpTransport, story: Story) -> str:
+    async def ask(url: str, http: HttpClient, story: Story) -> str:
         headers = {"content-type": "application/json", "connection": "close"}
         reply = await http.send(HttpRequest("POST", url + "/background", headers, b"{}"))
         assert reply.body == b'"later"'
@@ -158,7 +158,7 @@ def test_work_after_the_answer_is_not_cut_off() -> None:
 
 @pytest.mark.parametrize(("path", "answer"), [("/stream", b"first,last"), ("/asking", b"false")])
 def test_whoever_listens_for_the_caller_themselves_still_can(path: str, answer: bytes) -> None:
-    async def ask(url: str, http: AiohttpTransport, story: Story) -> bytes:
+    async def ask(url: str, http: HttpClient, story: Story) -> bytes:
         headers = {"content-type": "application/json"}
         return (await http.send(HttpRequest("POST", url + path, headers, b"{}"))).body
 

@@ -44,15 +44,15 @@ from palestra.fleet.runfile import (
     write_run_file,
 )
 from palestra.fleet.sockets import http_url, listen
-from palestra.transport import AiohttpTransport, HttpRequest
+from palestra.transport import HttpClient, HttpRequest
 
 ANY_PORT = "++head_server.port=0"
 
 
 @asynccontextmanager
-async def headed(config: ResolvedConfig) -> AsyncIterator[tuple[RunFile, AiohttpTransport]]:
+async def headed(config: ResolvedConfig) -> AsyncIterator[tuple[RunFile, HttpClient]]:
     """A fleet with its head, and a client beside it."""
-    http = AiohttpTransport()
+    http = HttpClient()
     try:
         async with Fleet(config) as fleet, head_server(fleet) as run:
             yield run, http
@@ -64,7 +64,7 @@ def address(run: RunFile) -> HeadAddress:
     return HeadAddress(run.host, run.port)
 
 
-async def got(http: AiohttpTransport, run: RunFile, path: str, token: str = "") -> Any:
+async def got(http: HttpClient, run: RunFile, path: str, token: str = "") -> Any:
     headers = {"authorization": f"Bearer {token}"}
     return json.loads((await http.send(HttpRequest("GET", run.url + path, headers))).body)
 
@@ -251,9 +251,7 @@ def test_what_a_fleet_left_long_ago_goes_when_another_one_ends() -> None:
 # Finding a fleet
 
 
-def found(
-    config: ResolvedConfig, find: Callable[[RunFile, AiohttpTransport], Awaitable[Any]]
-) -> Any:
+def found(config: ResolvedConfig, find: Callable[[RunFile, HttpClient], Awaitable[Any]]) -> Any:
     """What a command beside the running fleet finds."""
 
     async def asked() -> Any:
@@ -264,7 +262,7 @@ def found(
 
 
 def test_a_command_finds_its_fleet_by_its_port(project: Project) -> None:
-    async def find(run: RunFile, http: AiohttpTransport) -> AttachedFleet:
+    async def find(run: RunFile, http: HttpClient) -> AttachedFleet:
         return await attach(address(run), http)
 
     fleet = found(project.load(X_ALONE, ANY_PORT), find)
@@ -275,7 +273,7 @@ def test_a_command_finds_its_fleet_by_its_port(project: Project) -> None:
 
 
 def test_port_0_means_the_only_fleet_that_runs(project: Project) -> None:
-    async def find(run: RunFile, http: AiohttpTransport) -> tuple[int, int]:
+    async def find(run: RunFile, http: HttpClient) -> tuple[int, int]:
         return (await attach(HeadAddress("127.0.0.1", 0), http)).address.port, run.port
 
     attached, running = found(project.load(X_ALONE, ANY_PORT), find)
@@ -284,7 +282,7 @@ def test_port_0_means_the_only_fleet_that_runs(project: Project) -> None:
 
 
 def test_port_0_among_several_fleets_asks_which(project: Project) -> None:
-    async def find(run: RunFile, http: AiohttpTransport) -> None:
+    async def find(run: RunFile, http: HttpClient) -> None:
         write_run_file(replace(run, port=1))
         await attach(HeadAddress("127.0.0.1", 0), http)
 
@@ -293,7 +291,7 @@ def test_port_0_among_several_fleets_asks_which(project: Project) -> None:
 
 
 def test_another_nonce_is_another_fleet(project: Project) -> None:
-    async def find(run: RunFile, http: AiohttpTransport) -> None:
+    async def find(run: RunFile, http: HttpClient) -> None:
         write_run_file(replace(run, nonce="of an earlier fleet"))
         await attach(address(run), http)
 
@@ -302,7 +300,7 @@ def test_another_nonce_is_another_fleet(project: Project) -> None:
 
 
 def test_a_fleet_of_another_run_directory_is_not_ours(project: Project) -> None:
-    async def find(run: RunFile, http: AiohttpTransport) -> None:
+    async def find(run: RunFile, http: HttpClient) -> None:
         remove_run_file(run)
         await attach(address(run), http)
 
@@ -311,7 +309,7 @@ def test_a_fleet_of_another_run_directory_is_not_ours(project: Project) -> None:
 
 
 async def attach_to(port: int) -> AttachedFleet:
-    http = AiohttpTransport()
+    http = HttpClient()
     try:
         return await attach(HeadAddress("127.0.0.1", port), http)
     finally:
@@ -344,7 +342,7 @@ def test_where_nothing_answers_there_is_no_fleet() -> None:
 
 
 def test_a_busy_head_port_names_the_fleet_that_holds_it(project: Project) -> None:
-    async def find(run: RunFile, _http: AiohttpTransport) -> None:
+    async def find(run: RunFile, _http: HttpClient) -> None:
         check_head_port(project.load(X_ALONE, f"++head_server.port={run.port}").tree)
 
     says = f"another fleet (process {os.getpid()}, started 0 min ago) holds it"
@@ -423,7 +421,7 @@ def attached(*instances: dict[str, Any]) -> AttachedFleet:
 
 
 async def probed(fleet: AttachedFleet) -> Any:
-    http = AiohttpTransport()
+    http = HttpClient()
     try:
         return await probe(fleet, http)
     finally:

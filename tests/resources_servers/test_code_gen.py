@@ -34,7 +34,7 @@ from palestra.sandbox import (
     Stop,
 )
 from palestra.schema import read_jsonl
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 
 @cache
@@ -47,7 +47,7 @@ def server() -> CodeGenServer:
         output_kib=64,
         sandbox=SandboxSettings(allow_process=True),
     )
-    return CodeGenServer(config=config, server_client=ServerClient({}, AiohttpTransport()))
+    return CodeGenServer(config=config, server_client=ServerClient({}, HttpClient()))
 
 
 @pytest.fixture(autouse=True, scope="module")

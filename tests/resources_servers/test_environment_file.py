@@ -11,7 +11,7 @@ from palestra.resources_servers.environment_file.app import (
     EnvironmentFileServer,
 )
 from palestra.schema import VerifyRequest
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 SIX_LINES = """from palestra import environment
 
@@ -24,7 +24,7 @@ def verify(answer: str, expected_answer: str) -> float:
 def server_of(path: Path) -> EnvironmentFileServer:
     return EnvironmentFileServer(
         config=EnvironmentFileConfig(name="mine", path=path),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
 
 

@@ -8,7 +8,7 @@ from palestra.resources_servers.equivalence_rule.app import (
     EquivalenceRuleConfig,
     EquivalenceRuleServer,
 )
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 EXPECTED = "k7QwSpring tides follow the full moon."
 NEAR = "k7QwSpring tides follow a full moon."
@@ -16,7 +16,7 @@ NEAR = "k7QwSpring tides follow a full moon."
 
 def server_with(**settings: Any) -> EquivalenceRuleServer:
     config = EquivalenceRuleConfig(name="under_test", **settings)
-    return EquivalenceRuleServer(config=config, server_client=ServerClient({}, AiohttpTransport()))
+    return EquivalenceRuleServer(config=config, server_client=ServerClient({}, HttpClient()))
 
 
 def score(text: str, server: EquivalenceRuleServer | None = None, **row: Any) -> float:

@@ -19,7 +19,7 @@ from verifying import (
 
 from palestra.resources_servers.example_session_state_mgmt.app import CounterServer
 from palestra.schema import VerifyResponse
-from palestra.transport import AiohttpTransport, ServerClient, Target
+from palestra.transport import HttpClient, ServerClient, Target
 
 ROW = {"initial_count": 3, "expected_count": 6}
 DONE = '{"success": true}'
@@ -30,7 +30,7 @@ async def play(
 ) -> tuple[list[Any], float]:
     """One rollout in one session: what the tools answered, and the reward."""
     target = Target("counter", "resources_servers", local=server)
-    peer = ServerClient({"counter": target}, AiohttpTransport()).peer("counter")
+    peer = ServerClient({"counter": target}, HttpClient()).peer("counter")
     row = {"responses_create_params": PARAMS, **ROW}
     await peer.notify("/seed_session", row)
     answers = [orjson.loads(await peer.call_tool(name, arguments)) for name, arguments in calls]

@@ -17,7 +17,7 @@ from palestra.resources_servers.gymnasium.app import (
 from palestra.resources_servers.gymnasium.spaces import NoAction, action_in, observation_text
 from palestra.schema import Response
 from palestra.server import Session, Step, StepRequest
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 LAKE = {
     "env_id": "FrozenLake-v1",
@@ -33,7 +33,7 @@ NESTED = {"a": (0, 3), "b": "x"}
 def server(**settings: Any) -> GymnasiumServer:
     return GymnasiumServer(
         config=GymnasiumServerConfig(name="under_test", **settings),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
 
 

@@ -33,7 +33,7 @@ from palestra.resources_servers.math_with_code.app import MathWithCodeConfig, Ma
 from palestra.sandbox import SandboxSettings
 from palestra.schema import VerifyResponse, encode_json
 from palestra.server import ResourcesServer
-from palestra.transport import AiohttpTransport, Peer, ServerClient, call_asgi
+from palestra.transport import HttpClient, Peer, ServerClient, call_asgi
 
 ROW = {"expected_result": "1033", "responses_create_params": PARAMS}
 
@@ -42,7 +42,7 @@ def server_with(**settings: Any) -> MathWithCodeServer:
     given = {"sandbox": SandboxSettings(allow_process=True), "libraries": (), **settings}
     return MathWithCodeServer(
         config=MathWithCodeConfig(name="under_test", **given),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
 
 

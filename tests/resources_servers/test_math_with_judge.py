@@ -23,13 +23,13 @@ from palestra.resources_servers.math_with_judge.grading import congruence, grade
 from palestra.resources_servers.math_with_judge.library import read
 from palestra.resources_servers.math_with_judge.units import ends_in_variables
 from palestra.sandbox import Crashed, Returned
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 
 def server_with(**settings: Any) -> MathWithJudgeServer:
     return MathWithJudgeServer(
         config=MathWithJudgeConfig(name="under_test", **settings),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
 
 

@@ -21,7 +21,7 @@ from palestra.errors import CallError, ConfigError, EnvironmentFault, InfraError
 from palestra.resources_servers.openenv.app import OpenEnvRow, OpenEnvServer, OpenEnvServerConfig
 from palestra.schema import Response
 from palestra.server import Opening, Session, Step, StepRequest
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 ECHO = {"action_field": "message", "observation_field": "echoed_message"}
 
@@ -125,7 +125,7 @@ async def speaking(answers: Answers) -> AsyncIterator[str]:
 async def started(url: str, **settings: Any) -> AsyncIterator[OpenEnvServer]:
     server = OpenEnvServer(
         config=OpenEnvServerConfig(name="under_test", base_url=url, **settings),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
     await server.start()
     try:

@@ -7,7 +7,7 @@ from palestra.resources_servers.single_step_tool_use_with_argument_comparison.ap
     StepServer,
     StepServerConfig,
 )
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 NAME = "single_step_tool_use_with_argument_comparison"
 MESSAGE = {"type": "message", "content": "May I have your card?"}
@@ -18,7 +18,7 @@ RENEW = called("renew", '{"weeks": 3, "book": "Emma"}')
 def server(**settings: Any) -> StepServer:
     return StepServer(
         config=StepServerConfig(name="under_test", **settings),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
 
 

@@ -21,7 +21,7 @@ from palestra.resources_servers.workplace_assistant.make_office import office
 from palestra.resources_servers.workplace_assistant.records import Office, Workplace
 from palestra.schema import Response
 from palestra.server import Session
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 DONE = '{"output":"done"}'
 CRM = "customer_relationship_manager"
@@ -30,7 +30,7 @@ CRM = "customer_relationship_manager"
 def server(**settings: Any) -> WorkplaceServer:
     return WorkplaceServer(
         config=WorkplaceServerConfig(name="under_test", **settings),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from palestra.schema import encode_json, read_jsonl
 from palestra.server import ResourcesServer, ResourcesServerConfig
-from palestra.transport import AiohttpTransport, ServerClient, call_asgi
+from palestra.transport import HttpClient, ServerClient, call_asgi
 
 S = TypeVar("S", bound=ResourcesServer)
 
@@ -23,7 +23,7 @@ PARAMS = {"input": [{"role": "user", "content": "?"}]}
 def server_of(cls: type[S]) -> S:
     return cls(
         config=ResourcesServerConfig(name="under_test"),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
 
 

@@ -17,7 +17,7 @@ from palestra.server import (
     Session,
     tool,
 )
-from palestra.transport import AiohttpTransport, ServerClient, Target
+from palestra.transport import HttpClient, ServerClient, Target
 
 ENVIRONMENT, MODEL = "environment", "policy_model"
 
@@ -82,11 +82,11 @@ def client_of(environment: ResourcesServer, model: ModelServer) -> ServerClient:
         ENVIRONMENT: Target(ENVIRONMENT, "resources_servers", local=environment),
         MODEL: Target(MODEL, "responses_api_models", local=model),
     }
-    return ServerClient(targets, AiohttpTransport())
+    return ServerClient(targets, HttpClient())
 
 
 def nobody() -> ServerClient:
-    return ServerClient({}, AiohttpTransport())
+    return ServerClient({}, HttpClient())
 
 
 def scripted(*turns: Response) -> ScriptedModel:

@@ -19,7 +19,7 @@ from palestra.server import (
     Step,
     TurnsServer,
 )
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 ROW = {"responses_create_params": {"input": "Count to three."}, "last": 3}
 
@@ -43,7 +43,7 @@ class Counting(TurnsServer):
 
 
 def played(*turns: Response, **settings: Any) -> tuple[VerifyResponse, ScriptedModel]:
-    unconnected = ServerClient({}, AiohttpTransport())
+    unconnected = ServerClient({}, HttpClient())
     environment = Counting(
         config=ResourcesServerConfig(name=ENVIRONMENT), server_client=unconnected
     )
@@ -116,7 +116,7 @@ def test_a_result_without_its_episode_is_refused() -> None:
     result, _ = played(ONE, TWO, THREE)
     environment = Counting(
         config=ResourcesServerConfig(name=ENVIRONMENT),
-        server_client=ServerClient({}, AiohttpTransport()),
+        server_client=ServerClient({}, HttpClient()),
     )
     with pytest.raises(CallError, match="no episode"):
         asyncio.run(environment.verify(result, Session("another")))

@@ -35,7 +35,7 @@ from palestra.schema import (
     VerifyResponse,
 )
 from palestra.server import ServerReference, Session
-from palestra.transport import AiohttpTransport, ServerClient, Target
+from palestra.transport import HttpClient, ServerClient, Target
 
 USER = {"role": "user", "content": "2 + 2 = ?"}
 ENVIRONMENT = """
@@ -102,7 +102,7 @@ def agent_of(model: ScriptedModel, **env_args: Any) -> VerifiersAgent:
         model_server=ServerReference(type="responses_api_models", name=MODEL),
     )
     targets = {MODEL: Target(MODEL, "responses_api_models", local=model)}
-    return VerifiersAgent(config=config, server_client=ServerClient(targets, AiohttpTransport()))
+    return VerifiersAgent(config=config, server_client=ServerClient(targets, HttpClient()))
 
 
 def run(agent: VerifiersAgent, row: dict[str, Any]) -> VerifyResponse:

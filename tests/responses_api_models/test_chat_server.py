@@ -18,7 +18,7 @@ from palestra.errors import (
 )
 from palestra.schema import ChatCompletion, ChatCreateParams, Response, ResponseCreateParams
 from palestra.server import Session
-from palestra.transport import AiohttpTransport, CallContext, call_asgi, calling
+from palestra.transport import CallContext, HttpClient, call_asgi, calling
 
 
 def ask(
@@ -367,7 +367,7 @@ def test_the_key_is_not_in_the_servers_text() -> None:
 
 def test_a_refusal_keeps_class_and_evidence_over_http() -> None:
     async def run() -> Any:
-        http = AiohttpTransport()
+        http = HttpClient()
         try:
             async with fake_endpoint(reply(*VLLM["bad grammar"])) as url:
                 app = vllm_model(http, base_url=url).asgi_app()

@@ -22,9 +22,9 @@ from palestra.responses_api_models.vllm_model.app import VLLMModel
 from palestra.schema import Response, ResponseCreateParams
 from palestra.server import Session
 from palestra.transport import (
-    AutoTransport,
     CallContext,
     ConnectionFailed,
+    HttpClient,
     HttpReply,
     calling,
 )
@@ -42,7 +42,7 @@ def play(
     """Run `story` with a model server in front of some fakes."""
 
     async def run() -> Any:
-        http = AutoTransport()
+        http = HttpClient()
         try:
             async with fake_endpoints(count, say) as fakes, asyncio.timeout(20):
                 urls = [fake.url for fake in fakes]

@@ -15,7 +15,7 @@ from openai import AsyncOpenAI, BadRequestError, UnprocessableEntityError
 from served import served
 
 from palestra.server import ModelServer, ModelServerConfig
-from palestra.transport import AutoTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 TOKENS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
@@ -23,7 +23,7 @@ TOKENS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 
 def token_model() -> TokenModel:
     config = ModelServerConfig(name="policy_model")
-    return TokenModel(config=config, server_client=ServerClient({}, AutoTransport()))
+    return TokenModel(config=config, server_client=ServerClient({}, HttpClient()))
 
 
 def with_openai(server: ModelServer, story: Callable[[AsyncOpenAI], Awaitable[Any]]) -> Any:

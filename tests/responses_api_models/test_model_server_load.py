@@ -9,7 +9,7 @@ from endpoint_fakes import VLLM, FakeEndpoint, fake_endpoints, reply, vllm_model
 from served import served
 
 from palestra.fleet import raise_descriptor_limit
-from palestra.transport import AutoTransport, HttpReply, HttpRequest
+from palestra.transport import HttpClient, HttpReply, HttpRequest
 
 AT_ONCE = 2000
 
@@ -29,7 +29,7 @@ def test_two_thousand_requests_at_once_each_get_their_own_answer(count: int) -> 
     raise_descriptor_limit()
 
     async def run() -> tuple[int, list[str]]:
-        http, client = AutoTransport(), AutoTransport()
+        http, client = HttpClient(), HttpClient()
         try:
             async with asyncio.timeout(150), fake_endpoints(count, echo) as fakes:
                 server = vllm_model(http, base_url=[fake.url for fake in fakes])
@@ -64,7 +64,7 @@ async def until_all_wait(fakes: list[FakeEndpoint]) -> None:
         await someone.wait()
 
 
-async def ask(http: AutoTransport, url: str, text: str) -> str:
+async def ask(http: HttpClient, url: str, text: str) -> str:
     body = orjson.dumps({"input": text})
     headers = {"content-type": "application/json"}
     request = HttpRequest("POST", f"{url}/v1/responses", headers, body, timeout_s=120)

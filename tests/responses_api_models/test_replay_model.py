@@ -13,7 +13,7 @@ from palestra.errors import InputDataError, Layer, ModelRejectedRow, Outcome, Ro
 from palestra.responses_api_models.replay_model.app import ReplayModel, ReplayModelConfig
 from palestra.schema import Response, ResponseCreateParams, to_plain
 from palestra.server import Session
-from palestra.transport import AutoTransport, CallContext, ServerClient, calling
+from palestra.transport import CallContext, HttpClient, ServerClient, calling
 
 TASK = [{"role": "user", "content": "weather?"}]
 THOUGHT = {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "hm"}]}
@@ -53,7 +53,7 @@ def replay(folder: Path, *rows: dict[str, Any], **settings: Any) -> ReplayModel:
     path = folder / "rollouts.jsonl"
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     config = ReplayModelConfig(name="policy_model", rollouts=str(path), **settings)
-    return ReplayModel(config=config, server_client=ServerClient({}, AutoTransport()))
+    return ReplayModel(config=config, server_client=ServerClient({}, HttpClient()))
 
 
 def ask(

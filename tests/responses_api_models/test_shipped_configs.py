@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 import palestra.responses_api_models
 from palestra.fleet import load_server_class
 from palestra.server import ModelServer
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 FOLDER = Path(palestra.responses_api_models.__file__).parent
 
@@ -38,7 +38,7 @@ def test_a_shipped_config_makes_its_server(server: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
     settings = settings_of(server)
     made = load_server_class(FOLDER / server / settings.pop("entrypoint"))
-    client = ServerClient({}, AiohttpTransport())
+    client = ServerClient({}, HttpClient())
 
     found = made.model_validate(
         {"config": {"name": "policy_model", **settings}, "server_client": client}

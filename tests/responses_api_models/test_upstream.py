@@ -13,9 +13,9 @@ from palestra.errors import (
 )
 from palestra.responses_api_models.chat import ContextOverflow, Upstream
 from palestra.transport import (
-    AiohttpTransport,
     CallContext,
     ConnectionFailed,
+    HttpClient,
     HttpReply,
     RetryCount,
     RetryPolicy,
@@ -35,7 +35,7 @@ async def post(
     *replies: HttpReply, policy: RetryPolicy = QUICK, count: RetryCount | None = None
 ) -> bytes | ContextOverflow:
     """POST once, through a real socket, to an endpoint that answers with `replies`."""
-    http = AiohttpTransport()
+    http = HttpClient()
     upstream = Upstream(
         http, server="policy_model", model="smollm2", api_key=KEY, policy=policy, count=count
     )
@@ -169,7 +169,7 @@ def test_an_endpoint_that_is_not_there_is_named() -> None:
     async def run() -> None:
         async with fake_endpoint(vllm("chat")) as url:
             pass
-        http = AiohttpTransport()
+        http = HttpClient()
         policy = RetryPolicy(give_up_after_s=0.0)
         try:
             upstream = Upstream(http, server="policy_model", model="m", policy=policy)

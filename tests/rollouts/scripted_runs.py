@@ -16,7 +16,7 @@ from palestra.rollouts import (
     run,
 )
 from palestra.schema import RolloutKey, VerifyResponse, key_of
-from palestra.transport import AiohttpTransport, ASGIApp, ServerClient, Target, current_call
+from palestra.transport import ASGIApp, HttpClient, ServerClient, Target, current_call
 
 AGENT = "agent"
 SEMANTICS = {"servers": {"policy_model": {"settings": {"model": "tiny"}}}}
@@ -121,7 +121,7 @@ class ScriptedAgent:
             name: Target(name, "responses_api_agents", local=self)
             for name in (AGENT, "other_agent")
         }
-        return ServerClient(targets, AiohttpTransport())
+        return ServerClient(targets, HttpClient())
 
 
 def always(ending: Any) -> ScriptedAgent:

@@ -26,7 +26,7 @@ from palestra.schema import (
     VerifyResponse,
 )
 from palestra.server import ResourcesServer, ResourcesServerConfig, ReverifyMode, Session, tool
-from palestra.transport import AiohttpTransport, ServerClient, Target
+from palestra.transport import HttpClient, ServerClient, Target
 
 ENVIRONMENT = "toy"
 
@@ -149,7 +149,7 @@ def judged(number: int, text: str, verdict: str | None) -> dict[str, Any]:
 
 def client_of(cls: type[ResourcesServer] = Toy, name: str = ENVIRONMENT) -> ServerClient:
     targets: dict[str, Target] = {}
-    client = ServerClient(targets, AiohttpTransport())
+    client = ServerClient(targets, HttpClient())
     server = cls(config=ResourcesServerConfig(name=name), server_client=client)
     targets[name] = Target(name, "resources_servers", local=server)
     return client

@@ -12,9 +12,11 @@ from palestra.errors import (
     FieldProblem,
     Hop,
     InfraError,
+    KnownCause,
     ModelError,
     Outcome,
     VerifierError,
+    WrongSetting,
 )
 from palestra.rollouts.results import Failed, failed, scored
 
@@ -150,3 +152,10 @@ def test_an_answer_that_says_nothing_is_marked_and_scored(
     assert result.outcome.has_reward
     assert result.ending.empty is is_empty
     assert ("_ng_empty_answer" in json.loads(result.line)) is is_empty
+
+
+def test_a_failure_is_recorded_with_what_went_wrong_where_that_is_known() -> None:
+    rejected = WrongSetting("no tools here", cause=KnownCause.NO_TOOLS)
+
+    assert json.loads(recorded(rejected).line)["cause"] == "model.no-tools"
+    assert "cause" not in json.loads(recorded(InfraError("gone")).line)

@@ -13,7 +13,7 @@ from palestra.rollouts import AgentRoute, check_rows, plan
 from palestra.schema import RunRequest, VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, ResourcesServerConfig
 from palestra.server.published import published_schema
-from palestra.transport import AiohttpTransport, ServerClient, Target
+from palestra.transport import HttpClient, ServerClient, Target
 
 
 class Question(VerifyRequest):
@@ -42,7 +42,7 @@ def checked(
     write_rows(folder / "tasks.jsonl", rows)
     planned = plan(settings(folder), agents={AGENT}, semantics={}, version="1")
     targets: dict[str, Target] = {}
-    client = ServerClient(targets, AiohttpTransport())
+    client = ServerClient(targets, HttpClient())
     quiz = server(config=ResourcesServerConfig(name="quiz"), server_client=client)
     for name in environments:
         targets[name] = Target(name, "resources_servers", local=quiz)

@@ -24,7 +24,7 @@ from palestra.server import (
     Session,
     tool,
 )
-from palestra.transport import AiohttpTransport, Peer, ServerClient, Target, call_asgi
+from palestra.transport import HttpClient, Peer, ServerClient, Target, call_asgi
 
 
 class Counting(ResourcesServer):
@@ -66,7 +66,7 @@ class OneTool(Agent):
 
 def fleet() -> ServerClient:
     targets: dict[str, Target] = {}
-    client = ServerClient(targets, AiohttpTransport())
+    client = ServerClient(targets, HttpClient())
     servers = {
         "env": Counting(config=ResourcesServerConfig(name="env"), server_client=client),
         "model": Model(config=ModelServerConfig(name="model"), server_client=client),

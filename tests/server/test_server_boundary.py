@@ -18,8 +18,8 @@ from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, ResourcesServerConfig, tool
 from palestra.transport import (
     SESSION_SCOPE_KEY,
-    AiohttpTransport,
     CallContext,
+    HttpClient,
     HttpReply,
     HttpRequest,
     ServerClient,
@@ -72,7 +72,7 @@ class Own(ResourcesServer):
 
 async def over_http(server: ResourcesServer, path: str, body: Any = None, **kwargs: Any) -> Any:
     """The same request over a real socket."""
-    http = AiohttpTransport()
+    http = HttpClient()
     sock = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{sock.getsockname()[1]}{path}"
     try:
@@ -191,7 +191,7 @@ class Telling(Own):
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/late"), ("GET", "/teapot")])
 def test_an_envelope_shows_no_secret_of_the_configuration(method: str, path: str) -> None:
-    client = ServerClient({}, AiohttpTransport(), mask=Redactor(["sk-secret-1"]))
+    client = ServerClient({}, HttpClient(), mask=Redactor(["sk-secret-1"]))
     server = Telling(config=ResourcesServerConfig(name="env"), server_client=client)
     reply = asyncio.run(call_asgi(server.asgi_app(), method, path))
 

@@ -15,7 +15,7 @@ from palestra import resources_servers
 from palestra.schema import SeedSessionRequest, SeedSessionResponse, VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, ReverifyMode, tool
 from palestra.server.tools import is_tool
-from palestra.transport import AiohttpTransport, ServerClient, call_asgi
+from palestra.transport import HttpClient, ServerClient, call_asgi
 
 
 async def _book() -> dict[str, str]:
@@ -77,7 +77,7 @@ class Denied(Plain):
 )
 def test_what_may_have_done_something_outside_must_declare_it(cls: Any, said: bool) -> None:
     config = cls.model_fields["config"].annotation
-    server = cls(config=config(name="x"), server_client=ServerClient({}, AiohttpTransport()))
+    server = cls(config=config(name="x"), server_client=ServerClient({}, HttpClient()))
 
     reply = asyncio.run(call_asgi(server.asgi_app(), "GET", "/repeatable"))
 

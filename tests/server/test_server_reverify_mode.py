@@ -11,7 +11,7 @@ from palestra.config import PACKAGE_ROOT
 from palestra.fleet import load_server_class
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, ReverifyMode, Session
-from palestra.transport import AiohttpTransport, ServerClient, call_asgi
+from palestra.transport import HttpClient, ServerClient, call_asgi
 
 
 class Plain(ResourcesServer):
@@ -39,7 +39,7 @@ class Unsupported(Plain):
 
 def mode_of(cls: Any) -> str:
     config = cls.model_fields["config"].annotation
-    server = cls(config=config(name="x"), server_client=ServerClient({}, AiohttpTransport()))
+    server = cls(config=config(name="x"), server_client=ServerClient({}, HttpClient()))
     reply = asyncio.run(call_asgi(server.asgi_app(), "GET", "/reverify_mode"))
     mode: str = orjson.loads(reply.body)["reverify_mode"]
     return mode

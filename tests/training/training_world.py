@@ -12,7 +12,7 @@ from palestra.fleet import Ending, RunningInstance
 from palestra.schema import VerifyResponse
 from palestra.training import Attempts, ClientSettings, FailureClass, Key, RolloutRequest
 from palestra.training.client import RolloutClient
-from palestra.transport import ASGIApp, AutoTransport, ServerClient, Target, current_call
+from palestra.transport import ASGIApp, HttpClient, ServerClient, Target, current_call
 
 AGENT = "agent"
 QUICK = Attempts(first_pause_s=0.0)
@@ -117,7 +117,7 @@ class ToldServers:
     def __init__(self, agent: ToldAgent, *others: Target) -> None:
         targets = {AGENT: Target(AGENT, "responses_api_agents", local=agent)}
         targets |= {target.name: target for target in others}
-        self.client = ServerClient(targets, AutoTransport())
+        self.client = ServerClient(targets, HttpClient())
         self.instances: dict[str, RunningInstance] = {}
         self.ending: Ending | None = None
         self._death: asyncio.Future[PalestraError] = asyncio.get_running_loop().create_future()

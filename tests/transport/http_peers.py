@@ -1,21 +1,21 @@
-"""Both transports on both event loops, and peers that are scripted byte by byte."""
+"""The client on both event loops, with and without TLS, and peers scripted byte by byte."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
 import uvloop
+from tls_authority import server_tls
 from transport_worlds import Handler, misbehaving, read_request
 
 from palestra.transport import (
-    AiohttpTransport,
+    HttpClient,
     HttpReply,
     HttpRequest,
-    HttpTransport,
-    PlainTransport,
 )
 
 T = TypeVar("T")
@@ -27,10 +27,10 @@ PATIENCE_S = 20.0
 
 @dataclass(frozen=True)
 class Way:
-    """A transport and the event loop under it."""
+    """The event loop under the client, and whether what it speaks to has TLS."""
 
-    make: Callable[..., HttpTransport]
     loop: Any
+    tls: bool = False
 
     def run(self, scenario: Awaitable[T]) -> T:
         async def bounded() -> T:
@@ -39,19 +39,31 @@ class Way:
 
         return self.loop.run(bounded())
 
+    def misbehaving(self, handle: Handler) -> AbstractAsyncContextManager[str]:
+        """A peer of this way that does what `handle` says; yields its URL."""
+        return misbehaving(handle, self.server_tls)
+
+    @property
+    def server_tls(self) -> ssl.SSLContext | None:
+        return server_tls() if self.tls else None
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.tls else "http"
+
 
 WAYS = [
-    pytest.param(Way(PlainTransport, asyncio), id="plain"),
-    pytest.param(Way(PlainTransport, uvloop), id="plain-uvloop"),
-    pytest.param(Way(AiohttpTransport, asyncio), id="aiohttp"),
-    pytest.param(Way(AiohttpTransport, uvloop), id="aiohttp-uvloop"),
+    pytest.param(Way(asyncio), id="plain"),
+    pytest.param(Way(uvloop), id="plain-uvloop"),
+    pytest.param(Way(asyncio, tls=True), id="tls"),
+    pytest.param(Way(uvloop, tls=True), id="tls-uvloop"),
 ]
-PLAIN_WAYS = WAYS[:2]
+both_loops = pytest.mark.parametrize("way", WAYS[:2])
 
 
 @asynccontextmanager
-async def opened(way: Way, **limits: int) -> AsyncIterator[HttpTransport]:
-    http = way.make(**limits)
+async def opened(**settings: Any) -> AsyncIterator[HttpClient]:
+    http = HttpClient(**settings)
     try:
         yield http
     finally:
@@ -62,7 +74,7 @@ def exchange(way: Way, handle: Handler, path: str = "", **fields: Any) -> HttpRe
     """One request to a peer that does what `handle` says."""
 
     async def scenario() -> HttpReply:
-        async with misbehaving(handle) as url, opened(way) as http:
+        async with way.misbehaving(handle) as url, opened() as http:
             return await http.send(request(url + path, **fields))
 
     return way.run(scenario())
@@ -104,7 +116,9 @@ class Script:
 
 
 @asynccontextmanager
-async def listening(handle: Handler, host: str, port: int = 0) -> AsyncIterator[int]:
+async def listening(
+    handle: Handler, host: str, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
     """As `misbehaving`, at an address of the test's and for a crowd; yields the port."""
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -113,7 +127,7 @@ async def listening(handle: Handler, host: str, port: int = 0) -> AsyncIterator[
         finally:
             writer.close()
 
-    server = await asyncio.start_server(once, host, port, backlog=2048)
+    server = await asyncio.start_server(once, host, port, backlog=2048, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
+from palestra.transport import HttpRequest
 from palestra.transport.h1.connection import (
     JOINED_BYTES,
     NEVER,
@@ -76,7 +77,8 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 def ask(connection: Connection, body: bytes = b"", deadline: float = NEVER) -> Any:
-    return connection.begin(b"HEAD", body, deadline, False)
+    request = HttpRequest("POST", "http://h/", body=body)
+    return connection.begin(b"HEAD", request, deadline, False)
 
 
 def test_a_small_body_is_joined_to_its_head_and_a_large_one_is_not_copied() -> None:

@@ -2,7 +2,7 @@
 
 from palestra.config import ServerType
 from palestra.errors import RowIdentity
-from palestra.transport import AnsweredRollouts, AutoTransport, CallContext, ServerClient, Target
+from palestra.transport import AnsweredRollouts, CallContext, HttpClient, ServerClient, Target
 
 
 def of(task: int, *, run: str = "run", judge: bool = False) -> CallContext:
@@ -52,6 +52,6 @@ def test_what_another_process_has_answered_is_not_known() -> None:
         name: Target(name, ServerType.MODEL, (f"http://{name}",)) for name in ("policy", "second")
     }
 
-    assert ServerClient(models, AutoTransport()).answered.knows(of(1)) is None
+    assert ServerClient(models, HttpClient()).answered.knows(of(1)) is None
     del models["second"]
-    assert ServerClient(models, AutoTransport()).answered.knows(of(1)) is False
+    assert ServerClient(models, HttpClient()).answered.knows(of(1)) is False

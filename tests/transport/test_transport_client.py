@@ -24,9 +24,9 @@ import palestra.transport
 from palestra.errors import CallError, ConfigError, DeadlineExceeded
 from palestra.schema import VerifyResponse
 from palestra.transport import (
-    AiohttpTransport,
     CallContext,
     ConnectionFailed,
+    HttpClient,
     ServerClient,
     Target,
     calling,
@@ -101,7 +101,7 @@ def test_cookies_given_back_continue_the_session(placement: str) -> None:
 
 
 def test_an_unknown_server_lists_those_there_are() -> None:
-    client = ServerClient({"a": Target("a", "resources_servers")}, AiohttpTransport())
+    client = ServerClient({"a": Target("a", "resources_servers")}, HttpClient())
 
     with pytest.raises(ConfigError, match="no server instance is named 'b'") as caught:
         client.peer("b")

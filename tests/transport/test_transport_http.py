@@ -12,7 +12,6 @@ from transport_worlds import (
     Handler,
     answer,
     answering,
-    misbehaving,
     read_request,
     refusing_url,
 )
@@ -23,8 +22,8 @@ from palestra.transport import ConnectionFailed, HttpReply, HttpRequest, Request
 pytestmark = pytest.mark.parametrize("way", WAYS)
 
 
-async def sent(way: Way, url: str, **fields: Any) -> HttpReply:
-    async with opened(way) as http:
+async def sent(url: str, **fields: Any) -> HttpReply:
+    async with opened() as http:
         return await http.send(request(url, **{"timeout_s": 5, **fields}))
 
 
@@ -101,10 +100,10 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 def test_a_refused_connection_was_not_sent(way: Way) -> None:
-    url = refusing_url()
+    url = refusing_url().replace("http", way.scheme)
 
     with pytest.raises(ConnectionFailed, match=r"Connect call failed|refused") as caught:
-        way.run(sent(way, url))
+        way.run(sent(url))
     assert not caught.value.sent
     assert url in caught.value.message
     assert "is the server running" in caught.value.hint
@@ -155,13 +154,13 @@ def test_no_time_left_is_a_deadline_too(way: Way) -> None:
 @pytest.mark.parametrize("url", ["no url", "http://", "http://[::1", "ftp://localhost/"])
 def test_what_is_no_url_is_said_to_be_none(way: Way, url: str) -> None:
     with pytest.raises(WrongUrl, match="is not a URL"):
-        way.run(sent(way, url))
+        way.run(sent(url))
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 70, "ex ample"])
 def test_a_name_that_does_not_resolve_was_not_sent(way: Way, host: str) -> None:
     with pytest.raises((ConnectionFailed, RequestRefused, WrongUrl)) as caught:
-        way.run(sent(way, f"http://{host}/"))
+        way.run(sent(f"{way.scheme}://{host}/"))
     assert not getattr(caught.value, "sent", False)
 
 
@@ -197,7 +196,7 @@ def test_cookies_of_one_call_are_not_sent_with_the_next(way: Way) -> None:
     script = Script([plain(b"", "200 OK", "set-cookie: kept=by-nobody"), plain()])
 
     async def twice() -> None:
-        async with misbehaving(script) as url, opened(way) as http:
+        async with way.misbehaving(script) as url, opened() as http:
             await http.send(HttpRequest("GET", url, cookies={"own": "1", "more": "2"}))
             await http.send(HttpRequest("GET", url))
 
@@ -274,7 +273,7 @@ def test_the_answer_to_head_has_no_body(way: Way) -> None:
     script = Script([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", plain(b"next")])
 
     async def both() -> list[HttpReply]:
-        async with misbehaving(script) as url, opened(way) as http:
+        async with way.misbehaving(script) as url, opened() as http:
             return [await http.send(request(url, method)) for method in ("HEAD", "GET")]
 
     assert [reply.body for reply in way.run(both())] == [b"", b"next"]
@@ -283,7 +282,7 @@ def test_the_answer_to_head_has_no_body(way: Way) -> None:
 async def in_a_row(
     way: Way, script: Script, count: int, pause: asyncio.Event | None = None
 ) -> list[bytes]:
-    async with misbehaving(script) as url, opened(way) as http:
+    async with way.misbehaving(script) as url, opened() as http:
         bodies = []
         for _ in range(count):
             bodies.append((await http.send(request(url, timeout_s=5))).body)
@@ -318,12 +317,9 @@ def test_a_connection_that_ended_while_nobody_used_it_is_not_used_again(way: Way
     script = Script([plain(b"1"), plain(b"2")], one_per_connection=True)
 
     async def scenario() -> list[bytes]:
-        async with misbehaving(script) as url, opened(way) as http:
+        async with way.misbehaving(script) as url, opened() as http:
             first = await http.send(request(url))
             # Its end has arrived by the time another connection was made and answered.
-            _, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
-            writer.close()
-            await writer.wait_closed()
             await asyncio.sleep(0.05)
             return [first.body, (await http.send(request(url))).body]
 
@@ -345,7 +341,7 @@ def test_an_abandoned_answer_does_not_serve_the_next_request(way: Way) -> None:
         left.set()
 
     async def scenario() -> bytes:
-        async with misbehaving(slow_once) as url, opened(way) as http:
+        async with way.misbehaving(slow_once) as url, opened() as http:
             first = asyncio.create_task(http.send(request(url)))
             await asked.wait()
             first.cancel()
@@ -367,7 +363,7 @@ def test_an_answer_that_comes_before_the_body_was_read_is_heard(way: Way) -> Non
     heard = asyncio.Event()
 
     async def scenario() -> HttpReply:
-        async with misbehaving(refuse) as url, opened(way) as http:
+        async with way.misbehaving(refuse) as url, opened() as http:
             try:
                 return await http.send(request(url, body=bytes(30_000_000), timeout_s=10))
             finally:
@@ -400,8 +396,11 @@ def test_a_thousand_at_once_get_each_their_own_answer(way: Way) -> None:
             pass
 
     async def scenario() -> list[bytes]:
-        async with listening(echo, "127.0.0.1") as port, opened(way, limit_per_host=0) as http:
-            url = f"http://127.0.0.1:{port}"
+        async with (
+            listening(echo, "127.0.0.1", tls=way.server_tls) as port,
+            opened(limit_per_host=0) as http,
+        ):
+            url = f"{way.scheme}://127.0.0.1:{port}"
             asked = [http.send(request(f"{url}/{n}", timeout_s=20)) for n in range(1000)]
             return [reply.body for reply in await asyncio.gather(*asked)]
 
@@ -425,7 +424,7 @@ def test_no_more_than_the_limit_are_asked_of_one_host_at_once(way: Way) -> None:
             pass
 
     async def scenario() -> None:
-        async with misbehaving(count) as url, opened(way, limit_per_host=3) as http:
+        async with way.misbehaving(count) as url, opened(limit_per_host=3) as http:
             await asyncio.gather(*(http.send(request(url)) for _ in range(30)))
 
     way.run(scenario())
@@ -471,7 +470,7 @@ def test_closing_ends_what_is_under_way(way: Way) -> None:
             asked.set()
             await reader.read()
 
-        async with misbehaving(wait) as url, opened(way) as http:
+        async with way.misbehaving(wait) as url, opened() as http:
             asking = asyncio.create_task(http.send(request(url)))
             await asked.wait()
             await http.aclose()
@@ -485,7 +484,7 @@ def test_after_closing_a_request_opens_anew(way: Way) -> None:
     script = Script([plain(b"1"), plain(b"2")])
 
     async def scenario() -> bytes:
-        async with misbehaving(script) as url, opened(way) as http:
+        async with way.misbehaving(script) as url, opened() as http:
             await http.send(request(url))
             await http.aclose()
             return (await http.send(request(url))).body

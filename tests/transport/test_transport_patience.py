@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from palestra.errors import EndpointRefuses, RowIdentity
-from palestra.transport import AutoTransport, CallContext, Patience, Refusals, ServerClient
+from palestra.transport import CallContext, HttpClient, Patience, Refusals, ServerClient
 
 
 @dataclass
@@ -180,7 +180,7 @@ def test_a_call_that_names_no_run_is_of_the_only_one() -> None:
 
 
 def test_the_endpoints_of_a_process_share_the_streak_of_a_run() -> None:
-    client = ServerClient({}, AutoTransport())
+    client = ServerClient({}, HttpClient())
     context = CallContext(RowIdentity(0, 0, run="r"), patience_s=120.0)
     judge, policy = client.refusals.patience_of(context), client.refusals.patience_of(context)
     assert judge is not None

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -31,8 +32,8 @@ from palestra.server import (
     tool,
 )
 from palestra.transport import (
-    AiohttpTransport,
     CallContext,
+    HttpClient,
     RetryPolicy,
     ServerClient,
     Target,
@@ -156,7 +157,7 @@ async def running(
     targets: dict[str, Target] = {}
     if upstream:
         targets[UPSTREAM] = Target(UPSTREAM, "responses_api_models", (upstream,))
-    http = AiohttpTransport()
+    http = HttpClient()
     client = ServerClient(targets, http, debug=debug, policy=policy)
     async with AsyncExitStack() as stack:
         for name, cls in servers.items():
@@ -190,7 +191,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 @asynccontextmanager
-async def misbehaving(handle: Handler) -> AsyncIterator[str]:
+async def misbehaving(handle: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """A real listener that does with each connection what `handle` says; yields its URL."""
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -199,9 +200,10 @@ async def misbehaving(handle: Handler) -> AsyncIterator[str]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(once, "127.0.0.1", 0)
+    server = await asyncio.start_server(once, "127.0.0.1", 0, ssl=tls)
     try:
-        yield url_of(server.sockets[0])
+        url = url_of(server.sockets[0])
+        yield url.replace("http:", "https:") if tls else url
     finally:
         server.close()
 

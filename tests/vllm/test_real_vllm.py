@@ -35,7 +35,7 @@ from palestra.schema import (
 )
 from palestra.server import Session
 from palestra.transport import (
-    AiohttpTransport,
+    HttpClient,
     HttpReply,
     HttpRequest,
     HttpTransport,
@@ -59,7 +59,7 @@ def with_model(
     **settings: Any,
 ) -> Made:
     """What `use` makes of a `vllm_model` with token ids in front of the endpoint."""
-    http = http or AiohttpTransport()
+    http = http or HttpClient()
 
     async def main() -> Made:
         config = VLLMModelConfig.model_validate(
@@ -257,7 +257,7 @@ class OlderVLLM:
     """The same vLLM as it was before it knew `return_token_ids`."""
 
     def __init__(self) -> None:
-        self._http = AiohttpTransport()
+        self._http = HttpClient()
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
         reply = await self._http.send(request)

@@ -5,7 +5,9 @@ import os
 import re
 import resource
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,12 +25,15 @@ from palestra.datasets import differences, metrics_of
 from palestra.errors import InputDataError
 from palestra.fleet import cache_root, interpreter_for, place_on
 from palestra.schema import CREATE_PARAMS, ResponseCreateParams, finite_reward, read_jsonl
+from palestra.system import end_group, start
 
 EXAMPLES: Final = 5
 COMPAT: Final = "palestra.compat.nemo_gym"
 STACKS_WITHIN_S: Final = 2.0
 NO_TESTS: Final = 5
 """pytest's exit code when it found none."""
+_OF_A_PYTEST: Final = ("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_")
+"""What a pytest that we run in says of itself, beside what its user says to each (PYTEST_ADDOPTS)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +102,23 @@ async def _tests(folder: Path, timeout_s: float) -> _TestRun:
     plugins = ["-p", COMPAT] if _has(COMPAT) else []
     pytest = ["-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command = [str(python), *pytest, *plugins, "."]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=folder,
-        env=_environment(folder),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    reading = asyncio.ensure_future(process.communicate())
-    try:
-        await asyncio.wait({reading}, timeout=timeout_s)
-        if (is_late := not reading.done()) and process.returncode is None:
-            await _show_stacks(process.pid, reading)
-    finally:
-        # Whatever the tests have started goes with them.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        # What has left the group of the tests may hold their output open for ever.
-        await asyncio.wait({reading}, timeout=STACKS_WITHIN_S)
-        reading.cancel()
-    text = "" if reading.cancelled() or not reading.done() else _text_of(reading.result())
-    code = process.returncode
+    # Not a pipe, which what has left the group of the tests may hold open for ever.
+    with tempfile.TemporaryFile() as output:
+        process = start(
+            command,
+            cwd=folder,
+            env=_environment(folder),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            if is_late := not await _ends_within(process, timeout_s):
+                await _show_stacks(process)
+        finally:
+            end_group(process.pid)  # whatever the tests have started goes with them
+            code = process.wait()
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace")
     if is_late:
         return _TestRun(Check("tests", passed=False, note=_lateness(text, timeout_s)), is_late=True)
     if code == 0:
@@ -129,17 +127,21 @@ async def _tests(folder: Path, timeout_s: float) -> _TestRun:
     return _TestRun(Check("tests", passed=False, note=note), text)
 
 
-def _text_of(outputs: tuple[bytes, bytes]) -> str:
-    return outputs[0].decode("utf-8", "replace")
+async def _ends_within(process: "subprocess.Popen[bytes]", limit_s: float) -> bool:
+    try:
+        await asyncio.to_thread(process.wait, limit_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
-async def _show_stacks(pid: int, reading: "asyncio.Future[Any]") -> None:
+async def _show_stacks(process: "subprocess.Popen[bytes]") -> None:
     """Have the tests' process write what its threads do, and end, whatever holds it."""
     with suppress(ProcessLookupError):
         if sys.platform == "linux":
-            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-        os.kill(pid, signal.SIGABRT)
-    await asyncio.wait({reading}, timeout=STACKS_WITHIN_S)
+            resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))
+        os.kill(process.pid, signal.SIGABRT)
+    await _ends_within(process, STACKS_WITHIN_S)
 
 
 def _lateness(printed: str, timeout_s: float) -> str:
@@ -163,7 +165,7 @@ def _environment(folder: Path) -> dict[str, str]:
     """With the project's root importable, as it is when the server runs."""
     own = Path(sys.modules["palestra"].__path__[0]).parent
     paths = [str(folder.parents[1]), str(own), os.environ.get("PYTHONPATH", "")]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_PYTEST)}
     return {**kept, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 

@@ -133,12 +133,12 @@ def _only_model(url: str, key: str, wait: Wait) -> str:
     """
     import asyncio
 
-    from palestra.transport import AutoTransport, HttpRequest
+    from palestra.transport import HttpClient, HttpRequest
 
     asked = url.rstrip("/") + "/models"
 
     async def ask() -> list[str]:
-        http = AutoTransport()
+        http = HttpClient()
         try:
             headers = {"authorization": f"Bearer {key}"} if key else {}
             request = HttpRequest("GET", asked, headers=headers, timeout_s=10)

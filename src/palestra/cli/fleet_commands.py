@@ -187,7 +187,7 @@ def version(*, as_json: bool = False) -> int:
         "installation_path": str(palestra.__path__[0]),
         "dependencies": {
             name: of(name)
-            for name in ("aiohttp", "fastapi", "pydantic", "xllamacpp", "reasoning-gym", "ray")
+            for name in ("fastapi", "httptools", "pydantic", "xllamacpp", "reasoning-gym", "ray")
         },
         "system": {
             "os": platform.system(),

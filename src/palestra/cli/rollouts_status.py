@@ -78,7 +78,9 @@ async def _ask_servers(seen: Seen, fleet: AttachedFleet, http: HttpTransport) ->
     headers = {"authorization": f"Bearer {token}"} if token else {}
 
     async def ask_one(name: str, url: str) -> None:
-        request = HttpRequest("GET", url + IN_FLIGHT_PATH, headers, timeout_s=ASK_SERVER_S)
+        request = HttpRequest(
+            "GET", url + IN_FLIGHT_PATH, headers, timeout_s=ASK_SERVER_S, direct=True
+        )
         try:
             reply = await http.send(request)
         except CallError:

@@ -13,7 +13,7 @@ from palestra.cluster.stamping import Stamped
 from palestra.cluster.supervisor.files import read_object
 from palestra.cluster.supervisor.shard import is_done
 from palestra.config import ResolvedConfig, is_secret_name
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 from palestra.rollouts import OPERATIONAL, CollectSettings, StaleRun, differences
 
 HINT: Final = (
@@ -84,7 +84,11 @@ def check_same_run(files: RunFiles, new: Mapping[str, str], stamped: Stamped | N
         manifest = read_object(files.shard(shard.name).manifest) or {}
         rows = manifest.get("input_digest", stamped.input_digest)
         if rows != stamped.input_digest and is_done(files.shard(shard.name)):
-            raise StaleRun(f"{shard.name} is done, and was made from other input rows", hint=HINT)
+            raise StaleRun(
+                f"{shard.name} is done, and was made from other input rows",
+                hint=HINT,
+                cause=KnownCause.STALE_INPUTS,
+            )
 
 
 def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:

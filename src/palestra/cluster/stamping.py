@@ -17,7 +17,7 @@ import orjson
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import Run, Shard
 from palestra.cluster.seeds import request_seed, share_of
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts import CollectSettings, StaleRun, materialize, with_seed
 from palestra.rollouts.journal import write_json
 from palestra.rollouts.materialize import whole_or_absent
@@ -147,6 +147,7 @@ def remember_stamped(stamped: Stamped, files: RunFiles, *, anew: bool = False) -
             raise StaleRun(
                 f"the run in {files.output_dir} was made from other input rows",
                 hint="give back what was changed, or choose another --output-dir",
+                cause=KnownCause.STALE_INPUTS,
             )
     write_json(files.stamped, asdict(stamped))
 

@@ -10,7 +10,6 @@ from http.cookies import Morsel
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import aiohttp
 import orjson
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
@@ -18,6 +17,13 @@ from yarl import URL
 from palestra.errors import CallError
 from palestra.schema import encode_json
 from palestra.transport import current_call
+
+try:
+    import aiohttp
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "servers written against nemo_gym need aiohttp: pip install 'palestra[nemo-gym]'"
+    ) from error
 
 CONNECT_TRIES = 3
 LONGEST_WAIT_S = 600.0

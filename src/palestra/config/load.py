@@ -91,7 +91,7 @@ def load_config(
             *compose_warnings,
             *config.warnings,
             *_old_names(config.tree, places),
-            *unknown,
+            *(problem.message for problem in unknown),
             *_ignored(parsed),
         ),
     )
@@ -152,7 +152,10 @@ def _naming_old_names(tree: Any, places: Places) -> Iterator[None]:
         if not old:
             raise
         raise ConfigError(
-            error.message, hint="; ".join(filter(None, (*old, error.hint)))
+            error.message,
+            hint="; ".join(filter(None, (*old, error.hint))),
+            cause=error.cause,
+            problems=error.problems,
         ) from error
 
 

@@ -16,7 +16,7 @@ from palestra.config.problems import raise_problems
 from palestra.config.redact import is_secret_name, mask_line
 from palestra.config.spelling import did_you_mean
 from palestra.config.tree import ABSENT, assign, dotted, plain, remove, value_at
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause, Problem
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override as HydraOverride
@@ -134,12 +134,12 @@ def apply_overrides(
     it, `k=v` adds. Deleting what does not exist, or is not the given value, is an error.
     """
     result: Any = tree
-    problems: list[str] = []
+    problems: list[Problem] = []
     for override in overrides:
         try:
             result = _apply(result, override, strict_add=strict_add)
         except ConfigError as failure:
-            problems.append(failure.message)
+            problems += failure.problems
     raise_problems(problems)
     return dict(result)
 
@@ -151,7 +151,8 @@ def _apply(tree: Any, override: Override, *, strict_add: bool) -> Any:
     if strict_add and override.action is Action.CHANGE and current is ABSENT:
         raise ConfigError(
             f"{override.key}=… changes a key that is not in the config{_near(tree, override)}; "
-            f"to add it, write +{override.key}=…"
+            f"to add it, write +{override.key}=…",
+            cause=KnownCause.MISSPELT_SETTING,
         )
     try:
         return assign(tree, override.steps, override.value)
@@ -188,8 +189,8 @@ def unknown_overrides(
     after: Mapping[Any, Any],
     instances: Collection[str],
     known: Collection[str],
-) -> tuple[str, ...]:
-    """A warning for each top-level key that came from overrides and means nothing.
+) -> tuple[Problem, ...]:
+    """A problem for each top-level key that came from overrides and means nothing.
 
     `before` is the tree without overrides: what a file has is not unknown. `after` is the
     tree with them, directives not yet carried out. `known` are the command's own settings.
@@ -198,7 +199,11 @@ def unknown_overrides(
     unknown = dict.fromkeys(o.steps[0] for o in overrides if o.steps[0] not in fine)
     names = RESERVED_KEYS | set(known) | set(instances)
     return tuple(
-        f"override {key!r} is not a setting and nothing refers to it{did_you_mean(key, names)}"
+        Problem(
+            f"override {key!r} is not a setting and nothing refers to it{did_you_mean(key, names)}",
+            key=key,
+            cause=KnownCause.MISSPELT_SETTING,
+        )
         for key in unknown
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from palestra.config.spelling import nearest
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 
 SERVER_TREES: Final = ("resources_servers", "responses_api_agents", "responses_api_models")
 """The folders of a project that hold servers' folders."""
@@ -110,6 +110,7 @@ class Places:
         raise ConfigError(
             f"config file {path!r} ({wanted_by}) does not exist; looked for\n{looked}",
             hint=f"did you mean {self._shown(near)}?" if near else "",
+            cause=KnownCause.CONFIG_FILE_MISSING,
         )
 
     def _shown(self, path: Path) -> str:

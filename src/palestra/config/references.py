@@ -7,6 +7,7 @@ from palestra.config.problems import raise_problems
 from palestra.config.resolved import InstanceConfig, ServerRef, ServerType
 from palestra.config.spelling import nearest
 from palestra.config.tree import Steps, children, dotted
+from palestra.errors import KnownCause, Problem
 
 _TYPES = frozenset(server_type.value for server_type in ServerType)
 _SURELY_MEANT = 0.8
@@ -25,7 +26,11 @@ def find_references(settings: Any) -> tuple[ServerRef, ...]:
 def check_references(instances: Mapping[str, InstanceConfig]) -> None:
     """Raise one error that lists every reference naming no instance of its type."""
     problems = [
-        f"{instance.name}: {dotted(steps) or 'settings'} {problem}"
+        Problem(
+            f"{instance.name}: {dotted(steps) or 'settings'} {problem}",
+            key=dotted((instance.name, instance.type, instance.implementation, *steps)),
+            cause=KnownCause.MISSING_REFERENCE,
+        )
         for instance in instances.values()
         for steps, node in _candidates(instance.settings)
         if (problem := _problem(node, instances))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from palestra.config.problems import raise_problems
 from palestra.config.redact import Redactor, find_secrets
 from palestra.config.tree import Steps, dotted, leaves
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause, Problem
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -74,7 +74,13 @@ def _nothing_given(missing: list[Missing]) -> ConfigError:
         else ""
     )
     count = "1 setting has" if len(missing) == 1 else f"{len(missing)} settings have"
-    return ConfigError(f"{count} no value:\n{listed}", hint=hint)
+    problems = tuple(
+        Problem(f"{count} no value: {one}", key=one.path, cause=KnownCause.MISSING_VALUE)
+        for one in missing
+    )
+    return ConfigError(
+        f"{count} no value:\n{listed}", hint=hint, cause=KnownCause.MISSING_VALUE, problems=problems
+    )
 
 
 class _Resolver:

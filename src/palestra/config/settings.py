@@ -1,6 +1,7 @@
 """Validate an instance's settings with the pydantic model of its server."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from palestra.config.keys import FLEET_KEYS
@@ -9,6 +10,7 @@ from palestra.config.redact import Redactor, find_secrets
 from palestra.config.resolved import InstanceConfig
 from palestra.config.spelling import did_you_mean
 from palestra.config.tree import dotted
+from palestra.errors import KnownCause, Problem
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -45,7 +47,9 @@ def settings_from(
         settings = model.model_validate({k: v for k, v in values.items() if k not in unknown})
     except ValidationError as failure:
         shown = Redactor(find_secrets(values))
-        problems += [shown(_problem(instance, model, e)) for e in failure.errors(include_url=False)]
+        for error in failure.errors(include_url=False):
+            problem = _problem(instance, model, error)
+            problems.append(replace(problem, message=shown(problem.message)))
     # Raised out here: as the cause, pydantic's error would show the input, secrets included.
     raise_problems(problems)
     assert settings is not None  # noqa: S101 - a validation error is a problem
@@ -75,23 +79,30 @@ def _names_of(model: "type[BaseModel]", field: str) -> Iterator[str]:
             yield first
 
 
-def _unknown_problem(instance: InstanceConfig, steps: Sequence[Any], names: frozenset[str]) -> str:
+def _unknown_problem(
+    instance: InstanceConfig, steps: Sequence[Any], names: frozenset[str]
+) -> Problem:
     # Beside its own settings an instance has those of every instance, which the fleet reads.
     valid = names - _NOT_SET_HERE | FLEET_KEYS if len(steps) == 1 else names
-    return (
+    return Problem(
         f"{_where(instance, steps)} is not a setting{did_you_mean(str(steps[-1]), valid)} "
-        f"(valid: {', '.join(sorted(valid)) or 'none'})"
+        f"(valid: {', '.join(sorted(valid)) or 'none'})",
+        key=_path(instance, steps),
+        cause=KnownCause.MISSPELT_SETTING,
     )
 
 
-def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDetails") -> str:
+def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDetails") -> Problem:
     steps = error["loc"]
+    path = _path(instance, steps)
     if error["type"] == "missing":
-        return f"{_where(instance, steps)} is required: ++{_path(instance, steps)}=<value>"
+        told = f"{_where(instance, steps)} is required: ++{path}=<value>"
+        return Problem(told, key=path, cause=KnownCause.MISSING_VALUE)
     if error["type"] == "extra_forbidden":
         inner = _model_at(model, steps[:-1])
         return _unknown_problem(instance, steps, _input_names(inner) if inner else frozenset())
-    return f"{_where(instance, steps)}: {error['msg']}"
+    told = f"{_where(instance, steps)}: {error['msg']}"
+    return Problem(told, key=path, cause=KnownCause.BAD_VALUE)
 
 
 def _where(instance: InstanceConfig, steps: Sequence[Any]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.config.redact import mask_line
 from palestra.config.tree import plain
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause, Problem
 
 if TYPE_CHECKING:
     import yaml
@@ -54,6 +54,7 @@ def parse_yaml(text: str, *, where: str) -> tuple[dict[Any, Any], tuple[str, ...
         raise ConfigError(
             f"{where} holds a {type(value).__name__}, not a mapping",
             hint="a config file is lines of `key: value`",
+            cause=KnownCause.BAD_YAML,
         )
     tree: dict[Any, Any] = plain(value, where=where)
     return tree, tuple(f"{where}, {repeat}" for repeat in repeats)
@@ -86,14 +87,14 @@ def _syntax_error(failure: "yaml.YAMLError", text: str, where: str) -> ConfigErr
     mark = getattr(failure, "problem_mark", None)
     problem = getattr(failure, "problem", None) or getattr(failure, "reason", None) or failure
     if mark is None:
-        return ConfigError(f"{where} is not YAML: {problem}")
+        return ConfigError(f"{where} is not YAML: {problem}", cause=KnownCause.BAD_YAML)
     lines = text.splitlines()
     # The parser points past the end when a bracket or quote stays open.
     line = min(mark.line, max(len(lines) - 1, 0))
     shown = mask_line(lines[line].strip()) if lines else ""
-    return ConfigError(
-        f"{where}, line {mark.line + 1}, column {mark.column + 1}: {problem}\n    {shown}"
-    )
+    told = f"{where}, line {mark.line + 1}, column {mark.column + 1}: {problem}"
+    place = Problem(told, file=where, line=mark.line + 1, cause=KnownCause.BAD_YAML)
+    return ConfigError(f"{told}\n    {shown}", cause=KnownCause.BAD_YAML, problems=(place,))
 
 
 @functools.cache

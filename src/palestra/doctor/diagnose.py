@@ -182,12 +182,13 @@ def _grouped(
 
 
 def _group_of(observation: Observation, table: SignatureTable) -> _Group | None:
-    if observation.cause:
-        signature = table.by_cause[observation.cause]
-        return _Group(signature.layer, signature.cause, signature)
-    if matched := table.match(observation.text):
-        signature, found = matched
-        named = {k.rstrip("0123456789"): v for k, v in found.groupdict().items() if v}
+    signature = table.by_cause.get(observation.cause)
+    if signature is None and (matched := table.match(observation.text)):
+        signature = matched[0]
+    if signature is not None:
+        found = signature.search(observation.text)
+        groups = found.groupdict() if found else {}
+        named = {k.rstrip("0123456789"): v for k, v in groups.items() if v}
         if job := _JOB.search(observation.text):
             named["job"] = job[1]
         return _Group(signature.layer, signature.cause, signature, named)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from palestra.doctor.findings import Finding, Quote, Severity, cause_id, quote
-from palestra.doctor.known_errors import OTHERWISE, SURE, Known
 from palestra.doctor.quoting import quote_line
 from palestra.doctor.reading import one_line
 from palestra.doctor.signatures import Signature, SignatureTable
@@ -35,39 +34,40 @@ def finding_of(
 
 
 def hint_for(error: PalestraError) -> str:
-    """What the table says to do about an error that it knows by its words; else nothing."""
-    matched = SignatureTable.load().match(one_line(error.message))
-    return matched[0].do_of(error.message) if matched else ""
+    """What the table says to do about an error, by its cause or its words; else nothing."""
+    known = _told(error)
+    return known.do_of(error.message) if known else ""
 
 
 def entry_of(error: PalestraError) -> Signature:
-    """The entry of the table that `error` is: by the system's word, its class or what it says.
+    """The entry of the table that `error` is: by the system's word, its cause or what it quotes.
 
-    One that is none of those is a failure of its layer, and no more is known.
+    One that is none of those is what its class usually is, or else a failure of its layer.
     """
+    usual = _usual_cause(error) or cause_id(error.layer, "failed")
+    return _told(error) or SignatureTable.load().by_cause[usual]
+
+
+def _told(error: PalestraError) -> Signature | None:
     table = SignatureTable.load()
-    cause = _by_system(error) or _by_class(error, SURE)
-    if not cause and (matched := table.match(one_line(error.message))):
-        return matched[0]
-    return table.by_cause[cause or _by_class(error, OTHERWISE) or cause_id(error.layer, "failed")]
+    cause = _by_system(error) or error.cause
+    if isinstance(cause, str):  # a trainer's error has a cause of its own kind
+        return table.by_cause[cause]
+    matched = table.match(one_line(error.message))
+    return matched[0] if matched else None
 
 
-def _by_class(error: PalestraError, known: tuple[Known, ...]) -> str:
-    fits = (
-        k
-        for k in known
-        # A subclass that has a layer of its own is another matter than its parent, unless it is
-        # known by its words.
-        if isinstance(error, k.error) and (k.says.pattern or k.error.layer is error.layer)
-        if k.says.search(error.message)
-    )
-    return next((fit.cause for fit in fits), "")
+def _usual_cause(error: PalestraError) -> str | None:
+    """A subclass that has a layer of its own is another matter than its parent."""
+    bases = (base for base in type(error).__mro__ if issubclass(base, PalestraError))
+    named = next((base for base in bases if "usual_cause" in vars(base)), PalestraError)
+    return named.usual_cause if named.layer is error.layer else None
 
 
-def _by_system(error: PalestraError) -> str:
+def _by_system(error: PalestraError) -> str | None:
     """What the operating system said beneath it."""
     cause = error.__cause__
-    return _OF_ERRNO.get(cause.errno or 0, "") if isinstance(cause, OSError) else ""
+    return _OF_ERRNO.get(cause.errno or 0) if isinstance(cause, OSError) else None
 
 
 _OF_ERRNO: Final = {

@@ -12,6 +12,7 @@ import orjson
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import Observation, Rank, chain, innermost, line_at, one_line
 from palestra.doctor.scores import ScoredRow, Scores
+from palestra.doctor.signatures import SignatureTable
 from palestra.errors import FieldProblem, InputDataError, Layer, RowIdentity
 from palestra.rollouts import ENDED_RUN, Manifest, RunPaths, read_manifest
 from palestra.schema import (
@@ -214,11 +215,13 @@ def _failure(path: Path, number: int, row: Mapping[str, Any], *, recovered: bool
     agent = row.get(AGENT_REF)
     named = agent.get("name", "") if isinstance(agent, Mapping) else ""
     layer = next((known for known in Layer if known.value == row.get(FAILURE_LAYER)), None)
+    cause = str(row.get("cause") or "")
     return Observation(
         text=": ".join(filter(None, [chain(hops), message])),
         quotes=tuple(quotes),
         rank=Rank.ENDED if row.get(ENDED_RUN) is True else Rank.FAILURE,
         layer=layer,
+        cause=cause if cause in SignatureTable.load().by_cause else "",
         row=RowIdentity(row[TASK_INDEX], row[ROLLOUT_INDEX], row.get("attempt") or 1, named),
         problems=tuple(
             FieldProblem(str(p.get("pointer", "")), str(p.get("expected", "")))

@@ -12,7 +12,7 @@ from palestra.config import MASK, is_secret_name
 from palestra.datasets import Door, DoorKeeper
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import json_rows
-from palestra.errors import FieldProblem, RowIdentity
+from palestra.errors import FieldProblem, Problem, RowIdentity
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
 
 LONGEST_LINE: Final = 2_000_000
@@ -51,13 +51,12 @@ def quote_named(message: str, files: Iterable[Path]) -> tuple[Quote, ...]:
     return tuple(found.values())[:MOST_QUOTES]
 
 
-def quote_places(message: str) -> tuple[Quote, ...]:
-    """The lines of config files that `message` names by their numbers."""
-    found = [(Path(path), int(line)) for path, line in _PLACE.findall(message)]
-    return tuple(quote(path, _shown(line_of(path, line)), line=line) for path, line in found)
-
-
-_PLACE: Final = re.compile(r"(/\S+\.\w+),? line (\d+)")
+def quote_place(problem: Problem) -> tuple[Quote, ...]:
+    """The line of a config file where a problem stands; empty when that is not known."""
+    if not problem.line:
+        return ()
+    path = Path(problem.file)
+    return (quote(path, _shown(line_of(path, problem.line)), line=problem.line),)
 
 
 def _shown(text: str) -> str:

@@ -3,6 +3,7 @@
 Imports nothing of ours. Raise the narrowest class; catch at the height you can handle.
 """
 
+from palestra.errors.causes import KnownCause
 from palestra.errors.envelope import (
     add_hop,
     add_row,
@@ -38,6 +39,7 @@ from palestra.errors.tree import (
     ModelRejectedRow,
     NoSession,
     PalestraError,
+    Problem,
     PromptTooLong,
     RejectedRows,
     RowError,
@@ -66,6 +68,7 @@ __all__ = [
     "InfraError",
     "InputDataError",
     "JudgeFailure",
+    "KnownCause",
     "Layer",
     "ModelError",
     "ModelNotServed",
@@ -73,6 +76,7 @@ __all__ = [
     "NoSession",
     "Outcome",
     "PalestraError",
+    "Problem",
     "PromptTooLong",
     "RejectedRows",
     "RowError",

@@ -7,7 +7,7 @@
 
 Text is never nested in text: a relaying server appends its hop to the list and leaves the
 message and the innermost body as they are. `reason` is there for the classes that share a type and
-a layer with others. `verify_request` is there when a rollout ended after
+a layer with others, and `cause` where what went wrong is known. `verify_request` is there when a rollout ended after
 the model had answered: the last key, once, whatever the number of hops.
 """
 
@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from palestra.errors.causes import KnownCause
 from palestra.errors.layers import Layer, Outcome
 from palestra.errors.tree import (
     AgentError,
     Bystander,
     CallError,
+    ConfigError,
     CredentialsRejected,
     DeadlineExceeded,
     EndpointRefuses,
@@ -47,6 +49,9 @@ BODY_EXCERPT_CHARS = 4000
 
 _ENDS_THE_RUN: Final = "config_error"
 """The type of every `Hopeless`: the caller stops the run instead of trying the next rollout."""
+
+_CAUSES: Final = frozenset(cause.value for cause in KnownCause)
+"""A newer Palestra may send others."""
 
 _CLASSES: tuple[type[CallError], ...] = (
     AgentError,
@@ -159,6 +164,8 @@ def to_body(error: CallError) -> dict[str, Any]:
     }
     if error.reason:
         body["reason"] = error.reason
+    if error.cause is not None:
+        body["cause"] = error.cause.value
     if evidence.problems:
         body["problems"] = [
             {"pointer": problem.pointer, "expected": problem.expected}
@@ -204,6 +211,8 @@ def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
     )
     # A server may know of a failure that it is final although its class as a rule is not.
     error.retriable = retriable
+    if inner.get("cause") in _CAUSES:
+        error.cause = KnownCause(inner["cause"])
     error.verify_request = verify_request
     return error
 
@@ -258,6 +267,11 @@ def mask_error(error: PalestraError, mask: Callable[[str], str]) -> None:
     error.args = tuple(mask(arg) if isinstance(arg, str) else arg for arg in error.args)
     if notes := getattr(error, "__notes__", None):
         notes[:] = map(mask, notes)
+    if isinstance(error, ConfigError):
+        error.problems = tuple(
+            replace(problem, message=mask(problem.message), hint=mask(problem.hint))
+            for problem in error.problems
+        )
     if not isinstance(error, CallError):
         return
     evidence = error.evidence

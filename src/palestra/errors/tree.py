@@ -33,6 +33,7 @@ A caller picks the height at which to catch. `CallError` is what crosses the wir
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from palestra.errors.causes import KnownCause
 from palestra.errors.layers import Layer, Outcome
 
 
@@ -44,11 +45,17 @@ class PalestraError(Exception):
 
     layer: ClassVar[Layer] = Layer.INFRA
     exit_code: ClassVar[int] = 1
+    cause: KnownCause | None = None
+    """What went wrong, where the class or its raiser knows: surer than the words of the message."""
+    usual_cause: ClassVar[KnownCause | None] = None
+    """What an error of this layer is where neither `cause` nor its words say more."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", cause: KnownCause | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if cause is not None:
+            self.cause = cause
         if hint:
             self.add_note(f"hint: {hint}")
 
@@ -60,16 +67,48 @@ class BadInput(PalestraError):
     exit_code = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a configuration.
+
+    `key`: the setting, as a dotted path. `file` and `line`: where it stands. Each is empty (0) where
+    it is not known.
+    """
+
+    message: str
+    key: str = ""
+    file: str = ""
+    line: int = 0
+    hint: str = ""
+    cause: KnownCause | None = None
+
+
 class ConfigError(BadInput):
-    """A setting, a config file or a reference between servers is wrong."""
+    """A setting, a config file or a reference between servers is wrong.
+
+    `problems`: all that is wrong; the message lists them.
+    """
 
     layer = Layer.CONFIG
+    usual_cause = KnownCause.CONFIG_INVALID
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        cause: KnownCause | None = None,
+        problems: tuple[Problem, ...] = (),
+    ) -> None:
+        super().__init__(message, hint=hint, cause=cause)
+        self.problems = problems or (Problem(message, hint=hint, cause=cause),)
 
 
 class InputDataError(BadInput):
     """A file of rows or an output location is wrong."""
 
     layer = Layer.DATA
+    usual_cause = KnownCause.UNUSABLE_DATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +139,8 @@ class ServerDied(RunFailed):
     `server` is the process's name, where one is known. Of a call that did not return: `function`,
     `file` and `line` say where its code was, and `failure` what that means to its rollout.
     """
+
+    usual_cause = KnownCause.SERVER_DOES_NOT_START
 
     def __init__(
         self,
@@ -180,10 +221,11 @@ class CallError(PalestraError):
         message: str,
         *,
         hint: str = "",
+        cause: KnownCause | None = None,
         evidence: Evidence | None = None,
         status: int | None = None,
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint, cause=cause)
         self.evidence = evidence or Evidence()
         self.status = status
         self.verify_request: Any = None
@@ -197,6 +239,7 @@ class InfraError(CallError):
 
     layer = Layer.INFRA
     outcome = Outcome.INFRA_ERROR
+    usual_cause = KnownCause.UNREACHABLE
 
 
 class Bystander(InfraError):
@@ -213,12 +256,14 @@ class ModelError(CallError):
 
     layer = Layer.MODEL
     outcome = Outcome.POLICY_ERROR
+    usual_cause = KnownCause.MODEL_FAILS
 
 
 class ModelRejectedRow(ModelError):
     """The model endpoint says this row can never be served (a tool schema, a parameter)."""
 
     outcome = Outcome.DATA_ERROR
+    usual_cause = KnownCause.ENDPOINT_REFUSES_ROW
     retriable = False
 
 
@@ -226,6 +271,7 @@ class PromptTooLong(ModelRejectedRow):
     """The model never read the row: its prompt does not fit into the model's context."""
 
     layer = Layer.DATA
+    usual_cause = KnownCause.PROMPT_TOO_LONG
     reason = "prompt_too_long"
 
 
@@ -234,6 +280,7 @@ class RowError(CallError):
 
     layer = Layer.DATA
     outcome = Outcome.DATA_ERROR
+    usual_cause = KnownCause.ROW_REFUSED
     retriable = False
 
 
@@ -242,6 +289,7 @@ class AgentError(CallError):
 
     layer = Layer.VERIFIER
     outcome = Outcome.AGENT_ERROR
+    usual_cause = KnownCause.AGENT_RAISES
 
 
 class EnvironmentFault(CallError):
@@ -249,6 +297,7 @@ class EnvironmentFault(CallError):
 
     layer = Layer.VERIFIER
     outcome = Outcome.ENVIRONMENT_ERROR
+    usual_cause = KnownCause.ENVIRONMENT_RAISES
 
 
 class NoSession(EnvironmentFault):
@@ -262,6 +311,7 @@ class VerifierError(CallError):
 
     layer = Layer.VERIFIER
     outcome = Outcome.VERIFIER_ERROR
+    usual_cause = KnownCause.VERIFIER_RAISES
 
 
 class JudgeFailure(CallError):
@@ -269,6 +319,7 @@ class JudgeFailure(CallError):
 
     layer = Layer.VERIFIER
     outcome = Outcome.JUDGE_ERROR
+    usual_cause = KnownCause.JUDGE_UNREADABLE
 
 
 class DeadlineExceeded(CallError):
@@ -276,12 +327,14 @@ class DeadlineExceeded(CallError):
 
     layer = Layer.THROUGHPUT
     outcome = Outcome.TIMEOUT
+    usual_cause = KnownCause.NO_ANSWER_IN_TIME
 
 
 class Hopeless(CallError):
     """No call can succeed as things are configured: every further one would fail the same way."""
 
     layer = Layer.MODEL
+    usual_cause = KnownCause.MODEL_NOT_SERVED
     retriable = False
     exit_code = 2
 
@@ -290,18 +343,21 @@ class CredentialsRejected(Hopeless):
     """The endpoint rejects the API key."""
 
     reason = "credentials_rejected"
+    cause = KnownCause.KEY_REFUSED
 
 
 class ModelNotServed(Hopeless):
     """The endpoint has no such model, or no such path."""
 
     reason = "model_not_served"
+    cause = KnownCause.MODEL_NOT_SERVED
 
 
 class EndpointRefuses(Hopeless):
     """The endpoint has refused all that was asked, for longer than the run's patience."""
 
     reason = "endpoint_refuses"
+    cause = KnownCause.ENDPOINT_REFUSES_EVERYTHING
     exit_code = 1  # nothing that was given is wrong
 
 
@@ -309,3 +365,4 @@ class WrongSetting(Hopeless):
     """The endpoint does not behave as the model server's settings say."""
 
     layer = Layer.CONFIG
+    cause = KnownCause.ENDPOINT_LACKS_SETTING

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import ConfigError, DeadlineExceeded, InfraError, RunFailed
+from palestra.errors import ConfigError, DeadlineExceeded, InfraError, KnownCause, RunFailed
 from palestra.fleet.head_address import HeadAddress
 from palestra.fleet.runfile import RunFile, live_run_files, read_run_file
 from palestra.fleet.sockets import LOOPBACK, same_host
@@ -17,6 +17,8 @@ HEAD_TIMEOUT_S = 5.0
 
 class NoFleet(RunFailed):
     """No fleet answers at the head's address."""
+
+    cause = KnownCause.NO_FLEET
 
 
 class ForeignFleet(ConfigError):
@@ -103,7 +105,9 @@ def _run_file(address: HeadAddress) -> RunFile | None:
 async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
     headers = {"authorization": f"Bearer {address.token}"} if address.token else {}
     try:
-        request = HttpRequest("GET", address.url + path, headers, timeout_s=HEAD_TIMEOUT_S)
+        request = HttpRequest(
+            "GET", address.url + path, headers, timeout_s=HEAD_TIMEOUT_S, direct=True
+        )
         reply = await http.send(request)
     except (InfraError, DeadlineExceeded) as error:
         raise NoFleet(

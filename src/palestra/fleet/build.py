@@ -14,7 +14,7 @@ from palestra.server import FunctionServer, ResourcesServer, Server, own_frames
 from palestra.transport import (
     CONNECTOR_LIMIT,
     ASGIApp,
-    AutoTransport,
+    HttpClient,
     HttpTransport,
     ServerClient,
     Target,
@@ -31,7 +31,7 @@ PROFILING = "profiling_enabled"
 
 def http_transport(tree: Any) -> HttpTransport:
     """The HTTP client of one process, as the configuration bounds it."""
-    return AutoTransport(
+    return HttpClient(
         limit=int(tree.get(GLOBAL_LIMIT) or CONNECTOR_LIMIT),
         # A run needs as many connections to its endpoint as rollouts in flight: per-host
         # limits below that turn one burst into waves, so the default is the overall limit.

@@ -17,6 +17,7 @@ from typing import final
 
 from palestra.errors import PalestraError, ServerDied
 from palestra.fleet.orders import REFUSAL_MARK, read_refusal
+from palestra.system import start_async
 
 LAST_LINES = 25
 
@@ -96,16 +97,14 @@ class Child:
 
         Whatever it prints goes through `redact` before it is shown, logged or remembered.
         """
-        process = await asyncio.create_subprocess_exec(
-            *command,
+        process = await start_async(
+            command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             pass_fds=pass_fds,
             cwd=cwd,
-            # A group of its own: Ctrl-C reaches the parent alone, which stops the rest in order.
-            start_new_session=True,
-            limit=2**20,
+            longest_line=2**20,
         )
         child = cls(name, process)
         child._reader = asyncio.create_task(

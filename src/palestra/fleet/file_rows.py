@@ -18,7 +18,7 @@ from palestra.fleet.importing import AuthorImport, import_too_long, start_limit_
 from palestra.fleet.loading import load_environment
 from palestra.fleet.stacks import place_on
 from palestra.fleet.venvs import interpreter_for, requirements_of, unsatisfied
-from palestra.system import write_whole
+from palestra.system import run_async, write_whole
 
 BESIDE_IMPORT_S: Final = 180.0
 """For what the other interpreter does beside importing the file: its start, and the rows."""
@@ -61,18 +61,11 @@ async def rows_by(python: Path, path: Path, *, beside_s: float = BESIDE_IMPORT_S
     limit_s = start_limit_s()
     with tempfile.TemporaryDirectory(prefix="palestra-rows-") as folder:
         answer, stack = Path(folder) / "rows.json", Path(folder) / "stack.txt"
-        process = await asyncio.create_subprocess_exec(
-            *(str(python), "-P", "-c", _PROGRAM, str(path), str(answer), str(stack), str(limit_s))
-        )
+        command = [str(python), "-P", "-c", _PROGRAM, *map(str, (path, answer, stack, limit_s))]
         end = f"did not end within {limit_s + beside_s:g} s"
-        try:
-            with contextlib.suppress(TimeoutError):  # there may be an answer nevertheless
-                async with asyncio.timeout(limit_s + beside_s):
-                    end = f"ended with exit code {await process.wait()}"
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        with contextlib.suppress(TimeoutError):  # there may be an answer nevertheless
+            done = await run_async(command, timeout_s=limit_s + beside_s, inherits_output=True)
+            end = f"ended with exit code {done.code}"
         if not answer.exists():
             if stack.exists() and (stacks := stack.read_text("utf-8", "replace")):
                 raise import_too_long(AuthorImport.of(path), place_on(stacks))

@@ -409,7 +409,9 @@ class Fleet:
 
     async def _answers(self, url: str) -> bool:
         try:
-            reply = await self.client.http.send(HttpRequest("GET", url + "/", timeout_s=2))
+            reply = await self.client.http.send(
+                HttpRequest("GET", url + "/", timeout_s=2, direct=True)
+            )
         except (InfraError, DeadlineExceeded):
             return False
         return reply.status < 500

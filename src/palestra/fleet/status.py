@@ -54,7 +54,7 @@ async def _probe_one(item: Mapping[str, Any], http: HttpTransport) -> ServerStat
     state, reason = State(item["status"]), str(item.get("reason") or "")
     if state is State.HEALTHY and item["url"]:
         try:
-            request = HttpRequest("GET", f"{item['url']}/", timeout_s=PROBE_TIMEOUT_S)
+            request = HttpRequest("GET", f"{item['url']}/", timeout_s=PROBE_TIMEOUT_S, direct=True)
             reply = await http.send(request)
         except CallError as error:
             state, reason = State.UNHEALTHY, error.message
@@ -77,7 +77,9 @@ async def _endpoint(item: Mapping[str, Any], http: HttpTransport) -> str:
     if item["server_type"] != ServerType.MODEL or not item["url"]:
         return ""
     try:
-        request = HttpRequest("GET", f"{item['url']}{CHECK_PATH}", timeout_s=ENDPOINT_TIMEOUT_S)
+        request = HttpRequest(
+            "GET", f"{item['url']}{CHECK_PATH}", timeout_s=ENDPOINT_TIMEOUT_S, direct=True
+        )
         reply = await http.send(request)
     except CallError as error:
         return error.message

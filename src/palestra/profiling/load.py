@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, KnownCause
 from palestra.profiling.assemble import assemble
 from palestra.profiling.columns import (
     RESPONSE,
@@ -128,6 +128,7 @@ class _Scan:
                     f"{path} holds {len(table) - before} of the {requested} rows that its "
                     "manifest counts",
                     hint="the file was cut short: copy it again, or resume the run",
+                    cause=KnownCause.BROKEN_MANIFEST,
                 )
         return table
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from palestra.errors import InputDataError, Layer
+from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.profiling.paths import ProfilePaths, bare_name
 
 _INPUTS = "_materialized_inputs.jsonl"
@@ -83,6 +83,7 @@ def _read(path: Path, manifest: Path) -> _Fingerprint:
         raise InputDataError(
             f"{manifest} is not a manifest ({error!r})",
             hint="give it back, or move it away to profile the files without it",
+            cause=KnownCause.BROKEN_MANIFEST,
         ) from error
 
 

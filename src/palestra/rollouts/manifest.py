@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.journal import write_json
 
 FORMAT = 1
@@ -87,6 +87,7 @@ def read_manifest(path: Path) -> Manifest:
                 f"{path} was written by a newer Palestra (format {held['format']}, "
                 f"this one reads up to {FORMAT})",
                 hint="continue this run with the version that started it, or --overwrite",
+                cause=KnownCause.BROKEN_MANIFEST,
             )
         shard = held.get("shard")
         wrong = [name for name, kind in _TYPES.items() if not isinstance(held[name], kind)]
@@ -110,10 +111,13 @@ def read_manifest(path: Path) -> Manifest:
         raise InputDataError(
             f"{path}: {error.strerror}; without it the run cannot be continued safely",
             hint="start again with --overwrite",
+            cause=KnownCause.BROKEN_MANIFEST,
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputDataError(
-            f"{path} is not a manifest ({error!r})", hint="start again with --overwrite"
+            f"{path} is not a manifest ({error!r})",
+            hint="start again with --overwrite",
+            cause=KnownCause.BROKEN_MANIFEST,
         ) from error
 
 

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from palestra.errors import InputDataError, Layer
+from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.rollouts.accounting import Accounting
 from palestra.rollouts.answers import has_answers, reverify_command
 from palestra.rollouts.ending import ending_in
@@ -39,10 +39,14 @@ FORGOTTEN_AFTER_S = 86_400.0
 """New inputs that another machine has not begun with for so long belong to a killed command."""
 
 
+_OTHER_ROWS: Final = "the input rows differ"
+
+
 class StaleRun(InputDataError):
     """What is on disk was made from something else than what is asked for now."""
 
     layer = Layer.CACHE
+    cause = KnownCause.SETTINGS_CHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,7 @@ def plan(
                 + "\n  ".join(changed),
                 hint="give back what was changed; or start again: --on-stale restart (or "
                 "--overwrite) moves that run to <name>.bak" + _kept_answers(paths, settings),
+                cause=KnownCause.STALE_INPUTS if _OTHER_ROWS in changed else None,
             )
         if changed:
             told = ("the run was made from something else, so it starts again:", *changed)
@@ -404,7 +409,7 @@ def changes(old: Manifest, new: Manifest) -> list[str]:
     """What a run to be continued was made from and is not any more, one line each."""
     changed = differences(old.semantics, new.semantics)
     if old.input_digest != new.input_digest:
-        changed.insert(0, "the input rows differ")
+        changed.insert(0, _OTHER_ROWS)
     if old.version != new.version:
         changed.append(f"Palestra's version: {old.version} -> {new.version}")
     if _share_of(old) != _share_of(new):

@@ -146,6 +146,7 @@ def described(error: CallError) -> dict[str, Any]:
     told: dict[str, Any] = {
         FAILURE_CLASS: error.outcome.value,
         FAILURE_LAYER: error.layer.value,
+        **({"cause": error.cause.value} if error.cause else {}),
         "message": error.message,
         "hint": error.hint,
         "hops": [

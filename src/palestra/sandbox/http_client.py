@@ -20,7 +20,7 @@ from palestra.sandbox.service_wire import (
     ProgramMessage,
     ServiceStatus,
 )
-from palestra.transport import AutoTransport, HttpReply, HttpRequest, HttpTransport
+from palestra.transport import HttpClient, HttpReply, HttpRequest, HttpTransport
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -47,7 +47,7 @@ class HttpBackend:
         shown = f"[{host}]" if ":" in host else host
         self._url = f"http://{shown}:{port}"
         self._token = token
-        self._http: HttpTransport = http or AutoTransport()
+        self._http: HttpTransport = http or HttpClient()
         self._isolates = False
 
     @property

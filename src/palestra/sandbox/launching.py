@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, final
 
 from palestra.errors import InfraError
+from palestra.system import start
 
 START_WITHIN_S: Final = 30.0
 
@@ -103,28 +104,31 @@ class Launcher:
         source = str(Path(__file__).parents[2])
         fd = theirs.fileno()
         try:
-            done = subprocess.run(  # noqa: S603 - our own module
+            process = start(
                 # our own number is for those who look at the list of processes
                 [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(fd), source, str(os.getpid())],
-                stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[fd],
-                timeout=START_WITHIN_S,
-                check=False,
                 env={
                     "PATH": os.environ.get("PATH", os.defpath),
                     "TMPDIR": tempfile.gettempdir(),
                 },
-                cwd="/",
+                cwd=Path("/"),
             )
+            with process:
+                try:
+                    code = process.wait(START_WITHIN_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    raise
         except (OSError, subprocess.SubprocessError) as error:
             ours.close()
             raise InfraError(f"the sandbox launcher does not start: {error}") from error
         finally:
             theirs.close()
-        if done.returncode != 0:
+        if code != 0:
             ours.close()
-            raise InfraError(f"the sandbox launcher does not start: it exits {done.returncode}")
+            raise InfraError(f"the sandbox launcher does not start: it exits {code}")
         self._requests = ours
         # Whoever forgets to close it leaves nothing behind either.
         self._release = weakref.finalize(self, ours.close)

@@ -35,7 +35,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from palestra.errors import BadInput, CallError, InfraError, RowError, WrongSetting, to_body
+from palestra.errors import (
+    BadInput,
+    CallError,
+    InfraError,
+    KnownCause,
+    RowError,
+    WrongSetting,
+    to_body,
+)
 from palestra.sandbox.backend import ConversationEnded, ProgramNotStarted
 from palestra.sandbox.leases import LeasedConversations
 from palestra.sandbox.limits import SandboxResult
@@ -133,7 +141,12 @@ class SandboxService:
         given = request.headers.get("authorization", "")
         if self._token:
             if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
-                return _problem(401, WrongSetting("the sandbox service asks for its token"))
+                return _problem(
+                    401,
+                    WrongSetting(
+                        "the sandbox service asks for its token", cause=KnownCause.NO_TOKEN
+                    ),
+                )
         elif not _names_this_machine(request.headers.get("host", "")):
             known = "without a token the sandbox service is localhost or 127.0.0.1"
             return _problem(421, WrongSetting(known))

@@ -20,6 +20,7 @@ from palestra.errors import (
     CallError,
     DeadlineExceeded,
     InfraError,
+    KnownCause,
     RowIdentity,
     WrongSetting,
     status_for,
@@ -343,7 +344,9 @@ def _context(headers: dict[str, str], named: RowIdentity | None) -> CallContext:
 
 def _token_missing(server: str) -> WrongSetting:
     return WrongSetting(
-        f"{server} asks for its fleet's token", hint="give every command the same ++fleet_token"
+        f"{server} asks for its fleet's token",
+        hint="give every command the same ++fleet_token",
+        cause=KnownCause.NO_TOKEN,
     )
 
 

@@ -9,7 +9,7 @@ pulse.py      what a process shows of itself to who watches it
 lookout.py    whether a watched process is stuck
 """
 
-from palestra.system.commands import Finished, end_group, run, run_async, start
+from palestra.system.commands import Finished, end_group, run, run_async, start, start_async
 from palestra.system.files import (
     TEMPORARY,
     create_whole,
@@ -82,6 +82,7 @@ __all__ = [
     "set_aside",
     "signal_name",
     "start",
+    "start_async",
     "sync",
     "sync_folder",
     "watched_by",

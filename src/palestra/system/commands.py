@@ -11,10 +11,13 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio.subprocess
 
 END_S: Final = 10.0
 """How long the end of a process that was killed is waited for: the disk may hold it."""
@@ -83,6 +86,7 @@ async def run_async(
     timeout_s: float,
     cwd: Path | None = None,
     data: bytes = b"",
+    inherits_output: bool = False,
 ) -> Finished:
     """`run` without blocking the event loop. `data`: its input. Errors are in the output."""
     import asyncio
@@ -90,13 +94,12 @@ async def run_async(
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
         given.write(data)
         given.seek(0)
-        process = await asyncio.create_subprocess_exec(
-            *argv,
+        process = await start_async(
+            argv,
             stdin=given,
-            stdout=output,
-            stderr=subprocess.STDOUT,
+            stdout=None if inherits_output else output,
+            stderr=None if inherits_output else subprocess.STDOUT,
             cwd=cwd,
-            start_new_session=True,
         )
         try:
             code = await asyncio.wait_for(process.wait(), timeout_s)
@@ -108,6 +111,31 @@ async def run_async(
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(process.wait(), END_S)
         return Finished(code, _content(output), b"")
+
+
+async def start_async(
+    argv: Sequence[str],
+    *,
+    stdin: IO[bytes] | int | None = None,
+    stdout: IO[bytes] | int | None = None,
+    stderr: IO[bytes] | int | None = None,
+    cwd: Path | None = None,
+    pass_fds: Collection[int] = (),
+    longest_line: int = 1 << 16,
+) -> asyncio.subprocess.Process:
+    """`start` for an event loop. `longest_line`: bytes of a line that its pipes give as one."""
+    import asyncio
+
+    return await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=subprocess.DEVNULL if stdin is None else stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        pass_fds=tuple(pass_fds),
+        start_new_session=True,
+        limit=longest_line,
+    )
 
 
 def _content(file: IO[bytes]) -> bytes:
@@ -124,10 +152,14 @@ def start(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     pass_fds: Collection[int] = (),
+    own_session: bool = True,
+    in_child: Callable[[], object] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a command, which leads a session of its own; without input where none is given.
 
-    Raises OSError when it cannot be started.
+    `own_session`: False leaves it in our group, to which somebody sends signals. `in_child`: called
+    in the new process before it becomes the command; not for a process that has threads. Raises
+    OSError when it cannot be started.
     """
     return subprocess.Popen(  # noqa: S603  # a list of words, no shell; the caller's
         list(argv),
@@ -137,7 +169,8 @@ def start(
         cwd=cwd,
         env=None if env is None else dict(env),
         pass_fds=tuple(pass_fds),
-        start_new_session=True,
+        start_new_session=own_session,
+        preexec_fn=in_child,  # noqa: PLW1509  # the caller knows of its threads
     )
 
 

@@ -74,7 +74,7 @@ class IncompleteRollouts(BatchFailed):
     """Rollouts with a reward that had come back."""
     missing: tuple[Key, ...]
     """All others, in the order of their requests."""
-    cause: Cause
+    cause: Cause  # type: ignore[assignment]  # it tells a trainer more than the doctor's name
     failures: dict[str, int]
     """How the missing ones ended, by class."""
     log_tails: dict[str, tuple[str, ...]]

@@ -164,7 +164,7 @@ class Unresponsive:
         return all(await asyncio.gather(*map(self._answers, instance.urls)))
 
     async def _answers(self, url: str) -> bool:
-        request = HttpRequest("GET", f"{url}/", timeout_s=ANSWERS_WITHIN_S)
+        request = HttpRequest("GET", f"{url}/", timeout_s=ANSWERS_WITHIN_S, direct=True)
         began = time.monotonic()
         try:
             await self._servers.client.http.send(request)

@@ -4,10 +4,7 @@ Every call carries its rollout's identity and deadline; every failure comes back
 errors of `palestra.errors`, with the servers that it passed through.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from palestra.transport.answered import AnsweredRollouts
-from palestra.transport.auto import AutoTransport
 from palestra.transport.blame import fault_of
 from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
@@ -18,9 +15,10 @@ from palestra.transport.context import (
     context_headers,
     current_call,
 )
-from palestra.transport.h1 import PlainTransport
+from palestra.transport.h1 import HttpClient
 from palestra.transport.http import (
     CONNECTOR_LIMIT,
+    CertificateRejected,
     ConnectionFailed,
     HttpReply,
     HttpRequest,
@@ -53,9 +51,6 @@ from palestra.transport.retry import (
 from palestra.transport.unverified import add_verify_request, encoded_with, fields_of_request
 from palestra.transport.workers import worker_cookie, worker_url
 
-if TYPE_CHECKING:
-    from palestra.transport.secure import AiohttpTransport
-
 __all__ = [
     "BUSY_STATUSES",
     "CONNECTOR_LIMIT",
@@ -66,12 +61,12 @@ __all__ = [
     "WITHIN_FLEET",
     "ASGIApp",
     "Activity",
-    "AiohttpTransport",
     "AnsweredRollouts",
-    "AutoTransport",
     "BodyReader",
     "CallContext",
+    "CertificateRejected",
     "ConnectionFailed",
+    "HttpClient",
     "HttpReply",
     "HttpRequest",
     "HttpTransport",
@@ -79,7 +74,6 @@ __all__ = [
     "LocalServer",
     "Patience",
     "Peer",
-    "PlainTransport",
     "Refusals",
     "RequestRefused",
     "RetryCount",
@@ -104,12 +98,3 @@ __all__ = [
     "worker_cookie",
     "worker_url",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # Importing aiohttp takes 0.2 s, which a run without TLS does not need to pay.
-    if name == "AiohttpTransport":
-        from palestra.transport.secure import AiohttpTransport
-
-        return AiohttpTransport
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

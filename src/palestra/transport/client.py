@@ -239,6 +239,7 @@ class ServerClient:
                     request.cookies,
                     remaining_s,
                     request.stateless,
+                    direct=True,
                 )
             )
 

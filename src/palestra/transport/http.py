@@ -1,7 +1,6 @@
-"""The seam behind which HTTP clients are: one request in, one answer or one error out.
+"""The seam before the HTTP client: one request in, one answer or one error out.
 
-`palestra.transport.h1` speaks plain HTTP, `palestra.transport.secure` HTTPS, and
-`palestra.transport.auto` chooses by the URL. What they can raise is the same.
+`palestra.transport.h1` is the client. Tests and local models put others in its place.
 """
 
 from collections.abc import Mapping
@@ -9,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from palestra.errors import InfraError, WrongSetting
+from palestra.errors import InfraError, KnownCause, WrongSetting
 
 CONNECTOR_LIMIT = 102_400
 """Exchanges under way at once in one process, all hosts together."""
@@ -30,8 +29,20 @@ class RequestRefused(InfraError):
 class WrongUrl(WrongSetting):
     """What it is to be sent to is no URL: no retry can help, nor can another row."""
 
+    cause = KnownCause.BAD_VALUE
+
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="it must look like http://host:port/v1")
+
+
+class CertificateRejected(WrongSetting):
+    """The certificate of an HTTPS server cannot be verified: the next attempt would fail the same."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            hint="set SSL_CERT_FILE to the certificate of its authority, or correct the URL's host",
+        )
 
 
 # Structs, not dataclasses: a frozen dataclass takes ten times as long to make (1 us against 0.1),
@@ -51,6 +62,10 @@ class HttpRequest(msgspec.Struct, frozen=True):
     repeatable: bool = False
     """Whether its caller would send it twice rather than lose it. Methods that are idempotent by
     HTTP need not say so."""
+    direct: bool = False
+    """Whether it never goes through a proxy: a call within the fleet."""
+    body_limit: int | None = None
+    """Bytes of the answer's body after which the rest is not read; None reads all."""
 
 
 class HttpReply(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from palestra.responses_api_models.local_model.app import LocalModel, LocalModel
 from palestra.responses_api_models.local_model.running import EngineDied
 from palestra.schema import ChatCreateParams, FunctionCall, Response, ResponseCreateParams
 from palestra.server import Session
-from palestra.transport import AiohttpTransport, CallContext, ServerClient, calling
+from palestra.transport import CallContext, HttpClient, ServerClient, calling
 
 
 def missing() -> str:
@@ -62,7 +62,7 @@ ENDLESS = {"max_output_tokens": 2000, "metadata": {"extra_body": '{"ignore_eos":
 
 @asynccontextmanager
 async def started(**settings: Any) -> AsyncIterator[LocalModel]:
-    http = AiohttpTransport()
+    http = HttpClient()
     config = LocalModelConfig(name="policy_model", **{"slots": 2, "threads": 1} | settings)
     model = LocalModel(config=config, server_client=ServerClient({}, http))
     try:
@@ -242,7 +242,7 @@ import asyncio, sys
 from palestra.responses_api_models.local_model import running
 from palestra.responses_api_models.local_model.app import LocalModel, LocalModelConfig
 from palestra.fleet.child import Child
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 async def main():
     spawn = Child.spawn
@@ -252,7 +252,7 @@ async def main():
         return child
     Child.spawn = telling
     config = LocalModelConfig(slots=1, threads=1)
-    model = LocalModel(config=config, server_client=ServerClient({}, AiohttpTransport()))
+    model = LocalModel(config=config, server_client=ServerClient({}, HttpClient()))
     await model.start()
     print("started", flush=True)
     await asyncio.Event().wait()

@@ -15,14 +15,14 @@ from palestra.responses_api_models.local_model.app import (
 )
 from palestra.schema import ResponseCreateParams
 from palestra.server import Session
-from palestra.transport import AiohttpTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 FOLDER = Path(__file__).parents[3] / "src/palestra/responses_api_models/local_model"
 
 
 def model(**settings: Any) -> LocalModel:
     config = LocalModelConfig(**settings)
-    return LocalModel(config=config, server_client=ServerClient({}, AiohttpTransport()))
+    return LocalModel(config=config, server_client=ServerClient({}, HttpClient()))
 
 
 def test_the_shipped_config_needs_no_setting() -> None:

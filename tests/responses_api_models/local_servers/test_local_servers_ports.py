@@ -19,7 +19,7 @@ from palestra.responses_api_models.local_servers import (
     serve_vllm,
 )
 from palestra.responses_api_models.local_servers.ports import free_port, require_own
-from palestra.transport import AutoTransport
+from palestra.transport import HttpClient
 
 HOST = "127.0.0.1"
 VLLM = VLLMInstallation(Path("no-python"), "0.0", cpu=True, takes_ids=True)
@@ -35,7 +35,7 @@ def taken() -> Iterator[int]:
 def test_vllm_is_not_started_at_a_port_that_is_taken(taken: int) -> None:
     async def run() -> None:
         server = VLLMServer("m", tool_parser="none", port=taken)
-        async with serve_vllm(server, AutoTransport(), tell=lambda _: None, vllm=VLLM):
+        async with serve_vllm(server, HttpClient(), tell=lambda _: None, vllm=VLLM):
             pytest.fail("it was taken for ready")
 
     with pytest.raises(ConfigError, match=f"port {taken} .* taken by process {os.getpid()} "):

@@ -26,7 +26,7 @@ from palestra.responses_api_models.local_servers import (
 )
 from palestra.responses_api_models.local_servers.ports import free_port
 from palestra.responses_api_models.local_servers.running import KEEPER
-from palestra.transport import AiohttpTransport, HttpRequest
+from palestra.transport import HttpClient, HttpRequest
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ async def serve(
     **settings: Any,
 ) -> str:
     """Start it, and give what it answers."""
-    transport = AiohttpTransport()
+    transport = HttpClient()
     server = VLLMServer("m", tool_parser="none", port=port, api_key=api_key)
     try:
         async with serve_vllm(server, transport, tell=tell, vllm=vllm, **settings) as serving:
@@ -147,7 +147,7 @@ def test_llama_cpp_serves_the_embedded_model() -> None:
     pytest.importorskip("xllamacpp")
 
     async def ask() -> bytes:
-        transport = AiohttpTransport()
+        transport = HttpClient()
         server = LlamaCppServer(slots=1, api_key="sk-1")
         try:
             async with serve_llama_cpp(server, tell=lambda _: None, ready_timeout_s=50) as serving:

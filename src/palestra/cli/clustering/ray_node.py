@@ -25,6 +25,7 @@ from typing import Final
 from palestra.cli.console import notice
 from palestra.cluster.supervisor.ports import PortLocks, address_here, answered
 from palestra.errors import ConfigError, RunFailed
+from palestra.system import start
 
 TOKEN: Final = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
 OBJECTS_BYTES: Final = 256 * 2**20
@@ -111,7 +112,7 @@ def _kept_up(command: Sequence[str]) -> int:
     ending = threading.Event()
     for attempt in range(1, TRIES + 1):
         began = time.monotonic()
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:  # noqa: S603 - Ray
+        with start(command, own_session=False) as process:
 
             def end(
                 _number: int,
@@ -153,9 +154,7 @@ class _Roll:
     def _count(self) -> None:
         """In a process of its own: Ray's client takes the signals of the one that it is in."""
         command = [sys.executable, "-c", COUNTING, self.address]
-        with subprocess.Popen(  # noqa: S603 - ours
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-        ) as counts:
+        with start(command, stdout=subprocess.PIPE, own_session=False) as counts:
             for line in counts.stdout or ():
                 self.alive = int(line)
 

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import IO
 
+from palestra.system.commands import start
+
 KEYED, MODULE = "--keyed", "--keyed-module"
 KEY_VARIABLE = "PALESTRA_SERVER_KEY"
 MASK = b"****"
@@ -30,11 +32,11 @@ LAST_WORDS_S = 2.0
 def run_keyed(arguments: Sequence[str]) -> int:
     """Run the module in a process of its own, masking the key in its output; its exit code."""
     key = os.environ[KEY_VARIABLE].encode()
-    child = subprocess.Popen(  # noqa: S603  # ourselves
+    child = start(
         [sys.executable, sys.argv[0], MODULE, *arguments],
-        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        own_session=False,  # who ends this group ends the server, too
     )
 
     def tell(number: int, _frame: FrameType | None) -> None:

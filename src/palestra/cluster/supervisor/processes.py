@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from palestra.system.commands import start
 from palestra.system.processes import signal_name
 
 TAIL_BYTES = 4096
@@ -108,12 +109,10 @@ def mind(arguments: Sequence[str], *, step: bool = False, hold_s: float = 0.0) -
     if os.getppid() != supervisor:
         return 1  # it was gone before we would have been told
     try:
-        child = subprocess.Popen(  # noqa: S603  # the plan's command
+        child = start(
             argv,
-            cwd=workdir or None,
-            start_new_session=True,
-            # A minder has no threads.
-            preexec_fn=lambda: _control(_SET_DEATH_SIGNAL, signal.SIGKILL),  # noqa: PLW1509
+            cwd=Path(workdir) if workdir else None,
+            in_child=lambda: _control(_SET_DEATH_SIGNAL, signal.SIGKILL),  # we have no threads
         )
     except OSError as error:
         _say(f"cannot start {argv[0]}: {error}")

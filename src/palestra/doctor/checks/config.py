@@ -11,7 +11,7 @@ from palestra.config import InstanceConfig, ResolvedConfig, ServerType
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding
-from palestra.doctor.quoting import quote_named, quote_places
+from palestra.doctor.quoting import quote_named, quote_place
 from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError, PalestraError
 from palestra.fleet import (
@@ -31,17 +31,12 @@ Part = TypeVar("Part", bound=BaseModel)
 
 def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Finding, ...]:
     """A configuration that cannot be loaded: a finding for each of its problems, with its line."""
-    first, *listed = error.message.split("\n")
-    problems = [line.removeprefix("  - ") for line in listed if line.startswith("  - ")]
-    if first.endswith(" no value:"):
-        # Each of them needs a value of its own.
-        problems = [f"{first} {line.strip()}" for line in listed if line.strip()]
     return tuple(
         finding_of(
-            ConfigError(problem, hint=error.hint),
-            evidence=quote_places(problem) or quote_named(problem, sources),
+            ConfigError(problem.message.split("\n")[0], hint=error.hint, cause=problem.cause),
+            evidence=quote_place(problem) or quote_named(problem.message, sources),
         )
-        for problem in problems or [first]
+        for problem in error.problems
     )
 
 

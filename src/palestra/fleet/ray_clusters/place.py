@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from typing import Any, Final, Self, final
 from palestra.errors import ConfigError
 from palestra.fleet.ray_clusters.importing import ImportWatch
 from palestra.fleet.ray_clusters.keeper import ADDRESS, AUTH_MODE, LOG, PID
-from palestra.system import Process, lock
+from palestra.system import Process, lock, start
 from palestra.transport import new_id
 
 RAY_ADDRESS: Final = "ray_head_node_address"
@@ -226,14 +225,10 @@ class RayPlace:
 
     def _started(self) -> str:
         command = [sys.executable, "-P", "-m", "palestra.fleet.ray_clusters.keeper"]
-        with (self.folder / LOG).open("w") as log:
+        with (self.folder / LOG).open("wb") as log:
             # In a session of its own: it outlives this server, and ends with the fleet.
-            keeper = subprocess.Popen(  # noqa: S603  # this interpreter, this package
-                [*command, str(self.folder), str(self._fleet_pid)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+            keeper = start(
+                [*command, str(self.folder), str(self._fleet_pid)], stdout=log, stderr=log
             )
         (self.folder / PID).write_text(str(keeper.pid))
         until = time.monotonic() + START_LIMIT_S

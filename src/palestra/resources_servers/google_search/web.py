@@ -13,14 +13,13 @@ from http import HTTPStatus
 from typing import Any, Final, final
 from urllib.parse import urljoin, urlsplit
 
-import aiohttp
 import orjson
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import DefaultResolver
+from yarl import URL
 
-from palestra.errors import CredentialsRejected, InfraError
+from palestra.errors import CallError, CredentialsRejected, InfraError
 from palestra.resources_servers.google_search.backends import Found, PageUnavailable
 from palestra.sandbox import Returned, Workers
+from palestra.transport import HttpClient, HttpReply, HttpRequest
 
 MOST_BYTES: Final = 2_000_000
 MOST_REDIRECTS: Final = 5
@@ -53,22 +52,22 @@ class GoogleSearch:
         self._wait_s = wait_s
         self._url = url
         self._params = {"key": key, "cx": engine, "num": str(min(most_results, 10))}
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-        self._searching: aiohttp.ClientSession | None = None
-        self._browsing: aiohttp.ClientSession | None = None
+        self._timeout_s = timeout_s
+        self._searching = HttpClient()
+        self._browsing = HttpClient(resolve=public_addresses)
 
     async def search(self, query: str) -> Sequence[Found]:
         """Raises CredentialsRejected, or InfraError after some attempts."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                status, body = await self._ask(query)
-            except (aiohttp.ClientError, TimeoutError) as error:
+                reply = await self._get(self._searching, self._search_url(query))
+            except CallError as error:
                 why = type(error).__name__  # its text would tell the key
             else:
-                if status == HTTPStatus.OK:
-                    return _results(body)
-                why = f"status {status}"
-                if status in _REJECTED:
+                if reply.status == HTTPStatus.OK:
+                    return _results(reply.body)
+                why = f"status {reply.status}"
+                if reply.status in _REJECTED:
                     raise CredentialsRejected(
                         f"the search API rejects the request: {why}",
                         hint="google_api_key and google_cx in the environment's config",
@@ -77,18 +76,18 @@ class GoogleSearch:
                 await asyncio.sleep(self._wait_s * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
         raise InfraError(f"the search API gave no results in {ATTEMPTS} attempts: {why}")
 
-    async def _ask(self, query: str) -> tuple[int, bytes]:
-        if self._searching is None:
-            self._searching = aiohttp.ClientSession(timeout=self._timeout)
-        params = {**self._params, "q": query[:2_000]}
-        async with self._searching.get(self._url, params=params) as reply:
-            return reply.status, await reply.content.read(MOST_BYTES)
+    def _search_url(self, query: str) -> str:
+        return str(URL(self._url).extend_query({**self._params, "q": query[:2_000]}))
+
+    async def _get(self, client: HttpClient, url: str) -> HttpReply:
+        request = HttpRequest("GET", url, timeout_s=self._timeout_s, body_limit=MOST_BYTES)
+        return await client.send(request)
 
     async def browse(self, url: str) -> str:
         """Raises PageUnavailable."""
         try:
             kind, body = await self._fetch(url)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except (CallError, ValueError) as error:
             raise PageUnavailable(f"no page came from there ({type(error).__name__})") from error
         outcome = await self._workers.call(_PAGE_TEXT, body, kind, limit_s=READING_LIMIT_S)
         if not isinstance(outcome, Returned):
@@ -96,47 +95,35 @@ class GoogleSearch:
         return str(outcome.value)
 
     async def _fetch(self, url: str) -> tuple[str, bytes]:
-        if self._browsing is None:
-            connector = aiohttp.TCPConnector(resolver=PublicResolver())
-            self._browsing = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
         for _ in range(MOST_REDIRECTS):
             check_public(url)
-            async with self._browsing.get(url, allow_redirects=False) as reply:
-                if reply.status in _REDIRECTS and "location" in reply.headers:
-                    url = urljoin(url, reply.headers["location"])
-                    continue
-                if reply.status != HTTPStatus.OK:
-                    raise PageUnavailable(f"the page answers with status {reply.status}")
-                return reply.content_type, await _read(reply)
+            reply = await self._get(self._browsing, url)
+            if reply.status in _REDIRECTS and "location" in reply.headers:
+                url = urljoin(url, reply.headers["location"])
+                continue
+            if reply.status != HTTPStatus.OK:
+                raise PageUnavailable(f"the page answers with status {reply.status}")
+            kind = reply.headers.get("content-type", "application/octet-stream")
+            return kind.partition(";")[0].strip().lower(), reply.body
         raise PageUnavailable("the page redirects without end")
 
     async def close(self) -> None:
         """Close the connections, and end the processes."""
         await self._workers.close()
-        for session in (self._searching, self._browsing):
-            if session is not None:
-                await session.close()
+        await self._searching.aclose()
+        await self._browsing.aclose()
 
 
-@final
-class PublicResolver(AbstractResolver):
-    """Resolves names to public addresses only, which are then those connected to."""
-
-    def __init__(self) -> None:
-        self._inner = DefaultResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Raises OSError for a name of this network."""
-        found = await self._inner.resolve(host, port, family)
-        if not all(ipaddress.ip_address(address["host"]).is_global for address in found):
-            raise OSError(f"{host} is no public address")
-        return found
-
-    async def close(self) -> None:
-        """Close the resolver behind."""
-        await self._inner.close()
+async def public_addresses(host: str, port: int) -> list[str]:
+    """The addresses of a name, which are then those connected to. Raises OSError for a name of
+    this network.
+    """
+    loop = asyncio.get_running_loop()
+    entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(entry[4][0]) for entry in entries]
+    if not all(ipaddress.ip_address(address).is_global for address in addresses):
+        raise OSError(f"{host} is no public address")
+    return addresses
 
 
 def check_public(url: str) -> None:
@@ -155,15 +142,6 @@ def check_public(url: str) -> None:
         return
     if not address.is_global:
         raise PageUnavailable("that address is not public")
-
-
-async def _read(reply: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for chunk in reply.content.iter_chunked(65_536):
-        body += chunk
-        if len(body) >= MOST_BYTES:
-            break
-    return bytes(body[:MOST_BYTES])
 
 
 def _results(body: bytes) -> list[Found]:

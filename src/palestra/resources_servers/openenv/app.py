@@ -9,19 +9,17 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 from pydantic import Field, PrivateAttr
 
-from palestra.errors import ConfigError, EnvironmentFault
+from palestra.errors import CallError, ConfigError, EnvironmentFault
 from palestra.resources_servers.actions import last_action
 from palestra.resources_servers.openenv.connection import ActionRefused, Observed, OpenEnvEpisode
 from palestra.schema import Response, WireModel, encode_json
 from palestra.server import Episode, Opening, ResourcesServerConfig, Session, Step, TurnsServer
-
-if TYPE_CHECKING:
-    from aiohttp import ClientSession
+from palestra.transport import HttpClient, HttpRequest
 
 _START_WITHIN_S: Final = 10.0
 
@@ -87,41 +85,34 @@ class OpenEnvServer(TurnsServer):
     """Steps the OpenEnv environment with the action in each turn."""
 
     config: OpenEnvServerConfig
-    _client: "ClientSession | None" = PrivateAttr(default=None)
     _closing: Closing = PrivateAttr(default_factory=Closing)
 
     async def start(self) -> None:
         """Find the OpenEnv server before the first row."""
-        from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
-
-        # One connection a rollout: the number of rollouts is bounded elsewhere.
-        self._client = ClientSession(connector=TCPConnector(limit=0))
         url = f"{self.config.base_url.rstrip('/')}/health"
+        http = HttpClient()
         try:
-            limit = ClientTimeout(total=_START_WITHIN_S)
-            async with self._client.get(url, timeout=limit) as reply:
-                reply.raise_for_status()
-        except (ClientError, OSError, TimeoutError) as error:
-            await self._client.close()
+            reply = await http.send(HttpRequest("GET", url, timeout_s=_START_WITHIN_S))
+            problem = "" if reply.status < 400 else f"{url} answers with status {reply.status}"
+        except CallError as error:
+            problem = error.message
+        finally:
+            await http.aclose()
+        if problem:
             raise ConfigError(
-                f"{self.name}: there is no OpenEnv server at {self.config.base_url}: "
-                f"{str(error) or type(error).__name__}",
+                f"{self.name}: there is no OpenEnv server at {self.config.base_url}: {problem}",
                 hint="start it first, and give base_url its address",
-            ) from error
+            )
 
     async def stop(self) -> None:
         """End the connections."""
         if self._closing.tasks:
             await asyncio.wait(set(self._closing.tasks), timeout=_START_WITHIN_S)
-        if self._client is not None:
-            await self._client.close()
 
     async def reset(self, body: OpenEnvRow, session: Session) -> Opening:
         """Open an environment of the server's, and show what it looks like."""
-        if self._client is None:
-            raise EnvironmentFault(f"{self.name} has not been started")
         live = await OpenEnvEpisode.connect(
-            self._client, self.config.base_url, answer_s=self.config.answer_timeout_s
+            self.config.base_url, answer_s=self.config.answer_timeout_s
         )
         session.at_end(lambda: self._closing.begin(live))
         play = Play(live, self._seen(await live.reset(body.reset)))

@@ -8,16 +8,15 @@ Each connection to `/ws` is an environment of its own. We send `{"type": "reset"
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import orjson
 from pydantic import Field, ValidationError
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from palestra.errors import EnvironmentFault, InfraError
 from palestra.schema import WireModel
-
-if TYPE_CHECKING:
-    from aiohttp import ClientSession, ClientWebSocketResponse
 
 LARGEST_MESSAGE: Final = 100 * 2**20
 """Bytes; what OpenEnv's own client takes: observations may be screenshots."""
@@ -53,23 +52,25 @@ class ActionRefused(Exception):
 class OpenEnvEpisode:
     """A live connection. Not for concurrent use: an episode has one turn at a time."""
 
-    def __init__(self, socket: "ClientWebSocketResponse", *, where: str, answer_s: float) -> None:
+    def __init__(self, socket: ClientConnection, *, where: str, answer_s: float) -> None:
         self._socket = socket
         self._where = where
         self._answer_s = answer_s
 
     @classmethod
-    async def connect(
-        cls, client: "ClientSession", base_url: str, *, answer_s: float
-    ) -> "OpenEnvEpisode":
+    async def connect(cls, base_url: str, *, answer_s: float) -> "OpenEnvEpisode":
         """Raises InfraError when there is no OpenEnv server."""
-        from aiohttp import ClientError
-
         where = f"{base_url.rstrip('/')}/ws"
         try:
             async with asyncio.timeout(answer_s):
-                socket = await client.ws_connect(where, max_msg_size=LARGEST_MESSAGE)
-        except (ClientError, OSError, TimeoutError) as error:
+                # A step may take longer than a ping waits for its answer: the deadline is ours.
+                socket = await connect(
+                    where.replace("http", "ws", 1),
+                    max_size=LARGEST_MESSAGE,
+                    open_timeout=None,
+                    ping_interval=None,
+                )
+        except (WebSocketException, OSError) as error:
             why = str(error) or type(error).__name__
             raise InfraError(
                 f"the OpenEnv server at {where} cannot be reached: {why}",
@@ -115,22 +116,20 @@ class OpenEnvEpisode:
         )
 
     async def _answer(self, sent: str) -> str:
-        from aiohttp import ClientError, WSMsgType
-
         try:
             async with asyncio.timeout(self._answer_s):
-                await self._socket.send_str(sent)
-                message = await self._socket.receive()
+                await self._socket.send(sent)
+                message = await self._socket.recv()
         except TimeoutError as error:
             raise InfraError(
                 f"{self._where} gave no answer within {self._answer_s:g} s",
                 hint="raise answer_timeout_s if its environment is slow",
             ) from error
-        except (ClientError, OSError) as error:
+        except ConnectionClosed as error:
+            raise InfraError(f"{self._where} closed the connection ({error})") from error
+        except (WebSocketException, OSError) as error:
             raise InfraError(f"{self._where}: {error}") from error
-        if message.type is not WSMsgType.TEXT:
-            raise InfraError(f"{self._where} closed the connection ({message.type.name})")
-        return str(message.data)
+        return message if isinstance(message, str) else message.decode("utf-8", "replace")
 
 
 def _told(trouble: _Trouble) -> str:

@@ -10,6 +10,7 @@ from palestra.responses_api_models.chat.completion import overflow_completion
 from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
+    cause_of,
     check_whole,
     provider_sentence,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "ConversionSettings",
     "Upstream",
     "base_urls",
+    "cause_of",
     "check_endpoint",
     "check_whole",
     "is_context_overflow",

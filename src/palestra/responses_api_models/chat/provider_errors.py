@@ -22,6 +22,7 @@ from palestra.errors import (
     Evidence,
     Hop,
     Hopeless,
+    KnownCause,
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
@@ -29,16 +30,20 @@ from palestra.errors import (
     excerpt,
 )
 from palestra.responses_api_models.chat.wordings import (
+    asks_for_tool_parser,
     is_about_content,
+    is_about_credit,
     is_about_roles,
     is_about_tools,
     is_context_overflow,
     is_too_long_an_answer,
+    is_web_page,
     lacks_credit,
     lacks_item,
     lacks_key,
     lacks_model,
     lacks_provider,
+    lacks_route,
     lacks_tools,
 )
 from palestra.transport import HttpReply
@@ -90,6 +95,8 @@ _NO_RESPONSES = (
     "does openai_base_url end in /v1, and does this endpoint speak the Responses API? "
     "One that speaks Chat Completions only is vllm_model's"
 )
+
+_NO_ROUTE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 
 _BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -170,9 +177,29 @@ def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextO
     return kind(
         f"{server}: {url} answered {status}{about}: {sentence}",
         hint=hint,
+        cause=cause_of(kind, status, sentence, code),
         evidence=Evidence(hops=(hop,)),
         status=status,
     )
+
+
+def cause_of(
+    kind: type[CallError], status: int, sentence: str, code: str = ""
+) -> KnownCause | None:
+    """What the endpoint's words say went wrong; None where the class says as much."""
+    if asks_for_tool_parser(sentence):
+        # A wrong setting of some endpoints, a refused row to others.
+        return KnownCause.NO_TOOLS
+    if not issubclass(kind, Hopeless):
+        return None
+    # A page of HTML, or a path that there is not, says nothing of keys and models.
+    no_route = issubclass(kind, ModelNotServed) and status in _NO_ROUTE and lacks_route(sentence)
+    if no_route or is_web_page(sentence):
+        return KnownCause.NO_OPENAI_ENDPOINT
+    unpaid = (
+        status == HTTPStatus.PAYMENT_REQUIRED or lacks_credit(code) or is_about_credit(sentence)
+    )
+    return KnownCause.NO_CREDIT if unpaid else None
 
 
 def _failure(

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from palestra.errors import WrongSetting
+from palestra.errors import KnownCause, WrongSetting
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow, check_whole
 from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import Said, has_tags, said_in
@@ -177,6 +177,7 @@ def _output(
             "`uses_reasoning_parser: false` rules out",
             hint="set uses_reasoning_parser: true on this model server, or start the "
             "endpoint without a reasoning parser",
+            cause=KnownCause.REASONING_PARSER,
         )
     output = _said(message.content, beside, digits, status)
     if message.reasoning_details is not None or message.thinking_blocks is not None:

@@ -111,6 +111,19 @@ _NO_TOOLS = re.compile(
     re.IGNORECASE,
 )
 
+_TOOL_PARSER = re.compile(
+    r"tool-choice|tool-call-parser|not support (?:tools|tool|function)"
+    r"|tool(?:s| calling) (?:is|are) not",
+    re.IGNORECASE,
+)
+"""Wider than `_NO_TOOLS`: it only says why a refusal came, not what becomes of the run."""
+
+_CREDIT = re.compile(r"quota|billing|credit", re.IGNORECASE)
+
+_NO_ROUTE = re.compile(r"\W*(?:not found\b|404 page|cannot post|no such route)", re.IGNORECASE)
+
+_WEB_PAGE = re.compile(r"[^<]{0,60}<(?:!doctype )?html", re.IGNORECASE)
+
 _NO_PROVIDER = re.compile(r"no endpoints found|no allowed providers", re.IGNORECASE)
 """OpenRouter, of a model that it knows and cannot serve so."""
 
@@ -181,6 +194,26 @@ def lacks_credit(code: str) -> bool:
 def lacks_tools(sentence: str) -> bool:
     """Whether the endpoint, or its model, takes no tools at all."""
     return bool(_NO_TOOLS.search(sentence)) and not _QUOTING.match(sentence)
+
+
+def asks_for_tool_parser(sentence: str) -> bool:
+    """Whether a refusal is about tools that the endpoint, or its model, does not take."""
+    return bool(_TOOL_PARSER.search(sentence))
+
+
+def is_about_credit(sentence: str) -> bool:
+    """Whether a refusal of the account speaks of its credit."""
+    return bool(_CREDIT.search(sentence))
+
+
+def lacks_route(sentence: str) -> bool:
+    """Whether a web server has nothing at this path."""
+    return bool(_NO_ROUTE.match(sentence))
+
+
+def is_web_page(sentence: str) -> bool:
+    """Whether the answer is a page for people."""
+    return bool(_WEB_PAGE.match(sentence))
 
 
 def lacks_provider(sentence: str) -> bool:

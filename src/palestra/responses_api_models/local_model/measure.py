@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from palestra.responses_api_models.local_model.app import LocalModel, LocalModelConfig
 from palestra.schema import Response, ResponseCreateParams
 from palestra.server import Session
-from palestra.transport import AutoTransport, ServerClient
+from palestra.transport import HttpClient, ServerClient
 
 REPEATS = 4
 
@@ -80,7 +80,7 @@ def children_cpu() -> Iterator[list[float]]:
 
 async def measure(threads: int, at_once: int, *, slots: int, tasks: int, tokens: int) -> str:
     """One line of the table: a fresh engine each time, so that no cache is inherited."""
-    http = AutoTransport()
+    http = HttpClient()
     config = LocalModelConfig(name="measured", threads=threads, slots=slots)
     model = LocalModel(config=config, server_client=ServerClient({}, http))
     with children_cpu() as spent:

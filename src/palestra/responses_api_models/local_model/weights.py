@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from palestra.errors import ConfigError, RunFailed
-from palestra.system import move
+from palestra.system import move, start
 
 FETCH_COMMAND = "palestra models fetch local"
 FETCH_TIMEOUT_S = 600.0
@@ -228,9 +228,7 @@ def run_watched(
     started = time.monotonic()
     lines: list[str] = []
     ended = threading.Event()
-    with subprocess.Popen(  # noqa: S603 - a fixed command, no shell
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
+    with start(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
 
         def watch() -> None:
             while not ended.wait(heartbeat_s):

@@ -52,7 +52,7 @@ UNSEALED = "no seal: changes to the conversation cannot be seen"
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TurnProblem:
     """What is wrong with one turn, counted from 0 in its rollout."""
 
     turn: int
@@ -74,7 +74,7 @@ class Checked:
     truncated: int = 0
     """Turns that were never made, as the context was full."""
     unsealed: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[TurnProblem] = field(default_factory=list)
     rollouts_with_problems: int = 0
 
     @property
@@ -143,7 +143,7 @@ def check_rollout(params: ResponseCreateParams, response: Response) -> Checked:
     before = None if last is None else tokens_on(given[last])
     ends = turn_ends(response.output)
     if not ends:
-        found.problems.append(Problem(0, "there is no turn of the model"))
+        found.problems.append(TurnProblem(0, "there is no turn of the model"))
     for end in ends:
         item = response.output[end]
         if end + 1 == len(response.output) and never_made(item, response):
@@ -167,11 +167,11 @@ def _check_turn(
     found.turns += 1
     tokens = tokens_on(item)
     if tokens is None:
-        found.problems.append(Problem(turn, f"token ids are missing: {_present(item)}"))
+        found.problems.append(TurnProblem(turn, f"token ids are missing: {_present(item)}"))
         return None
     found.tokens += len(tokens.generation)
     if wrong := tokens.problem():
-        found.problems.append(Problem(turn, f"token ids make no sense: {wrong}"))
+        found.problems.append(TurnProblem(turn, f"token ids make no sense: {wrong}"))
     _check_continuity(found, turn, item, tokens, before)
     _check_seal(found, turn, item, tokens, said, params)
     return tokens
@@ -191,10 +191,10 @@ def _check_continuity(
     if before is None:
         if turn == 0 and marker is not None and marker.state is State.CONTINUED:
             what = "nothing is there to continue: the turn is marked as continued"
-            found.problems.append(Problem(turn, what))
+            found.problems.append(TurnProblem(turn, what))
         return
     found.problems.append(
-        Problem(turn, f"the prompt does not start with the ids before it: token {at} differs")
+        TurnProblem(turn, f"the prompt does not start with the ids before it: token {at} differs")
     )
 
 
@@ -225,7 +225,7 @@ def _check_seal(
         seal = ""
     if seal != marker.seal:
         found.problems.append(
-            Problem(turn, "the seal does not fit: conversation or tokens were changed since")
+            TurnProblem(turn, "the seal does not fit: conversation or tokens were changed since")
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, final
 import msgspec
 
 from palestra.errors import CallError, Hopeless, ModelError, ModelNotServed
-from palestra.responses_api_models.chat import check_whole
+from palestra.responses_api_models.chat import cause_of, check_whole
 from palestra.responses_api_models.vllm_model.capabilities import (
     Capabilities,
     Question,
@@ -174,6 +174,7 @@ class _Asking:
             raise ModelNotServed(
                 f"{url} answered 404 for model {self._model!r}: {answer.said}",
                 hint="is the model listed by GET <base_url>/models, and does base_url end in /v1?",
+                cause=cause_of(ModelNotServed, 404, answer.said),
             )
         if answer.status >= 300:
             refusal = f"it answered {answer.status}: {answer.said}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.accounting import Accounting, AccountingError
 from palestra.rollouts.merging.completeness import Completeness
 from palestra.rollouts.merging.scan import (
@@ -342,6 +342,7 @@ def _wrong_size(path: Path, found: int, expected: int) -> InputDataError:
     return InputDataError(
         f"{path} holds {found} rollouts, but its manifest says {expected}",
         hint="the file is not as the collection wrote it; collect the shard again",
+        cause=KnownCause.BROKEN_MANIFEST,
     )
 
 

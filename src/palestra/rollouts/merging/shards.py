@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from palestra.errors import InputDataError, Layer
+from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.merging.sources import check_not_being_written
 from palestra.rollouts.settings import RunPaths
@@ -134,7 +134,9 @@ def _shard(path: Path) -> ShardFiles:
         return ShardFiles(paths, read_manifest(paths.manifest))
     except InputDataError as error:
         raise InputDataError(
-            error.message, hint="merge with the version that collected it, or collect it again"
+            error.message,
+            hint="merge with the version that collected it, or collect it again",
+            cause=error.cause,
         ) from error
 
 
@@ -148,6 +150,7 @@ def _check_manifests(shards: Sequence[ShardFiles]) -> None:
             f"no manifest beside {_names(without)}, but {len(shards) - len(without)} other "
             "shards have one",
             hint="leave out what is not a shard, or give its <stem>_manifest.json back",
+            cause=KnownCause.BROKEN_MANIFEST,
         )
     common = Counter((_digest(shard), shard.run_size) for shard in shards).most_common(1)[0][0]
     reference = next(s for s in shards if (_digest(s), s.run_size) == common)

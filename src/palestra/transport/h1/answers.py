@@ -30,19 +30,6 @@ class Malformed(Exception):
 class AnswerReader:
     """Reads one answer after the other. `expect`, then `feed` until a reply comes, or `end`."""
 
-    __slots__ = (
-        "_bodiless",
-        "_chunks",
-        "_complete",
-        "_fields",
-        "_head_ended",
-        "_headers",
-        "_parser",
-        "_status",
-        "received",
-        "reusable",
-    )
-
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
         # What other clients overlook too: bare line feeds, blanks after a chunk's size.
@@ -56,9 +43,13 @@ class AnswerReader:
         self._headers: dict[str, str] = {}
         self.expect()
 
-    def expect(self, bodiless: bool = False) -> None:
-        """Begin the next answer; `bodiless` when it has no body, whatever its headers say."""
+    def expect(self, bodiless: bool = False, body_limit: int | None = None) -> None:
+        """Begin the next answer; `bodiless` when it has no body, whatever its headers say.
+
+        After `body_limit` bytes of body it counts as complete.
+        """
         self._bodiless = bodiless
+        self._body_limit = body_limit
         self._complete = False
         self._head_ended = False
         self._status = 0
@@ -83,7 +74,7 @@ class AnswerReader:
                 raise _why(error, data) from None
         except HttpParserUpgrade:
             raise Malformed("it switches to another protocol, unasked") from None
-        if self._complete:
+        if self._complete or self._reached_limit():
             return self._reply()
         if self.received > MOST_HEAD_BYTES:
             if not self._head_ended:
@@ -99,6 +90,10 @@ class AnswerReader:
             return None
         self.reusable = False
         return self._reply()
+
+    def _reached_limit(self) -> bool:
+        limit = self._body_limit
+        return limit is not None and sum(map(len, self._chunks)) >= limit
 
     def cut_off(self) -> str:
         """How far the answer had come, in words."""
@@ -173,7 +168,7 @@ class AnswerReader:
         if self._bodiless:
             # Whatever came, it is none.
             chunks = []
-        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        body = (chunks[0] if len(chunks) == 1 else b"".join(chunks))[: self._body_limit]
         if body and "content-encoding" in headers:
             body = decoded(body, headers["content-encoding"])
         if "set-cookie" not in headers:

@@ -1,17 +1,18 @@
 """From an `HttpRequest` to the bytes of its head.
 
-URLs mean here what they mean to aiohttp: `yarl` reads them. What does not change from request
+`yarl` reads URLs, as it does for aiohttp: spaces, umlauts and dots mean the same. What does not change from request
 to request (a URL, a set of headers) is read once and remembered, a bounded number of each.
 """
 
-import base64
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, final
 
 from yarl import URL
 
+from palestra.transport.h1.dialing import Address
+from palestra.transport.h1.proxies import Proxies, basic
 from palestra.transport.http import HttpRequest, RequestRefused, WrongUrl, cookie_header
 
 REMEMBERED = 1024
@@ -31,8 +32,9 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 class Route:
     """What one method and one URL come to."""
 
-    address: tuple[str, int]
+    address: Address
     request_line: bytes
+    """And what only a proxy is told, when there is one."""
     host_line: bytes
     authorization: bytes
     """A header line, when the URL has credentials."""
@@ -57,10 +59,8 @@ class RequestHeads:
     The headers of a model endpoint are the same in every request.
     """
 
-    __slots__ = ("_fields", "route")
-
-    def __init__(self) -> None:
-        self.route = lru_cache(REMEMBERED)(parse_route)
+    def __init__(self, proxies: Proxies) -> None:
+        self.route = lru_cache(REMEMBERED)(partial(parse_route, proxies))
         self._fields = lru_cache(REMEMBERED)(parse_fields)
 
     def head(self, route: Route, request: HttpRequest) -> bytes:
@@ -86,8 +86,8 @@ class RequestHeads:
         )
 
 
-def parse_route(method: str, url: str) -> Route:
-    """Raises `WrongUrl` when `url` is none of plain HTTP."""
+def parse_route(proxies: Proxies, method: str, url: str, direct: bool = False) -> Route:
+    """Raises `WrongUrl` when `url` is none of HTTP. A `direct` one goes through no proxy."""
     if _TOKEN.fullmatch(method) is None:
         raise RequestRefused(f"{method!r} is no method of HTTP")
     if _CONTROL.search(url):
@@ -98,16 +98,23 @@ def parse_route(method: str, url: str) -> Route:
         host, port = parsed.raw_host, parsed.port
     except ValueError as error:
         raise WrongUrl(f"{url!r} is not a URL of HTTP: {error}") from None
-    if parsed.scheme != "http" or not host or port is None:
-        raise WrongUrl(f"{url!r} is not a URL of HTTP without TLS")
+    scheme = parsed.scheme
+    if scheme not in {"http", "https"} or not host or port is None:
+        raise WrongUrl(f"{url!r} is not a URL of HTTP")
+    tls = scheme == "https"
+    proxy = None if direct else proxies.proxy_for(scheme, host, port)
     authorization = b""
     if parsed.raw_user or parsed.raw_password:
-        authorization = _line("authorization", _basic(parsed.user or "", parsed.password or ""))
+        authorization = _line("authorization", basic(parsed.user or "", parsed.password or ""))
     method = method.upper()
+    authority = parsed.host_port_subcomponent or ""
+    target, proxy_line = parsed.raw_path_qs, b""
+    if proxy is not None and not tls:
+        target, proxy_line = f"http://{authority}{target}", proxy.authorization
     return Route(
-        address=(host, port),
-        request_line=f"{method} {parsed.raw_path_qs} HTTP/1.1\r\n".encode(),
-        host_line=_line("host", parsed.host_port_subcomponent or ""),
+        address=Address(host, port, tls, proxy),
+        request_line=f"{method} {target} HTTP/1.1\r\n".encode() + proxy_line,
+        host_line=_line("host", authority),
         authorization=authorization,
         bodiless=method == "HEAD",
         announces_nothing=method in BODILESS_METHODS,
@@ -123,16 +130,6 @@ def parse_fields(headers: tuple[tuple[str, str], ...], has_body: bool) -> Fields
     lines = [_line(name, value) for name, value in headers]
     lines += [_line(name, value) for name, value in added if name not in names]
     return Fields(b"".join(lines), "host" in names, "authorization" in names)
-
-
-def _basic(user: str, password: str) -> str:
-    credentials = f"{user}:{password}"
-    try:
-        raw = credentials.encode("latin-1")
-    except UnicodeEncodeError:
-        # No standard says which encoding; latin-1 is what servers have long been sent.
-        raw = credentials.encode("utf-8", "surrogateescape")
-    return f"Basic {base64.b64encode(raw).decode()}"
 
 
 def _line(name: str, value: str) -> bytes:

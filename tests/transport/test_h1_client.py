@@ -7,7 +7,7 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 import uvicorn
-from http_peers import PLAIN_WAYS, Script, Way, listening, opened, plain, request
+from http_peers import Script, Way, both_loops, listening, opened, plain, request
 from transport_worlds import Handler, misbehaving, read_request, url_of
 
 from palestra.errors import DeadlineExceeded
-from palestra.transport import ConnectionFailed, HttpReply, HttpRequest, PlainTransport
-from palestra.transport.h1.pool import IDLE_S, MOST_CONNECTING, Host, Opened
-
-both_loops = pytest.mark.parametrize("way", PLAIN_WAYS)
+from palestra.transport import ConnectionFailed, HttpClient, HttpReply, HttpRequest
+from palestra.transport.h1.connection import Connection
+from palestra.transport.h1.dialing import Address, Dialer
+from palestra.transport.h1.pool import IDLE_S, MOST_CONNECTING, Host
 
 
 async def answered(http: Any, *requests: HttpRequest) -> list[HttpReply]:
@@ -49,7 +49,7 @@ def hanging_up_on_the_second() -> Script:
 
 def second_request(way: Way, script: Script, method: str, **fields: Any) -> bytes:
     async def scenario() -> bytes:
-        async with misbehaving(script) as url, opened(way) as http:
+        async with misbehaving(script) as url, opened() as http:
             await http.send(request(url))
             return (await http.send(request(url, method, timeout_s=5, **fields))).body
 
@@ -96,7 +96,7 @@ def test_one_stale_connection_is_enough_to_distrust_the_others(way: Way) -> None
     script = Script([plain(b"1"), plain(b"2"), None, None, plain(b"too late")])
 
     async def scenario() -> None:
-        async with misbehaving(script) as url, opened(way) as http:
+        async with misbehaving(script) as url, opened() as http:
             await asyncio.gather(http.send(request(url)), http.send(request(url)))
             await http.send(request(url, "GET", timeout_s=5))
 
@@ -111,7 +111,7 @@ def test_a_fresh_connection_that_dies_is_no_stale_one(way: Way) -> None:
     script = Script([None, plain()])
 
     async def scenario() -> None:
-        async with misbehaving(script) as url, opened(way) as http:
+        async with misbehaving(script) as url, opened() as http:
             await http.send(request(url, "GET"))
 
     with pytest.raises(ConnectionFailed):
@@ -130,7 +130,7 @@ def test_an_answer_that_has_begun_is_not_asked_for_again(way: Way) -> None:
             await writer.drain()
 
     async def scenario() -> None:
-        async with misbehaving(begin) as url, opened(way) as http:
+        async with misbehaving(begin) as url, opened() as http:
             await answered(http, request(url), request(url, repeatable=True))
 
     with pytest.raises(ConnectionFailed, match="within the answer's head"):
@@ -141,7 +141,7 @@ def test_an_answer_that_has_begun_is_not_asked_for_again(way: Way) -> None:
 @both_loops
 def test_a_server_that_was_replaced_answers_the_next_request(way: Way) -> None:
     async def scenario() -> bytes:
-        async with opened(way) as http:
+        async with opened() as http:
             # The old one hangs up on the second request, when its listener is long gone.
             async with listening(Script([plain(b"old"), None]), "127.0.0.1") as port:
                 asked = request(f"http://127.0.0.1:{port}/", repeatable=True)
@@ -168,7 +168,7 @@ def test_what_speaks_unasked_is_not_asked(way: Way) -> None:
         spoke.set()
 
     async def scenario() -> list[bytes]:
-        async with misbehaving(late) as url, opened(way) as http:
+        async with misbehaving(late) as url, opened() as http:
             first = await http.send(request(url))
             await spoke.wait()
             return [first.body, (await http.send(request(url))).body]
@@ -187,7 +187,7 @@ def test_a_late_refusal_that_nobody_has_read_is_no_answer(way: Way) -> None:
         assert await reader.read() == b""
 
     async def scenario() -> list[bytes]:
-        async with misbehaving(answer) as url, opened(way) as http:
+        async with misbehaving(answer) as url, opened() as http:
             first = await http.send(request(url))
             os.write(peers[0], plain(b"late", "408 Request Timeout", "Connection: close"))
             return [first.body, (await http.send(request(url))).body]
@@ -209,8 +209,12 @@ class FakeConnection:
         self.usable = False
 
 
+async def never_dial() -> Any:
+    raise AssertionError("there is an idle one")
+
+
 def host_with(*connections: Any) -> Host:
-    host = Host(("h", 80), rooms=(), opened=Opened())
+    host = Host(never_dial, rooms=())
     for since, connection in enumerate(connections):
         host.give(connection, float(since))
     return host
@@ -257,7 +261,7 @@ def test_sweeping_closes_the_old_and_forgets_the_dead() -> None:
 def test_idle_connections_are_closed_without_another_request(
     way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palestra.transport.h1.plain.IDLE_S", 0.03)
+    monkeypatch.setattr("palestra.transport.h1.client.IDLE_S", 0.03)
     monkeypatch.setattr("palestra.transport.h1.pool.IDLE_S", 0.03)
     gone = asyncio.Event()
 
@@ -268,7 +272,7 @@ def test_idle_connections_are_closed_without_another_request(
         gone.set()
 
     async def scenario() -> None:
-        async with misbehaving(once) as url, opened(way) as http:
+        async with misbehaving(once) as url, opened() as http:
             await http.send(request(url))
             await gone.wait()
 
@@ -278,14 +282,13 @@ def test_idle_connections_are_closed_without_another_request(
 @both_loops
 def test_sockets_do_not_wait_to_send(way: Way) -> None:
     async def scenario() -> list[int]:
-        async with misbehaving(Script([plain()])) as url, opened(way) as http:
-            assert isinstance(http, PlainTransport)
+        async with misbehaving(Script([plain()])) as url, opened() as http:
             await http.send(request(url))
             return [
                 connection._transport.get_extra_info("socket").getsockopt(
                     socket.IPPROTO_TCP, socket.TCP_NODELAY
                 )
-                for connection in http._opened._connections
+                for connection in http._opened
             ]
 
     assert way.run(scenario()) == [1]
@@ -296,7 +299,7 @@ def test_closing_leaves_no_socket(way: Way) -> None:
     async def scenario() -> tuple[int, int]:
         async with misbehaving(Script([plain()] * 20)) as url:
             before = open_sockets()
-            async with opened(way) as http:
+            async with opened() as http:
                 await asyncio.gather(*(http.send(request(url)) for _ in range(20)))
             await asyncio.sleep(0.05)
             return before, open_sockets()
@@ -322,7 +325,7 @@ async def deaf() -> AsyncIterator[str]:
 @both_loops
 def test_a_connect_that_hangs_ends_at_the_deadline(way: Way) -> None:
     async def scenario() -> float:
-        async with deaf() as url, opened(way) as http:
+        async with deaf() as url, opened() as http:
             started = time.monotonic()
             with pytest.raises(DeadlineExceeded, match=r"within 0\.2 s \(no connection by then\)"):
                 await http.send(request(url, timeout_s=0.2))
@@ -333,10 +336,10 @@ def test_a_connect_that_hangs_ends_at_the_deadline(way: Way) -> None:
 
 @both_loops
 def test_a_connect_that_hangs_is_given_up(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palestra.transport.h1.pool.CONNECT_S", 0.1)
+    monkeypatch.setattr("palestra.transport.h1.dialing.CONNECT_S", 0.1)
 
     async def scenario() -> None:
-        async with deaf() as url, opened(way) as http:
+        async with deaf() as url, opened() as http:
             await http.send(request(url, timeout_s=10))
 
     with pytest.raises(ConnectionFailed, match="no connection within 0 s") as caught:
@@ -347,7 +350,7 @@ def test_a_connect_that_hangs_is_given_up(way: Way, monkeypatch: pytest.MonkeyPa
 @both_loops
 def test_so_many_connect_at_once_and_no_more(way: Way) -> None:
     async def scenario() -> int:
-        async with deaf() as url, opened(way) as http:
+        async with deaf() as url, opened() as http:
             before = open_sockets()
             asked = [
                 asyncio.create_task(http.send(request(url))) for _ in range(MOST_CONNECTING + 99)
@@ -373,7 +376,7 @@ def test_who_waits_to_connect_takes_what_became_idle(
     script = Script([plain()] * 50)
 
     async def scenario() -> None:
-        async with misbehaving(script) as url, opened(way) as http:
+        async with misbehaving(script) as url, opened() as http:
             await asyncio.gather(*(http.send(request(url)) for _ in range(50)))
 
     way.run(scenario())
@@ -392,7 +395,7 @@ def test_waiting_for_a_place_ends_at_the_deadline_and_gives_it_up(way: Way) -> N
         await writer.drain()
 
     async def scenario() -> int:
-        async with misbehaving(hold) as url, opened(way, limit=5, limit_per_host=1) as http:
+        async with misbehaving(hold) as url, opened(limit=5, limit_per_host=1) as http:
             first = asyncio.create_task(http.send(request(url)))
             await asyncio.sleep(0)
             with pytest.raises(DeadlineExceeded, match="all connections were in use"):
@@ -407,7 +410,7 @@ def test_waiting_for_a_place_ends_at_the_deadline_and_gives_it_up(way: Way) -> N
 @both_loops
 def test_a_waiting_request_that_is_cancelled_takes_no_place_with_it(way: Way) -> None:
     async def scenario() -> list[HttpReply]:
-        async with misbehaving(Script([plain()] * 9)) as url, opened(way, limit=1) as http:
+        async with misbehaving(Script([plain()] * 9)) as url, opened(limit=1) as http:
             asked = [asyncio.create_task(http.send(request(url))) for _ in range(5)]
             await asyncio.sleep(0)
             for task in asked[:3]:
@@ -433,7 +436,7 @@ def test_who_waits_for_the_whole_leaves_the_host_its_place(way: Way, gives_up: b
         async with (
             misbehaving(hold) as held,
             misbehaving(Script([plain()] * 2)) as other,
-            opened(way, limit=1, limit_per_host=1) as http,
+            opened(limit=1, limit_per_host=1) as http,
         ):
             holding = asyncio.create_task(http.send(request(held)))
             await asyncio.sleep(0)
@@ -451,7 +454,7 @@ def test_who_waits_for_the_whole_leaves_the_host_its_place(way: Way, gives_up: b
 @both_loops
 def test_a_name_is_looked_up_for_each_connection(way: Way) -> None:
     async def scenario() -> bytes:
-        async with misbehaving(Script([plain(b"by name")])) as url, opened(way) as http:
+        async with misbehaving(Script([plain(b"by name")])) as url, opened() as http:
             return (await http.send(request(url.replace("127.0.0.1", "localhost")))).body
 
     assert way.run(scenario()) == b"by name"
@@ -461,7 +464,7 @@ def test_a_name_is_looked_up_for_each_connection(way: Way) -> None:
 @both_loops
 def test_ipv6_is_spoken(way: Way) -> None:
     async def scenario() -> bytes:
-        async with listening(Script([plain(b"six")]), "::1") as port, opened(way) as http:
+        async with listening(Script([plain(b"six")]), "::1") as port, opened() as http:
             return (await http.send(request(f"http://[::1]:{port}/"))).body
 
     assert way.run(scenario()) == b"six"
@@ -470,7 +473,7 @@ def test_ipv6_is_spoken(way: Way) -> None:
 @both_loops
 def test_a_process_without_descriptors_says_so(way: Way) -> None:
     async def scenario() -> None:
-        async with misbehaving(Script([plain()])) as url, opened(way) as http:
+        async with misbehaving(Script([plain()])) as url, opened() as http:
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
             try:
@@ -502,7 +505,7 @@ class KeepingAlive(BaseHTTPRequestHandler):
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @both_loops
 def test_under_another_event_loop_it_begins_anew(way: Way) -> None:
-    http = way.make()
+    http = HttpClient()
     with ThreadingHTTPServer(("127.0.0.1", 0), KeepingAlive) as server:
         server.daemon_threads = True
         server.block_on_close = False
@@ -529,7 +532,7 @@ def test_a_peer_that_stops_in_the_middle_of_a_request_ends_it(way: Way) -> None:
         await over.wait()
 
     async def scenario() -> None:
-        async with misbehaving(half_closed) as url, opened(way) as http:
+        async with misbehaving(half_closed) as url, opened() as http:
             try:
                 await http.send(request(url, body=bytes(30_000_000), timeout_s=15))
             finally:
@@ -540,14 +543,21 @@ def test_a_peer_that_stops_in_the_middle_of_a_request_ends_it(way: Way) -> None:
 
 
 def test_a_connection_that_ended_while_it_was_opened_is_not_waited_for() -> None:
-    ended: Any = FakeConnection()
-    ended.lost = True
-    registry = Opened()
-    registry.add(ended)
+    async def scenario() -> None:
+        async with misbehaving(Script([plain()])) as url, opened() as http:
 
-    asyncio.run(registry.close("closing"))
+            async def dial(address: Address, make: Callable[[], Connection]) -> Connection:
+                connection = await Dialer(None).dial(address, make)
+                connection.abort()
+                await asyncio.sleep(0.01)
+                return connection
 
-    assert not registry._connections
+            http._dialer.dial = dial  # type: ignore[method-assign]
+            with pytest.raises(ConnectionFailed):
+                await http.send(request(url))
+            assert not http._opened
+
+    asyncio.run(scenario())
 
 
 # Deadlines.
@@ -558,7 +568,7 @@ def test_each_request_has_its_own_deadline_on_a_kept_connection(way: Way) -> Non
     script = Script([plain()] * 9)
 
     async def scenario() -> float:
-        async with misbehaving(then_silent(script, 4)) as url, opened(way) as http:
+        async with misbehaving(then_silent(script, 4)) as url, opened() as http:
             for timeout_s in (None, 60, 0.5, 60):
                 await http.send(request(url, timeout_s=timeout_s))
             started = time.monotonic()
@@ -587,7 +597,7 @@ def test_a_late_answer_says_how_far_it_had_come(way: Way) -> None:
         await reader.read()
 
     async def scenario() -> None:
-        async with misbehaving(half) as url, opened(way) as http:
+        async with misbehaving(half) as url, opened() as http:
             await http.send(request(url, timeout_s=0.2))
 
     with pytest.raises(DeadlineExceeded, match=r"after 3 of 100 bytes of the answer's body"):
@@ -625,7 +635,7 @@ def test_uvicorn_and_we_understand_each_other(way: Way, parser: Any, path: str) 
         config = uvicorn.Config(app, lifespan="off", log_level="warning", http=parser)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server._serve([sock]))
-        async with opened(way) as http:
+        async with opened() as http:
             asked = [request(url_of(sock) + path, body=body, timeout_s=20) for body in bodies]
             try:
                 one_by_one = await answered(http, *asked)
@@ -637,3 +647,39 @@ def test_uvicorn_and_we_understand_each_other(way: Way, parser: Any, path: str) 
     found = [reply.body for reply in way.run(scenario())]
 
     assert found == [b"POST %b %b" % (path.encode(), body) for body in bodies * 11]
+
+
+# What only some requests want.
+
+
+@both_loops
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_is_read_up_to_its_limit(way: Way, chunked: bool) -> None:
+    endless = b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n" + b"x" * 5000
+    if chunked:
+        endless = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2000\r\n" + b"x" * 5000
+    script = Script([endless, plain(b"short")])
+
+    async def scenario() -> list[bytes]:
+        async with misbehaving(script) as url, opened() as http:
+            asked = request(url, body_limit=3000, timeout_s=5)
+            return [(await http.send(asked)).body for _ in range(2)]
+
+    assert way.run(scenario()) == [b"x" * 3000, b"short"]
+    assert script.connections == 2
+
+
+@both_loops
+def test_only_addresses_that_resolve_names_are_connected_to(way: Way) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        if host == "nowhere.example":
+            raise OSError("nowhere.example is no public address")
+        return ["127.0.0.2", "127.0.0.1"]
+
+    async def scenario() -> bytes:
+        async with misbehaving(Script([plain(b"ok")])) as url, opened(resolve=resolve) as http:
+            with pytest.raises(ConnectionFailed, match="no public address"):
+                await http.send(request(url.replace("127.0.0.1", "nowhere.example")))
+            return (await http.send(request(url.replace("127.0.0.1", "a.example")))).body
+
+    assert way.run(scenario()) == b"ok"

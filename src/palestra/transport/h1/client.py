@@ -1,22 +1,41 @@
-"""`PlainTransport`: what goes on which connection, and what may be sent a second time."""
+"""`HttpClient`: what goes on which connection, and what may be sent a second time."""
 
 import asyncio
-from typing import Final, final
+import os
+from collections.abc import Awaitable, Mapping
+from functools import partial
+from typing import Final, TypeVar, final
 
 from palestra.errors import DeadlineExceeded
 from palestra.transport.h1.connection import NEVER, Connection, ExchangeEnded, Late
-from palestra.transport.h1.pool import IDLE_S, Host, Opened
+from palestra.transport.h1.dialing import Address, Dialer, Resolve
+from palestra.transport.h1.pool import IDLE_S, Host
+from palestra.transport.h1.proxies import Proxies
 from palestra.transport.h1.requests import RequestHeads
 from palestra.transport.h1.room import Room
-from palestra.transport.http import ConnectionFailed, HttpReply, HttpRequest
+from palestra.transport.http import (
+    CONNECTOR_LIMIT,
+    CertificateRejected,
+    ConnectionFailed,
+    HttpReply,
+    HttpRequest,
+)
+
+T = TypeVar("T")
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """RFC 9110 section 9.2.2: sending these twice asks for no more than sending them once."""
 
+CLOSING_TURNS: Final = 1_000
+"""Of the event loop, after which a connection that has not ended is left to it; it takes a few."""
+
 
 @final
-class PlainTransport:
-    """HTTP/1.1 without TLS. `limit` bounds the exchanges under way, 0 does not.
+class HttpClient:
+    """HTTP/1.1. `limit` and `limit_per_host` bound the exchanges under way; 0 does not.
+
+    Proxies are those that `variables` name, the environment's unless given. `resolve` says which
+    addresses of a name may be connected to; with it nothing goes through a proxy.
 
     A kept connection may turn out to have died just as a request went out on it, before one byte
     of the answer. Nobody can tell whether the server had read the request. Methods that are
@@ -26,16 +45,24 @@ class PlainTransport:
     Connections belong to the event loop that opened them: under another loop it begins anew.
     """
 
-    def __init__(self, *, limit: int = 0, limit_per_host: int = 0) -> None:
-        self._heads = RequestHeads()
+    def __init__(
+        self,
+        *,
+        limit: int = CONNECTOR_LIMIT,
+        limit_per_host: int = 0,
+        variables: Mapping[str, str] = os.environ,
+        resolve: Resolve | None = None,
+    ) -> None:
+        self._heads = RequestHeads(Proxies({} if resolve is not None else variables))
+        self._dialer = Dialer(resolve)
         self._limit = limit
         self._limit_per_host = limit_per_host
         self._sweeper: asyncio.TimerHandle | None = None
         self._begin(None)
 
     async def send(self, request: HttpRequest, /) -> HttpReply:
-        """Besides what every transport raises: `RequestRefused` when it cannot be sent."""
-        route = self._heads.route(request.method, request.url)
+        """Besides what every transport raises: `CertificateRejected`."""
+        route = self._heads.route(request.method, request.url, request.direct)
         head = self._heads.head(route, request)
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -47,20 +74,24 @@ class PlainTransport:
             raise _late(request)
         host = self._hosts.get(route.address) or self._new_host(route.address)
         if not host.try_enter():
-            await _wait_for(host, deadline, request)
+            await _in_time(host.enter(), deadline, request, "all connections were in use")
             now = loop.time()
         try:
             connection = host.take(now)
+            fresh = False
             while True:
                 if connection is None:
-                    connection = await _connect(host, request, deadline)
+                    connecting = host.connect(fresh=fresh)
+                    connection = await _in_time(
+                        connecting, deadline, request, "no connection by then"
+                    )
                 try:
-                    reply = await connection.begin(head, request.body, deadline, route.bodiless)
+                    reply = await connection.begin(head, request, deadline, route.bodiless)
                 except BaseException as ended:
                     # Cancelled too: an answer that nobody waits for must not serve the next one.
                     connection.abort()
                     _raise_unless_repeatable(request, connection, ended)
-                    connection = await _connect(host, request, deadline, fresh=True)
+                    connection, fresh = None, True
                 else:
                     host.give(connection, loop.time())
                     if self._sweeper is None:
@@ -74,21 +105,33 @@ class PlainTransport:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        await self._opened.close("this side closed it")
+        for connection in list(self._opened):
+            connection.close("this side closed it")
+        for _ in range(CLOSING_TURNS):
+            if not self._opened:
+                break
+            await asyncio.sleep(0)
 
     def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
-        self._hosts: dict[tuple[str, int], Host] = {}
-        self._opened = Opened()
+        self._hosts: dict[Address, Host] = {}
+        self._opened: set[Connection] = set()
         self._rooms = (Room(self._limit),) if self._limit else ()
         self._sweeper = None
 
-    def _new_host(self, address: tuple[str, int]) -> Host:
-        own = (Room(self._limit_per_host),) if self._limit_per_host else ()
-        # A host's own queue comes first: whoever waits in it takes nobody else's place.
-        host = Host(address, rooms=own + self._rooms, opened=self._opened)
+    def _new_host(self, address: Address) -> Host:
+        room = (Room(self._limit_per_host),) if self._limit_per_host else ()
+        # The host's queue comes first: whoever waits in it takes nobody else's place.
+        host = Host(partial(self._dial, address), rooms=room + self._rooms)
         self._hosts[address] = host
         return host
+
+    async def _dial(self, address: Address) -> Connection:
+        opened, loop = self._opened, asyncio.get_running_loop()
+        connection = await self._dialer.dial(address, lambda: Connection(loop, opened.discard))
+        if not connection.lost:
+            opened.add(connection)
+        return connection
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
@@ -96,26 +139,19 @@ class PlainTransport:
         self._sweeper = loop.call_later(IDLE_S / 3, self._sweep, loop) if any(left) else None
 
 
-async def _wait_for(host: Host, deadline: float, request: HttpRequest) -> None:
+async def _in_time(
+    awaited: Awaitable[T], deadline: float, request: HttpRequest, otherwise: str
+) -> T:
+    """Raises `DeadlineExceeded` saying `otherwise`; other failures get the request's URL."""
     try:
         async with asyncio.timeout_at(None if deadline == NEVER else deadline):
-            await host.enter()
+            return await awaited
     except TimeoutError:
-        raise _late(request, "all connections were in use") from None
-
-
-async def _connect(
-    host: Host, request: HttpRequest, deadline: float, *, fresh: bool = False
-) -> Connection:
-    try:
-        async with asyncio.timeout_at(None if deadline == NEVER else deadline):
-            return await host.connect(fresh=fresh)
-    except ConnectionFailed as error:
-        raise ConnectionFailed(
-            f"{request.url}: {error.message}", sent=False, hint=error.hint
-        ) from error.__cause__
-    except TimeoutError:
-        raise _late(request, "no connection by then") from None
+        raise _late(request, otherwise) from None
+    except (ConnectionFailed, CertificateRejected) as error:
+        error.message = f"{request.url}: {error.message}"
+        error.args = (error.message,)
+        raise
 
 
 def _raise_unless_repeatable(
