@@ -158,16 +158,6 @@ def test_rows_that_an_environment_does_not_make_are_refused(world: World) -> Non
     assert world.files() == []
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["palestra", "view", "rollouts.jsonl"],
-    ],
-)
-def test_a_command_still_to_come_says_so(world: World, command: list[str]) -> None:
-    assert "is not available yet" in world.run(*command).refused()
-
-
 def test_files_to_profile_that_are_missing_are_named(world: World) -> None:
     message = world.run("palestra", "profile", "--inputs", "a.jsonl", "--rollouts", "b").refused()
 

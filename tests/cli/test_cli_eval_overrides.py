@@ -61,14 +61,14 @@ def test_a_file_is_found_whatever_the_overrides_of_its_servers_are(folder: Path)
     (folder / "own.py").write_text(FILE.format(body=""))
     others = ["++my_mode=lenient", "~judge_model.x", "++X.resources_servers.Y.z=1"]
 
-    assert find_target(EvalArgs("own.py"), others).name == "own"
+    assert find_target(EvalArgs(target="own.py"), others).name == "own"
 
 
 def test_a_file_is_imported_within_the_start_timeout_of_every_source(folder: Path) -> None:
     (folder / "env.yaml").write_text("start_timeout: ${my_limit}\n")
     (folder / "limited.py").write_text(FILE.format(body=LEAVES_LIMIT))
 
-    find_target(EvalArgs("limited.py"), ["++my_limit=7"])
+    find_target(EvalArgs(target="limited.py"), ["++my_limit=7"])
 
     assert float((folder / "limit").read_text()) == 7
 
@@ -78,4 +78,4 @@ def test_a_start_timeout_that_is_none_is_refused(folder: Path, given: str) -> No
     (folder / "refused.py").write_text(FILE.format(body=""))
 
     with pytest.raises(ConfigError, match="start_timeout"):
-        find_target(EvalArgs("refused.py"), [f"++start_timeout={given}"])
+        find_target(EvalArgs(target="refused.py"), [f"++start_timeout={given}"])

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 import palestra
 from palestra.cli.again import verified_by
@@ -23,9 +24,11 @@ from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import (
     PACKAGE_ROOT,
+    Flag,
     ResolvedConfig,
     ServerType,
     did_you_mean,
+    flag,
     nearest,
     read_settings,
 )
@@ -44,20 +47,43 @@ from palestra.rollouts import CollectSettings, intended
 from palestra.system import remove_empty
 
 
-@dataclass(frozen=True, slots=True)
-class EvalArgs:
-    """What `palestra eval` takes. `target`: an environment's name, a Python file, or a config."""
+def _pairs(items: Any) -> Any:
+    """Texts KEY=VALUE as a mapping; anything else as it is."""
+    if not isinstance(items, list):
+        return items
+    pairs = [item.partition("=") for item in items]
+    if wrong := [item for item, (_, equals, _) in zip(items, pairs, strict=True) if not equals]:
+        raise ConfigError(f"--rows {wrong[0]!r} is not KEY=VALUE")
+    return {key: value for key, _, value in pairs}
 
-    target: str
-    model: str | None = None
-    limit: int | None = None
-    output: Path | None = None
-    seed: int = 0
-    rows: Mapping[str, str] = field(default_factory=dict)
-    max_output_tokens: int | None = None
-    temperature: float | None = None
-    group_by: str | None = None
-    collecting: Mapping[str, Any] = field(default_factory=dict)
+
+class EvalArgs(BaseModel):
+    """What `palestra eval` takes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    target: Annotated[str, Flag(argument=True)] = Field(
+        description="An environment's name, a Python file, or a config file."
+    )
+    model: str | None = Field(
+        default=None,
+        description="local, openai:NAME, vllm:URL[#NAME], or a configured instance.",
+    )
+    limit: int | None = Field(default=None, ge=0, description="How many tasks; 0 means none.")
+    output: Annotated[Path | None, flag("--output", "-o")] = Field(
+        default=None, description="Where scored rows go; default a new folder in runs/."
+    )
+    seed: int = Field(default=0, description="Seed of tasks made on demand.")
+    rows: Annotated[Mapping[str, str], BeforeValidator(_pairs)] = Field(
+        default_factory=dict,
+        description="KEY=VALUE for an environment that makes its tasks; may be repeated.",
+    )
+    max_output_tokens: int | None = Field(default=None, description="Tokens per turn.")
+    temperature: float | None = Field(default=None, description="Sampling temperature.")
+    group_by: str | None = Field(
+        default=None, description="A field of the rollout rows to group the table by."
+    )
+    collecting: Mapping[str, Any] = Field(default_factory=dict)
     """What was given of the settings of `palestra collect`, by their names."""
 
 

@@ -4,16 +4,16 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.data_settings import RenderArgs
 from palestra.cli.doors import doors_of_agents
-from palestra.cli.settings import args_from, existing_path, load
+from palestra.cli.settings import RenderArgs, args_from, existing_path, load
 from palestra.cli.transfers import patience_of, transfers
-from palestra.config import ResolvedConfig, ServerType
+from palestra.config import Flag, ResolvedConfig, ServerType, flag
 from palestra.datasets import Door, load_prompt
 from palestra.datasets.hub import HubDownload
 from palestra.datasets.importing import Columns, records_of, write_rows
@@ -26,18 +26,29 @@ HUB: Final = "hf:"
 PROMPT_USED: Final = "prompt_config_used"
 
 
-@dataclass(frozen=True, slots=True)
-class ImportArgs:
-    """What `dataset import` takes. `source`: a file, or `hf:organization/name`."""
+class ImportArgs(BaseModel):
+    """What `dataset import` takes."""
 
-    source: str
-    maps: Sequence[str] = ()
-    answer: str | None = None
-    prompt: str | None = None
-    environment: str | None = None
-    output: Path | None = None
-    split: str | None = None
-    artifact: str | None = None
+    model_config = ConfigDict(frozen=True)
+
+    source: Annotated[str, Flag(metavar="FILE|hf:REPO", argument=True)] = Field(
+        description="CSV, TSV, JSON, JSONL or Parquet; or a repository."
+    )
+    maps: Annotated[tuple[str, ...], flag("--map")] = Field(
+        default=(), description="FIELD=COLUMN: a field of the rows, and where it comes from."
+    )
+    answer: str | None = Field(default=None, description="The column of the expected answer.")
+    prompt: str | None = Field(
+        default=None, description="A template (YAML: user, system) with {field}s."
+    )
+    environment: Annotated[str | None, flag("--env", "-e")] = Field(
+        default=None, description="Whose rows they shall be: they are held to what it takes."
+    )
+    output: Annotated[Path | None, flag("--output", "-o")] = Field(
+        default=None, description="Default <name>_rows.jsonl, here."
+    )
+    split: str | None = Field(default=None, description="hf: which split; default train.")
+    artifact: str | None = Field(default=None, description="hf: one file of the repository.")
 
 
 def import_rows(args: ImportArgs, overrides: list[str]) -> int:

@@ -10,7 +10,6 @@ from palestra.cli.commands import (
     cluster,
     data,
     datasets,
-    decisions,
     doctor,
     environments,
     files,
@@ -18,9 +17,8 @@ from palestra.cli.commands import (
     models,
     rollouts,
 )
-from palestra.cli.console import INTERRUPTED, guarded, notice
+from palestra.cli.console import INTERRUPTED, notice
 from palestra.cli.guard import fork_under_guard
-from palestra.cli.options import Overrides
 
 app = typer.Typer(
     name="palestra",
@@ -35,7 +33,6 @@ for _group in (
     rollouts,
     doctor,
     files,
-    decisions,
     environments,
     models,
     data,
@@ -43,21 +40,6 @@ for _group in (
     cluster,
 ):
     _group.register(app)
-
-
-def _not_yet(name: str) -> None:
-    @app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})
-    def unavailable(arguments: Overrides = None) -> None:
-        from palestra.cli.ng import unavailable as answer
-
-        del arguments
-        guarded(lambda: answer(f"palestra {name}"))
-
-
-for _name in (
-    "view",
-):  # fmt: skip
-    _not_yet(_name)
 
 
 def run_as(name: str, words: Sequence[str], arguments: Sequence[str]) -> NoReturn:

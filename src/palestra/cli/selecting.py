@@ -3,15 +3,17 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field
 
 import palestra
 from palestra.cli.console import notice, say, shown
 from palestra.cli.tables import print_table
+from palestra.config import Flag, flag
 from palestra.errors import ConfigError, RunFailed
 from palestra.profiling import RunFrame, rollout_files
 from palestra.profiling.comparison import load_side
@@ -29,21 +31,37 @@ from palestra.profiling.selection import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SelectArgs:
-    """What `select` takes. Without `out` it only shows what would be selected."""
+class SelectArgs(BaseModel):
+    """What `select` takes."""
 
-    rollouts: str
-    out: Path | None = None
-    band: str | None = None
-    min_rollouts: int = 1
-    max_tokens: float | None = None
-    solved_at: float = 1.0
-    learnability: bool = False
-    decided_only: bool = False
-    limit: int | None = None
-    overwrite: bool = False
-    as_json: bool = False
+    model_config = ConfigDict(frozen=True)
+
+    rollouts: Annotated[str, Flag(metavar="ROLLOUTS", argument=True)] = Field(
+        description="Scored rows of a run."
+    )
+    out: Annotated[Path | None, flag("--out", "-o")] = Field(
+        default=None,
+        description="Where the kept tasks go (.jsonl); without it, a preview.",
+    )
+    band: str | None = Field(
+        default=None, description="Pass rates to keep, both ends included: 0.1..0.9."
+    )
+    min_rollouts: int = Field(default=1, ge=1, description="Scored rollouts that a task must have.")
+    max_tokens: float | None = Field(
+        default=None, ge=0, description="Mean output tokens that its rollouts may take."
+    )
+    learnability: bool = Field(
+        default=False, description="Most learnable first: p(1 - p), p the pass rate."
+    )
+    limit: int | None = Field(default=None, ge=1, description="Keep at most so many.")
+    decided_only: bool = Field(
+        default=False, description="Only where the interval of the pass rate is inside the band."
+    )
+    solved_at: float = Field(
+        default=1.0, description="From this reward on a rollout solved its task."
+    )
+    overwrite: bool = Field(default=False, description="Replace what is at --out.")
+    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
 
     def criteria(self) -> Criteria:
         """Raises ConfigError when there is nothing to select by."""

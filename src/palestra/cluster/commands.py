@@ -36,15 +36,18 @@ JOB = Role.COMMAND.value
 
 
 class CommandOptions(JobOptions):
-    """The options of `run_cmd`. `container`: a name in the cluster's `containers`, or an image."""
+    """The options of `run_cmd`, which are the flags of the command."""
 
-    command: str = Field(min_length=1)
-    output_dir: Line | None = None
-    """For plan, logs and ledger; default: a folder named after the run, in the working directory."""
-    container: Line | None = None
-    expname: str = "command"
-    num_gpus: int = Field(default=0, ge=0)
-    num_nodes: int = Field(default=1, ge=1)
+    command: str = Field(min_length=1, description="A line of bash.")
+    output_dir: Line | None = Field(
+        default=None, description="A folder for plan, logs and ledger; default ./EXPNAME."
+    )
+    container: Line | None = Field(
+        default=None, description="A name in the cluster's containers, or an image; default gym."
+    )
+    expname: str = Field(default="command", description="The job's name.")
+    num_gpus: int = Field(default=0, ge=0, description="GPUs of each node.")
+    num_nodes: int = Field(default=1, ge=1, description="Nodes; the command runs on each.")
 
 
 def run_cmd(

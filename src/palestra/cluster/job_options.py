@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from palestra.cluster.configs import Line, Time
+from palestra.config import flag
 
 
 def _listed(value: Any) -> Any:
@@ -21,26 +22,42 @@ class JobOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cluster: str | dict[str, Any] | None = None
-    config_dir: str | None = None
-    partition: Line | None = None
-    account: Line | None = None
-    qos: Line | None = None
-    time: Time | None = None
-    time_min: Time | None = None
-    exclusive: bool | None = None
-    sbatch: Texts = ()
-    mounts: Texts = ()
-    check_mounted_paths: bool = False
-    expname: str = "rollouts"
-    log_dir: str | None = None
-    run_after: Texts = ()
-    allow_missing_dep: bool = False
-    dry_run: bool = False
-    package: Literal["git", "dir", "installed", "none"] | None = None
-    installation_command: str = ""
-    preprocess_cmd: str = ""
-    postprocess_cmd: str = ""
+    cluster: str | dict[str, Any] | None = Field(
+        default=None, description="Name or file of a cluster config; default: this machine."
+    )
+    config_dir: str | None = Field(
+        default=None, description="Where cluster configs are looked for."
+    )
+    partition: Line | None = Field(default=None, description="Slurm's.")
+    account: Line | None = Field(default=None, description="Slurm's.")
+    qos: Line | None = Field(default=None, description="Slurm's.")
+    time: Time | None = Field(default=None, description="Time limit of a job, as Slurm writes it.")
+    time_min: Time | None = Field(default=None, description="A shorter one that would do.")
+    exclusive: Annotated[bool | None, flag("--exclusive/--no-exclusive")] = Field(
+        default=None, description="Whole nodes."
+    )
+    sbatch: Texts = Field(
+        default=(), description="KEY=VALUE, or KEY alone, for sbatch; repeatable."
+    )
+    mounts: Texts = Field(default=(), description="src:dst[:ro],… besides the cluster's.")
+    check_mounted_paths: bool = Field(
+        default=False, description="Every path that is read is under a mount, and exists."
+    )
+    expname: str = Field(default="rollouts", description="The run's name.")
+    log_dir: str | None = Field(default=None, description="Default OUTPUT_DIR/logs.")
+    run_after: Texts = Field(
+        default=(), description="A run or a job's id that must end well first."
+    )
+    allow_missing_dep: bool = Field(default=False, description="Start if it is not known.")
+    dry_run: bool = Field(default=False, description="Write everything, submit nothing.")
+    package: Literal["git", "dir", "installed", "none"] | None = Field(
+        default=None, description="The code here, for its jobs: git, dir, installed or none."
+    )
+    installation_command: str = Field(
+        default="", description="Bash, once per node, before the main step."
+    )
+    preprocess_cmd: str = Field(default="", description="Bash before the main step.")
+    postprocess_cmd: str = Field(default="", description="Bash after it went well.")
 
     @property
     def key_variable(self) -> str | None:

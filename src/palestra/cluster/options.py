@@ -20,7 +20,7 @@ from palestra.cluster.secrets import (
     variable_problem,
 )
 from palestra.cluster.seeds import chunks_of, seeds_of
-from palestra.config import did_you_mean, raise_problems
+from palestra.config import did_you_mean, flag, raise_problems
 from palestra.errors import ConfigError
 from palestra.rollouts.arguments import args_from
 
@@ -42,43 +42,84 @@ Numbers = str | int | tuple[int, ...] | None
 
 
 class RolloutOptions(JobOptions):
-    """The options; what each means is in its flag's help and in docs/cluster.md."""
+    """The options, which are the flags of the command; docs/cluster.md explains them."""
 
-    config_paths: Annotated[tuple[str, ...], BeforeValidator(config_list)] = Field(min_length=1)
-    input_file: Line
-    output_dir: Line
-    agent_name: str | None = None
-    num_random_seeds: int | None = None
-    starting_seed: int | None = None
-    random_seeds: Numbers = None
-    num_repeats: int = Field(default=1, ge=1)
-    limit: int | None = Field(default=None, ge=1)
-    num_samples_in_parallel: int | None = Field(default=None, ge=1)
-    num_chunks: int | None = None
-    chunk_ids: Numbers = None
-    model: str | None = None
-    policy_model_name: str | None = None
-    server_type: str | None = None
-    server_gpus: int = Field(default=0, ge=0)
-    server_cpu: bool = False
-    server_nodes: int = Field(default=1, ge=1)
-    server_args: str = ""
-    server_entrypoint: str | None = None
-    server_container: Line | None = None
-    server_address: str | None = None
-    policy_api_key_env: str | None = None
-    policy_api_key: Key = Field(default=None, repr=False)
-    gym_path: str | None = None
-    gym_container: Line | None = None
-    with_sandbox: bool = False
-    keep_mounts_for_sandbox: bool = False
-    ray_nodes: int = Field(default=0, ge=0)
-    dependent_jobs: int = Field(default=0, ge=0)
-    array_cap: int | None = Field(default=None, ge=1)
-    rerun_done: bool = False
-    serve_override: Texts = ()
-    collect_override: Texts = ()
-    trust_remote_code: bool = False
+    config_paths: Annotated[
+        tuple[str, ...], BeforeValidator(config_list), flag("--config-paths", "-c")
+    ] = Field(min_length=1, description="Config files, with commas or repeated.")
+    input_file: Line = Field(description="One task a line, JSON.")
+    output_dir: Line = Field(description="A folder for all files of the run.")
+    agent_name: str | None = Field(default=None, description="For rows without agent_ref.")
+    num_random_seeds: int | None = Field(default=None, description="So many seeds.")
+    starting_seed: int | None = Field(default=None, description="The first of them; default 0.")
+    random_seeds: Numbers = Field(default=None, description="Or a list 0,2,5, or a range 3..9.")
+    num_repeats: int = Field(default=1, ge=1, description="Rollouts of a task, for each seed.")
+    limit: int | None = Field(
+        default=None, ge=1, description="The first so many tasks of each job."
+    )
+    num_samples_in_parallel: int | None = Field(
+        default=None, ge=1, description="Rollouts in flight, in each job."
+    )
+    num_chunks: int | None = Field(
+        default=None, description="Parts of the tasks: a job for each, and each seed."
+    )
+    chunk_ids: Numbers = Field(default=None, description="Only these, from 0: 0,2 or 3..9.")
+    model: str | None = Field(default=None, description="A path inside a mount, or a hub's name.")
+    policy_model_name: str | None = Field(
+        default=None, description="Its name in requests; default --model."
+    )
+    server_type: str | None = Field(
+        default=None, description="Start one per job: vllm, sglang, llama_cpp or generic."
+    )
+    server_gpus: int = Field(default=0, ge=0, description="GPUs of each of its nodes.")
+    server_cpu: bool = Field(default=False, description="It needs no GPU.")
+    server_nodes: int = Field(default=1, ge=1, description="Nodes that it spans.")
+    server_args: str = Field(default="", description="More of its own arguments, quoted.")
+    server_entrypoint: str | None = Field(
+        default=None, description="Its command, instead of the type's; may say {host} and {port}."
+    )
+    server_container: Line | None = Field(
+        default=None, description="Its image, instead of the type's."
+    )
+    server_address: str | None = Field(
+        default=None, description="A server that runs already: http://host:port/v1."
+    )
+    policy_api_key_env: str | None = Field(
+        default=None, description="The environment variable that holds its key."
+    )
+    policy_api_key: Key = Field(
+        default=None,
+        repr=False,
+        description="A placeholder such as dummy; a real key only by its variable.",
+    )
+    gym_path: str | None = Field(
+        default=None,
+        description="Install this checkout, once per node. In containers, paths that are not here are looked for below it.",
+    )
+    gym_container: Line | None = Field(default=None, description="Palestra's image.")
+    with_sandbox: bool = Field(
+        default=False, description="A sandbox in each job, for model-written code."
+    )
+    keep_mounts_for_sandbox: bool = Field(
+        default=False, description="It sees the mounts; default none."
+    )
+    ray_nodes: int = Field(
+        default=0, ge=0, description="Nodes of a Ray cluster in each job, for heavy verifiers."
+    )
+    dependent_jobs: int = Field(
+        default=0, ge=0, description="So many more jobs after each, to go on past a time limit."
+    )
+    array_cap: int | None = Field(default=None, ge=1, description="Jobs at once, at most.")
+    rerun_done: bool = Field(default=False, description="Collect again what is done.")
+    serve_override: Texts = Field(
+        default=(), description="A Hydra override of the servers; repeatable."
+    )
+    collect_override: Texts = Field(
+        default=(), description="A Hydra override of the collection; repeatable."
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Let it run code that comes with the model."
+    )
 
     @property
     def self_hosted(self) -> bool:

@@ -15,6 +15,7 @@ Importing this package is cheap: Hydra, OmegaConf, pydantic, YAML and the rarely
 the standard library are imported by the functions that need them.
 """
 
+from palestra.config.flags import Flag, flag
 from palestra.config.keys import RESERVED_KEYS
 from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
 from palestra.config.overrides import Action, Override, apply_overrides, parse_overrides
@@ -53,6 +54,7 @@ __all__ = [
     "RESERVED_KEYS",
     "SERVER_TREES",
     "Action",
+    "Flag",
     "InstanceConfig",
     "Override",
     "Redactor",
@@ -66,6 +68,7 @@ __all__ = [
     "dump_yaml",
     "find_references",
     "find_secrets",
+    "flag",
     "is_secret_name",
     "load_config",
     "mask_line",

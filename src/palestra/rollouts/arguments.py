@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, resolve_path
+from palestra.config import PACKAGE_ROOT, ResolvedConfig, flag, resolve_path
 from palestra.errors import ConfigError
 from palestra.rollouts.settings import AUTO, PATIENCE_S, CollectSettings, InputFile, Shard
 
@@ -46,7 +46,11 @@ class PatienceArgs(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    patience: float | None = Field(default=PATIENCE_S, ge=0)
+    patience: Annotated[float | None, flag(metavar="SECONDS")] = Field(
+        default=PATIENCE_S,
+        ge=0,
+        description="Stop when the endpoint refuses all for so long, 0 or none: never.",
+    )
 
     @field_validator("patience", mode="before")
     @classmethod
@@ -60,29 +64,71 @@ class PatienceArgs(BaseModel):
         return value if value and math.isfinite(value) else None
 
 
-class CollectArgs(PatienceArgs):
-    """What `collect` and `ng_collect_rollouts` take."""
+class RunArgs(PatienceArgs):
+    """What `collect` and `eval` both take."""
 
-    split: Literal["train", "validation", "benchmark", "example"] | None = None
-    input_jsonl_fpath: str | None = Field(default=None, validate_default=True)
-    output_jsonl_fpath: str
-    agent_name: str | None = None
-    limit: int | None = Field(default=None, ge=0)
-    num_repeats: int = Field(default=1, ge=1)
-    num_repeats_add_seed: bool = False
-    num_samples_in_parallel: int | Literal["auto"] | None = None
+    num_repeats: Annotated[int, flag("--num-repeats", "--repeats")] = Field(
+        default=1, ge=1, description="Rollouts per task."
+    )
+    num_samples_in_parallel: Annotated[int | Literal["auto"] | None, flag("--concurrency")] = Field(
+        default=None, description="Rollouts in flight, or auto; default no bound."
+    )
+    resume_from_cache: Annotated[bool, flag("--resume")] = Field(
+        default=False, description="Continue a run."
+    )
+    overwrite: bool = Field(default=False, description="Move an earlier run's files to .bak.")
+    min_coverage: float = Field(
+        default=1.0, ge=0, le=1, description="Share that must be scored for exit code 0."
+    )
+    rollout_timeout: float = Field(
+        default=3600.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds that one attempt may take.",
+    )
+    max_attempts: int = Field(default=3, ge=1, description="Attempts per rollout.")
+    on_stale: Literal["error", "restart"] = Field(
+        default="error",
+        description="error or restart, when the run to --resume was made otherwise.",
+    )
+    progress: str | None = Field(default=None, description="rich, plain or none.")
+    json_events: str | None = Field(
+        default=None, description="File for one JSON object per event; - for stdout."
+    )
+
+    @field_validator("num_samples_in_parallel", mode="before")
+    @classmethod
+    def _is_a_concurrency(cls, value: Any) -> Any:
+        return concurrency(value)
+
+
+class CollectArgs(RunArgs):
+    """What `collect` and `ng_collect_rollouts` take; what has no description is no flag."""
+
+    split: Literal["train", "validation", "benchmark", "example"] | None = Field(
+        default=None, description="Without --input: the configs' datasets of this type."
+    )
+    input_jsonl_fpath: Annotated[str | None, flag("--input", "-i")] = Field(
+        default=None, validate_default=True, description="Tasks, one JSON row a line."
+    )
+    output_jsonl_fpath: Annotated[str, flag("--output", "-o")] = Field(
+        description="Where scored rows go (.jsonl)."
+    )
+    agent_name: Annotated[str | None, flag("--agent")] = Field(
+        default=None, description="Agent for rows that name none."
+    )
+    limit: int | None = Field(default=None, ge=0, description="First n rows; 0 means none.")
+    num_repeats_add_seed: Annotated[
+        bool, flag("--num-repeats-add-seed/--no-num-repeats-add-seed")
+    ] = Field(default=False, description="Seed each rollout with its index.")
+    prompt_config: str | None = Field(
+        default=None, description="YAML template that makes the input from row fields."
+    )
+    shard: str | None = Field(
+        default=None, description="I/N: this job's share of the tasks, from 0/N on."
+    )
     responses_create_params: dict[str, Any] = Field(default_factory=dict)
-    prompt_config: str | None = None
-    resume_from_cache: bool = False
     disable_aggregation: bool = False
-    min_coverage: float = Field(default=1.0, ge=0, le=1)
-    rollout_timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
-    max_attempts: int = Field(default=3, ge=1)
-    overwrite: bool = False
-    on_stale: Literal["error", "restart"] = "error"
-    shard: str | None = None
-    progress: str | None = None
-    json_events: str | None = None
     watchdog: float = Field(default=0.5, ge=0)
 
     @field_validator("input_jsonl_fpath")
@@ -91,11 +137,6 @@ class CollectArgs(PatienceArgs):
         if value is None and info.data.get("split") is None:
             raise PydanticCustomError("missing", "Field required")
         return value
-
-    @field_validator("num_samples_in_parallel", mode="before")
-    @classmethod
-    def _is_a_concurrency(cls, value: Any) -> Any:
-        return concurrency(value)
 
     @field_validator("shard")
     @classmethod

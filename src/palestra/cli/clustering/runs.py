@@ -5,7 +5,7 @@
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from palestra.cluster.following import (
     status_of,
 )
 from palestra.cluster.layout import RunFiles
-from palestra.cluster.options import RolloutOptions
+from palestra.cluster.options import config_list
 from palestra.cluster.plan import Run
 from palestra.cluster.resubmit import resubmit
 from palestra.cluster.supervisor.processes import tail
@@ -34,24 +34,16 @@ UNDERWAY = 3
 """Exit code of `status` while something waits or runs, and nothing has failed."""
 
 
-def submit(given: Mapping[str, Any]) -> int:
+def submit(options: Mapping[str, Any], overrides: Sequence[str]) -> int:
     """Submit what the flags ask for, and say what became of it."""
-    flags = {name: value for name, value in given.items() if name in RolloutOptions.model_fields}
-    options = {name: value for name, value in flags.items() if value is not None}
-    options["config_paths"] = [
-        part.strip()
-        for text in options["config_paths"]
-        for part in text.strip("[]").split(",")
-        if part.strip()
-    ]
-    _report(rollouts(extra=given.get("overrides") or (), tell=notice, **options))
+    config_paths = [path for text in options["config_paths"] for path in config_list(text)]
+    _report(rollouts(extra=overrides, tell=notice, **{**options, "config_paths": config_paths}))
     return 0
 
 
-def submit_command(given: Mapping[str, Any]) -> int:
+def submit_command(options: Mapping[str, Any], words: Sequence[str]) -> int:
     """Submit the command that the flags ask for, and say what became of it."""
-    options = {name: value for name, value in given.items() if name != "words"}
-    submission = run_cmd(extra=given.get("words") or (), tell=notice, **options)
+    submission = run_cmd(extra=words, tell=notice, **options)
     run = submission.run
     (job,) = run.jobs
     say(f"{run.name}: {submission.job_ids.get(job.name, 'not submitted')}")

@@ -1,235 +1,154 @@
-"""`palestra cluster rollouts` and `run-cmd`: a flag for each option of `palestra.cluster`'s."""
+"""`palestra cluster`: submissions, what follows one, and the main steps of its jobs."""
 
-# ruff: noqa: ARG001 - the command reads all of its flags from the context
-
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from palestra.cli.commands.cluster_runs import add_to
 from palestra.cli.console import guarded
-from palestra.cli.options import Overrides
+from palestra.cli.flags import Flags, Overrides, settings_command
 
+Plan = Annotated[Path, typer.Argument(help="The plan.json of a submission.")]
+RunFolder = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's output folder, or its name.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 cluster = typer.Typer(help="Rollouts over many jobs of a cluster.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.add_typer(cluster, name="cluster")
-    add_to(cluster)
+    cluster.command()(status)
+    cluster.command()(logs)
+    cluster.command("retry-failed")(retry_failed)
+    cluster.command()(cancel)
+    cluster.command(hidden=True)(drive)
+    cluster.command("ray-node", hidden=True)(ray_node)
+    cluster.command("prepare-inputs", hidden=True)(prepare_inputs)
+    cluster.command("merge-shards")(merge_shards)
+    cluster.command("profile-merged", hidden=True)(profile_merged)
 
 
-Text = str | None
-# What every command that submits has.
-Cluster = Annotated[
-    Text, typer.Option(help="Name or file of a cluster config; default: this machine.")
-]
-ConfigDir = Annotated[Text, typer.Option(help="Where cluster configs are looked for.")]
-Partition = Annotated[Text, typer.Option(help="Slurm's.")]
-Account = Annotated[Text, typer.Option(help="Slurm's.")]
-Qos = Annotated[Text, typer.Option(help="Slurm's.")]
-TimeMin = Annotated[Text, typer.Option(help="A shorter one that would do.")]
-Exclusive = Annotated[bool | None, typer.Option("--exclusive/--no-exclusive", help="Whole nodes.")]
-Sbatch = Annotated[
-    list[str] | None, typer.Option(help="KEY=VALUE, or KEY alone, for sbatch; repeatable.")
-]
-Mounts = Annotated[list[str] | None, typer.Option(help="src:dst[:ro],… besides the cluster's.")]
-PostprocessCmd = Annotated[str, typer.Option(help="Bash after it went well.")]
-Expname = Annotated[str, typer.Option(help="The run's name.")]
-LogDir = Annotated[Text, typer.Option(help="Default OUTPUT_DIR/logs.")]
-RunAfter = Annotated[
-    list[str] | None, typer.Option(help="A run or a job's id that must end well first.")
-]
-AllowMissingDep = Annotated[
-    bool, typer.Option("--allow-missing-dep", help="Start if it is not known.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Write everything, submit nothing.")]
-
-
-@cluster.command()
-def rollouts(
-    context: typer.Context,
-    # What is run.
-    config_paths: Annotated[
-        list[str],
-        typer.Option("--config-paths", "-c", help="Config files, with commas or repeated."),
-    ],
-    input_file: Annotated[str, typer.Option(help="One task a line, JSON.")],
-    output_dir: Annotated[str, typer.Option(help="A folder for all files of the run.")],
-    agent_name: Annotated[Text, typer.Option(help="For rows without agent_ref.")] = None,
-    num_repeats: Annotated[
-        int | None, typer.Option(help="Rollouts of a task, for each seed; default 1.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="The first so many tasks of each job.")] = None,
-    num_samples_in_parallel: Annotated[
-        int | None, typer.Option(help="Rollouts in flight, in each job.")
-    ] = None,
-    # How it is cut.
-    num_random_seeds: Annotated[int | None, typer.Option(help="So many seeds.")] = None,
-    starting_seed: Annotated[int | None, typer.Option(help="The first of them; default 0.")] = None,
-    random_seeds: Annotated[Text, typer.Option(help="Or a list 0,2,5, or a range 3..9.")] = None,
-    num_chunks: Annotated[
-        int | None, typer.Option(help="Parts of the tasks: a job for each, and each seed.")
-    ] = None,
-    chunk_ids: Annotated[Text, typer.Option(help="Only these, from 0: 0,2 or 3..9.")] = None,
-    # The model.
-    model: Annotated[Text, typer.Option(help="A path inside a mount, or a hub's name.")] = None,
-    policy_model_name: Annotated[
-        Text, typer.Option(help="Its name in requests; default --model.")
-    ] = None,
-    server_address: Annotated[
-        Text, typer.Option(help="A server that runs already: http://host:port/v1.")
-    ] = None,
-    policy_api_key_env: Annotated[
-        Text, typer.Option(help="The environment variable that holds its key.")
-    ] = None,
-    policy_api_key: Annotated[
-        Text, typer.Option(help="A placeholder such as dummy; a real key only by its variable.")
-    ] = None,
-    server_type: Annotated[
-        Text, typer.Option(help="Start one per job: vllm, sglang, llama_cpp or generic.")
-    ] = None,
-    server_gpus: Annotated[int, typer.Option(help="GPUs of each of its nodes.")] = 0,
-    server_cpu: Annotated[bool, typer.Option("--server-cpu", help="It needs no GPU.")] = False,
-    server_nodes: Annotated[int, typer.Option(help="Nodes that it spans.")] = 1,
-    server_args: Annotated[str, typer.Option(help="More of its own arguments, quoted.")] = "",
-    server_entrypoint: Annotated[
-        Text, typer.Option(help="Its command, instead of the type's; may say {host} and {port}.")
-    ] = None,
-    server_container: Annotated[
-        Text, typer.Option(help="Its image, instead of the type's.")
-    ] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Let it run code that comes with the model.")
-    ] = False,
-    # Where it runs.
-    cluster: Cluster = None,
-    config_dir: ConfigDir = None,
-    partition: Partition = None,
-    account: Account = None,
-    qos: Qos = None,
-    time: Annotated[Text, typer.Option(help="Time limit of a job, as Slurm writes it.")] = None,
-    time_min: TimeMin = None,
-    exclusive: Exclusive = None,
-    sbatch: Sbatch = None,
-    array_cap: Annotated[int | None, typer.Option(help="Jobs at once, at most.")] = None,
-    mounts: Mounts = None,
-    check_mounted_paths: Annotated[
-        bool,
-        typer.Option(
-            "--check-mounted-paths", help="Every path that is read is under a mount, and exists."
-        ),
-    ] = False,
-    gym_container: Annotated[Text, typer.Option(help="Palestra's image.")] = None,
-    gym_path: Annotated[
-        Text,
-        typer.Option(
-            help="Install this checkout, once per node. In containers, paths that are not here "
-            "are looked for below it."
-        ),
-    ] = None,
-    package: Annotated[
-        Text, typer.Option(help="The code here, for the jobs: git, dir, installed or none.")
-    ] = None,
-    with_sandbox: Annotated[
-        bool, typer.Option("--with-sandbox", help="A sandbox in each job, for model-written code.")
-    ] = False,
-    keep_mounts_for_sandbox: Annotated[
-        bool, typer.Option("--keep-mounts-for-sandbox", help="It sees the mounts; default none.")
-    ] = False,
-    ray_nodes: Annotated[
-        int, typer.Option(help="Nodes of a Ray cluster in each job, for heavy verifiers.")
-    ] = 0,
-    installation_command: Annotated[
-        str, typer.Option(help="Bash, once per node, before the main step.")
-    ] = "",
-    preprocess_cmd: Annotated[str, typer.Option(help="Bash before the main step.")] = "",
-    postprocess_cmd: PostprocessCmd = "",
-    # The run.
-    expname: Expname = "rollouts",
-    log_dir: LogDir = None,
-    run_after: RunAfter = None,
-    allow_missing_dep: AllowMissingDep = False,
-    dependent_jobs: Annotated[
-        int, typer.Option(help="So many more jobs after each, to go on past a time limit.")
-    ] = 0,
-    rerun_done: Annotated[
-        bool, typer.Option("--rerun-done", help="Collect again what is done.")
-    ] = False,
-    dry_run: DryRun = False,
-    serve_override: Annotated[
-        list[str] | None, typer.Option(help="A Hydra override of the servers; repeatable.")
-    ] = None,
-    collect_override: Annotated[
-        list[str] | None, typer.Option(help="A Hydra override of the collection; repeatable.")
-    ] = None,
-    overrides: Overrides = None,
-) -> None:
+@settings_command(cluster, "palestra.cluster.options:RolloutOptions")
+def rollouts(flags: Flags, overrides: Overrides = None) -> None:
     """Collect rollouts over seeds and chunks, a job each; then merge and profile them."""
-    del config_paths, overrides  # read with all others, from the context
 
     def command() -> int:
         from palestra.cli.clustering.runs import submit
 
-        return submit(context.params)
+        return submit(flags, overrides or ())
 
     guarded(command)
 
 
-@cluster.command(
-    "run-cmd",
+@settings_command(
+    cluster,
+    "palestra.cluster.commands:CommandOptions",
+    name="run-cmd",
+    required=False,  # the command may follow the options
     context_settings={
         "allow_interspersed_args": False,  # what follows the options is the command, as it is
         "token_normalize_func": lambda name: name.replace("_", "-"),
     },
 )
 def run_cmd(
-    context: typer.Context,
+    flags: Flags,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Instead of --command.")
     ] = None,
-    command: Annotated[Text, typer.Option(help="A line of bash.")] = None,
-    container: Annotated[
-        Text, typer.Option(help="A name in the cluster's containers, or an image; default gym.")
-    ] = None,
-    num_gpus: Annotated[int, typer.Option(help="GPUs of each node.")] = 0,
-    num_nodes: Annotated[int, typer.Option(help="Nodes; the command runs on each.")] = 1,
-    output_dir: Annotated[
-        Text, typer.Option(help="A folder for plan, logs and ledger; default ./EXPNAME.")
-    ] = None,
-    cluster: Cluster = None,
-    config_dir: ConfigDir = None,
-    partition: Partition = None,
-    account: Account = None,
-    qos: Qos = None,
-    time: Annotated[Text, typer.Option(help="Time limit, as Slurm writes it.")] = None,
-    time_min: TimeMin = None,
-    exclusive: Exclusive = None,
-    sbatch: Sbatch = None,
-    mounts: Mounts = None,
-    check_mounted_paths: Annotated[
-        bool, typer.Option("--check-mounted-paths", help="Every mount's source exists here.")
-    ] = False,
-    package: Annotated[
-        Text, typer.Option(help="The code here, for the job: git, dir, installed or none.")
-    ] = None,
-    installation_command: Annotated[str, typer.Option(help="Bash, once per node, first.")] = "",
-    preprocess_cmd: Annotated[str, typer.Option(help="Bash before the command.")] = "",
-    postprocess_cmd: PostprocessCmd = "",
-    expname: Expname = "command",
-    log_dir: LogDir = None,
-    run_after: RunAfter = None,
-    allow_missing_dep: AllowMissingDep = False,
-    dry_run: DryRun = False,
 ) -> None:
     """Run one command as a job, with bash; status, logs and cancel know it as they know rollouts."""
 
-    def submit() -> int:
+    def command() -> int:
         from palestra.cli.clustering.runs import submit_command
 
-        return submit_command(context.params)
+        return submit_command(flags, words or ())
 
-    guarded(submit)
+    guarded(command)
 
 
-__all__ = ["register", "rollouts", "run_cmd"]
+def status(run: RunFolder, as_json: AsJson = False) -> None:
+    """What has become of each job and shard of a run; exit 0 only once all is done."""
+    from palestra.cli.clustering.runs import status as show
+
+    guarded(lambda: show(run, as_json=as_json))
+
+
+def logs(
+    run: RunFolder,
+    shard: Annotated[
+        str | None, typer.Option("--of", help="A shard's or a job's name; default: what failed.")
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Of each file's end.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """The ends of a run's logs: of what has failed, or of one shard or job."""
+    from palestra.cli.clustering.runs import logs as show
+
+    guarded(lambda: show(run, shard, lines=lines, as_json=as_json))
+
+
+def retry_failed(run: RunFolder, as_json: AsJson = False) -> None:
+    """Submit again what is neither done nor running, and what comes after it."""
+    from palestra.cli.clustering.runs import retry_failed as retry
+
+    guarded(lambda: retry(run, as_json=as_json))
+
+
+def cancel(run: RunFolder, as_json: AsJson = False) -> None:
+    """Cancel every job of a run that has not ended. What is collected stays."""
+    from palestra.cli.clustering.runs import cancel as cancel_run
+
+    guarded(lambda: cancel_run(run, as_json=as_json))
+
+
+def drive(
+    plan: Plan, shard: Annotated[str, typer.Argument(help="The name of one of its shards.")]
+) -> None:
+    """Collect one shard, inside its job."""
+    from palestra.cli.clustering.main_steps import drive as collect_shard
+
+    guarded(lambda: collect_shard(plan, shard))
+
+
+def prepare_inputs(plan: Plan) -> None:
+    """Check the configuration and stamp the rows of a run, inside its first job."""
+    from palestra.cli.clustering.main_steps import prepare_run
+
+    guarded(lambda: prepare_run(plan))
+
+
+def ray_node(
+    cpus: Annotated[int, typer.Option(min=1)],
+    join: Annotated[str, typer.Option(help="HOST:PORT of the first node.")] = "",
+    ray_port: Annotated[int, typer.Option()] = 0,
+    nodes: Annotated[int, typer.Option(min=1)] = 1,
+    host: Annotated[str, typer.Option()] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Tells whether all nodes are there.")] = 0,
+) -> None:
+    """Run one node of a job's Ray cluster, inside the job."""
+    from palestra.cli.clustering.ray_node import first_node, further_node
+
+    if join:
+        guarded(lambda: further_node(join, cpus=cpus))
+    guarded(lambda: first_node(ray_port, cpus=cpus, nodes=nodes, status=(host, port)))
+
+
+def merge_shards(
+    plan: Plan,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Merge what is there of shards not done.")
+    ] = False,
+) -> None:
+    """Merge the shards of a run by hand, also those not done; jobs do so by themselves."""
+    from palestra.cli.clustering.main_steps import merge_run
+
+    guarded(lambda: merge_run(plan, allow_partial=allow_partial))
+
+
+def profile_merged(plan: Plan) -> None:
+    """Profile the merged rollouts of a run."""
+    from palestra.cli.clustering.main_steps import profile_run
+
+    guarded(lambda: profile_run(plan))

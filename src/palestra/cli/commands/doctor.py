@@ -3,29 +3,18 @@
 The doctor has the very flags of `collect`.
 """
 
-import inspect
 from pathlib import Path
 from typing import Annotated, Any, Final, final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from palestra.cli.commands.rollouts import collect
+from palestra.cli.commands.rollouts import COLLECT
 from palestra.cli.console import guarded
-from palestra.cli.options import given, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
 
 _ITSELF: Final = "check"
 """What `palestra doctor` is short for: `palestra doctor check`."""
-
-
-SETTINGS: Final = {
-    "input_path": "input_jsonl_fpath",
-    "output": "output_jsonl_fpath",
-    "agent": "agent_name",
-    "concurrency": "num_samples_in_parallel",
-    "resume": "resume_from_cache",
-}
-"""Flags of `collect` whose settings have other names."""
 
 
 @final
@@ -50,28 +39,20 @@ class _Doctor(TyperCommand):
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`: the doctor with whatever flags `collect` has now."""
-    own = inspect.signature(doctor, eval_str=True).parameters["as_json"]
-    shared = inspect.signature(collect, eval_str=True).parameters.values()
-    flags = [*shared, own.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-
-    def command(**flags: Any) -> None:
-        doctor(**flags)
-
-    command.__doc__ = doctor.__doc__
-    command.__annotations__ = {flag.name: flag.annotation for flag in flags}
-    command.__dict__["__signature__"] = inspect.Signature(flags)
     group = typer.Typer(cls=_DoctorGroup)
     epilog = "`palestra doctor tools FILE` checks the tool schemas of a file alone."
-    group.command(_ITSELF, cls=_Doctor, epilog=epilog)(command)
+    add = settings_command(group, COLLECT, name=_ITSELF, required=False, cls=_Doctor, epilog=epilog)
+    add(doctor)
     group.command()(tools)
     app.add_typer(group, name="doctor", help="Say what would go wrong, before a run.")
     app.command()(diagnose)
 
 
 def doctor(
-    *,
+    flags: Flags,
+    configs: Configs = None,
+    overrides: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-    **flags: Any,
 ) -> None:
     """Say what would go wrong in a run, before it costs a rollout. Arguments as for collect.
 
@@ -81,9 +62,7 @@ def doctor(
     """
     from palestra.cli.doctoring import doctor as examine
 
-    overrides = with_configs(flags.pop("configs"), flags.pop("overrides"))
-    extra = given(**{SETTINGS.get(name, name): value for name, value in flags.items()})
-    guarded(lambda: examine(overrides, extra=extra, as_json=as_json))
+    guarded(lambda: examine(with_configs(configs, overrides), extra=flags, as_json=as_json))
 
 
 def tools(

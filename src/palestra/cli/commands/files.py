@@ -1,4 +1,4 @@
-"""`palestra profile`, `merge`, `reverify`: the flags of the commands that read a run's files."""
+"""The commands that read a run's files: profile, merge, reverify, compare, select, scores."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,63 +6,31 @@ from typing import Annotated
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.options import Configs, Overrides, given, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command()(profile)
+    settings_command(app, "palestra.cli.settings:ProfileArgs", required=False)(profile)
     app.command()(merge)
-    app.command()(reverify)
+    settings_command(app, "palestra.cli.reverifying:ReverifyArgs")(reverify)
+    settings_command(app, "palestra.cli.comparing:CompareArgs")(compare)
+    settings_command(app, "palestra.cli.selecting:SelectArgs")(select)
+    settings_command(app, "palestra.cli.scoring:ScoresArgs")(scores)
 
 
-def profile(
-    materialized_inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--inputs",
-            "--materialized-inputs-jsonl-fpath",
-            help="Materialized inputs; default those beside the rollouts.",
-        ),
-    ] = None,
-    rollouts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rollouts",
-            "--rollouts-jsonl-fpath",
-            help="Scored rows: a file, plain, .gz or .zst, or a quoted glob of shards.",
-        ),
-    ] = None,
-    allow_partial: Annotated[
-        bool | None,
-        typer.Option("--allow-partial", help="Profile what is there of an unfinished run."),
-    ] = None,
-    group_by: Annotated[
-        str | None, typer.Option(help="A field of the rollout rows to group the table by.")
-    ] = None,
-    aggregate: Annotated[
-        bool | None,
-        typer.Option("--aggregate", help="Ask the agents for the environments' own metrics too."),
-    ] = None,
-    configs: Configs = None,
-    overrides: Overrides = None,
-) -> None:
+def profile(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Reward statistics per task and per agent, and the table. Same as ng_reward_profile.
 
     `palestra profile FILE` is short for `--rollouts FILE`.
     """
     from palestra.cli.profiling_commands import profile as profile_run
 
-    if not rollouts and overrides and "=" not in overrides[0] and not overrides[0].startswith("~"):
-        rollouts, *overrides = [overrides[0]], *overrides[1:]
-    extra = given(
-        materialized_inputs_jsonl_fpath=materialized_inputs,
-        rollouts_jsonl_fpath=rollouts,
-        allow_partial_rollouts=allow_partial,
-        group_by=group_by,
-        aggregate=aggregate,
-    )
-    guarded(lambda: profile_run(with_configs(configs, overrides), ng=False, extra=extra))
+    rollouts = "rollouts_jsonl_fpath"
+    first = overrides[0] if overrides else "="
+    if rollouts not in flags and "=" not in first and not first.startswith("~"):
+        flags[rollouts], overrides = [first], (overrides or [])[1:]
+    guarded(lambda: profile_run(with_configs(configs, overrides), ng=False, extra=flags))
 
 
 def merge(
@@ -98,51 +66,7 @@ def merge(
     )
 
 
-def reverify(
-    rollouts: Annotated[
-        Path, typer.Option("--rollouts", "-r", help="Scored rows of a run, or its failures file.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the new rows go (.jsonl).")],
-    environment: Annotated[
-        str | None,
-        typer.Option(
-            "--environment",
-            "-e",
-            help="What verifies every row: an environment's name, a Python file, or an instance "
-            "of the configs.",
-        ),
-    ] = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(help="Materialized inputs or tasks, for fields that the rollouts lack."),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="First n rows; 0 means none.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Rows verified at once.")] = 64,
-    timeout: Annotated[
-        float, typer.Option(min=0.001, help="Seconds that one row may take.")
-    ] = 600.0,
-    fresh_judge: Annotated[
-        bool, typer.Option("--fresh-judge", help="Ask judges anew; without it, replay answers.")
-    ] = False,
-    with_failures: Annotated[
-        bool,
-        typer.Option(
-            "--with-failures",
-            help="Also the answers in the run's failures file, whose verification failed.",
-        ),
-    ] = False,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Also with environments that need their live session."),
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Move what is at the output to .bak.")
-    ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where it stopped.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The changes as JSON.")] = False,
-    configs: Configs = None,
-    overrides: Overrides = None,
-) -> None:
+def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Run today's verifiers over stored responses, without a model, and show what changes.
 
     Without --environment, each row goes to the environment of its agent in the configs. A failures
@@ -152,22 +76,51 @@ def reverify(
     def command() -> int:
         from palestra.cli.reverifying import ReverifyArgs
         from palestra.cli.reverifying import reverify as reverify_rollouts
+        from palestra.cli.settings import args_from
 
-        args = ReverifyArgs(
-            rollouts=rollouts,
-            output=output,
-            environment=environment,
-            inputs=inputs,
-            limit=limit,
-            concurrency=concurrency,
-            timeout_s=timeout,
-            fresh_judge=fresh_judge,
-            with_failures=with_failures,
-            force=force,
-            overwrite=overwrite,
-            resume=resume,
-            as_json=as_json,
-        )
-        return reverify_rollouts(args, with_configs(configs, overrides))
+        return reverify_rollouts(args_from(ReverifyArgs, flags), with_configs(configs, overrides))
+
+    guarded(command)
+
+
+def compare(flags: Flags) -> None:
+    """Whether run B beats run A, task by task: interval, test, regressions, what is missing.
+
+    The materialized inputs and the failures of a run are found by name beside its rollouts.
+    """
+
+    def command() -> int:
+        from palestra.cli.comparing import CompareArgs, compare_runs
+        from palestra.cli.settings import args_from
+
+        return compare_runs(args_from(CompareArgs, flags))
+
+    guarded(command)
+
+
+def select(flags: Flags) -> None:
+    """Export tasks that are neither too easy nor too hard, as a dataset to collect again.
+
+    Rollouts without a reward never count as difficulty. Beside the output, a provenance file says
+    for every row where it comes from and how sure its pass rate is.
+    """
+
+    def command() -> int:
+        from palestra.cli.selecting import SelectArgs, select_tasks
+        from palestra.cli.settings import args_from
+
+        return select_tasks(args_from(SelectArgs, flags))
+
+    guarded(command)
+
+
+def scores(flags: Flags) -> None:
+    """The table of the field: pass@1, maj@k, pass@k in percent, mean ± error over seeds."""
+
+    def command() -> int:
+        from palestra.cli.scoring import ScoresArgs, show_scores
+        from palestra.cli.settings import args_from
+
+        return show_scores(args_from(ScoresArgs, flags))
 
     guarded(command)

@@ -1,9 +1,11 @@
 """What up- and downloads are told. A combination that cannot be is an error of these models."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from palestra.config import flag
 
 Split = Literal["train", "validation", "test"]
 MAIN = "main"
@@ -14,24 +16,42 @@ class HubUpload(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    input_jsonl_fpath: str
-    hf_organization: str = Field(min_length=1)
-    resource_config_path: str
-    """The config of the resources server that the dataset is for: it says the domain."""
-    dataset_name: str | None = Field(default=None, min_length=1)
-    """Ends the repository's name; default the resources server's name."""
-    hf_dataset_prefix: str = Field(default="Nemotron-RL", min_length=1)
-    hf_collection_name: str | None = None
-    hf_collection_slug: str | None = None
-    """The code at the end of the collection's address."""
-    split: Split = "train"
-    """`train` must have the fields that training reads."""
-    create_pr: bool = False
-    revision: str | None = None
-    """The branch to commit to; default main. With `create_pr` a new branch, which is made."""
-    commit_message: str | None = None
-    commit_description: str | None = None
-    delete_from_gitlab: bool = False
+    input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(description="The JSONL file.")
+    hf_organization: Annotated[str, flag("--organization")] = Field(
+        min_length=1, description="hf: whose repository and collection."
+    )
+    resource_config_path: Annotated[str, flag("--resource-config")] = Field(
+        description="hf: the environment's config, which says the domain."
+    )
+    dataset_name: str | None = Field(
+        default=None, min_length=1, description="Case-sensitive; hf: ends the repo's name."
+    )
+    hf_dataset_prefix: Annotated[str, flag("--prefix")] = Field(
+        default="Nemotron-RL", min_length=1, description="hf: begins the repo's name."
+    )
+    hf_collection_name: Annotated[str | None, flag("--collection")] = Field(
+        default=None, description="hf: the collection's name; with its slug."
+    )
+    hf_collection_slug: Annotated[str | None, flag("--collection-slug")] = Field(
+        default=None, description="hf: the end of its address."
+    )
+    split: Split = Field(
+        default="train",
+        description="hf: train, validation or test; train must have the fields that training reads.",
+    )
+    create_pr: bool = Field(
+        default=False, description="hf: open a pull request, and print its link."
+    )
+    revision: str | None = Field(default=None, description="hf: a branch, tag or commit.")
+    commit_message: Annotated[str | None, flag("--message", "-m")] = Field(
+        default=None, description="hf: of the commit."
+    )
+    commit_description: Annotated[str | None, flag("--description")] = Field(
+        default=None, description="hf: of the commit."
+    )
+    delete_from_gitlab: bool = Field(
+        default=False, description="hf: then ask, and delete it there."
+    )
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
@@ -55,15 +75,22 @@ class HubDownload(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    repo_id: str = Field(min_length=1)
-    """`organization/name`"""
-    artifact_fpath: str | None = Field(default=None, min_length=1)
-    """One file of the repository, fetched as it is."""
-    split: str | None = Field(default=None, min_length=1)
-    """One split, as JSONL; without it and without an artifact, every split."""
-    output_dirpath: str | None = None
-    output_fpath: str | None = None
-    revision: str | None = None
+    repo_id: Annotated[str, flag("--repo")] = Field(
+        min_length=1, description="hf: the repository, organization/name."
+    )
+    artifact_fpath: Annotated[str | None, flag("--artifact")] = Field(
+        default=None, min_length=1, description="One file, by its name there."
+    )
+    split: str | None = Field(
+        default=None, min_length=1, description="hf: one split as JSONL; default each."
+    )
+    output_dirpath: Annotated[str | None, flag("--output-dir")] = Field(
+        default=None, description="hf: the folder for what is fetched."
+    )
+    output_fpath: Annotated[str | None, flag("--output", "-o")] = Field(
+        default=None, description="The one file."
+    )
+    revision: str | None = Field(default=None, description="hf: a branch, tag or commit.")
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from palestra.config import flag
 from palestra.errors import ConfigError
 
 _WHERE: Final = {
@@ -46,9 +47,9 @@ class GitlabUpload(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    dataset_name: Name
-    version: Version
-    input_jsonl_fpath: str
+    dataset_name: Name = Field(description="Case-sensitive.")
+    version: Version = Field(description="gitlab: x.y.z.")
+    input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(description="The JSONL file.")
 
 
 class GitlabDownload(BaseModel):
@@ -56,11 +57,12 @@ class GitlabDownload(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    dataset_name: Name
-    version: Version
-    artifact_fpath: Annotated[str, AfterValidator(_is_inside)]
-    """The file's name in the version."""
-    output_fpath: str
+    dataset_name: Name = Field(description="Case-sensitive.")
+    version: Version = Field(description="gitlab: x.y.z.")
+    artifact_fpath: Annotated[str, AfterValidator(_is_inside), flag("--artifact")] = Field(
+        description="One file, by its name there."
+    )
+    output_fpath: Annotated[str, flag("--output", "-o")] = Field(description="The one file.")
 
 
 class GitlabDelete(BaseModel):

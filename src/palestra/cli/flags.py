@@ -1,0 +1,199 @@
+"""Commands whose flags are made from settings models: names, types, defaults, bounds and help.
+
+A model is imported once its command is called, so that `palestra --help` stays fast.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand
+
+from palestra.config import Flag
+
+if TYPE_CHECKING:  # it takes as long to import as all of this
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+Flags = dict[str, Any]
+"""The flags that were used, under the names of the settings."""
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(help="Overrides of the configuration: key=value, ++key=value, ~key."),
+]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", "-c", help="A config file; may be repeated.")
+]
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def settings_command(
+    group: typer.Typer,
+    *models: str,
+    name: str | None = None,
+    required: bool = True,
+    without: Sequence[str] = (),
+    cls: type[TyperCommand] = TyperCommand,
+    **settings: Any,
+) -> Callable[[Function], Function]:
+    """Add a function to `group`: its first parameter takes the flags of `models`.
+
+    `models`: `module:Class` each. `required`: settings without a default must be flags; without
+    it, they may be overrides. `without`: settings that are no flags here. `cls` and `settings`:
+    as for a command of Typer's.
+    """
+
+    def add(function: Function) -> Function:
+        @cache
+        def made() -> Any:
+            return _command(function, flags(), settings)
+
+        def flags() -> dict[str, inspect.Parameter]:
+            made: dict[str, inspect.Parameter] = {}
+            for model in models:
+                for parameter in parameters_of(imported(model), required=required):
+                    if parameter.name not in without:
+                        made.setdefault(parameter.name, parameter)
+            return made
+
+        def described() -> None:
+            """Replaced by the docstring of `function`."""
+
+        described.__name__, described.__doc__ = function.__name__, function.__doc__
+        later = type("Later", (_Later, cls), {"made": staticmethod(made)})
+        group.command(name, cls=later, **settings)(described)
+        return function
+
+    return add
+
+
+class _Later(TyperCommand):
+    """A command whose flags are made when it is asked for them."""
+
+    made: ClassVar[Callable[[], Any]]
+
+    @property
+    def params(self) -> list[Any]:
+        """Made now."""
+        parameters: list[Any] = type(self).made().params
+        return parameters
+
+    @params.setter
+    def params(self, value: list[Any]) -> None:
+        """Leave out what Typer has found: the function it looked at takes nothing."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the function with what was parsed."""
+        return type(self).made().invoke(ctx)
+
+
+def imported(name: str) -> Any:
+    """What `module:attribute` names."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _command(
+    function: Callable[..., None],
+    flags: Mapping[str, inspect.Parameter],
+    settings: dict[str, Any],
+) -> Any:
+    """The command of Typer's that takes the models' flags and the function's own parameters."""
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+
+    def call(**values: Any) -> None:
+        used = {name: value for name in flags if (value := values.pop(name)) is not None}
+        function(used, **values)
+
+    keyword_only = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in [*flags.values(), *own]
+    ]
+    call.__dict__["__signature__"] = inspect.Signature(keyword_only)
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword_only}
+    call.__doc__ = function.__doc__
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(**settings)(call)
+    return typer.main.get_command(app)
+
+
+def parameters_of(
+    model: "type[BaseModel]", *, required: bool = True
+) -> Iterator[inspect.Parameter]:
+    """A parameter, as Typer reads it, for each described field: the model's own, then inherited."""
+    own = model.__annotations__
+    fields = model.__pydantic_fields__.items()  # a pydantic dataclass has them, too
+    for name, field in sorted(fields, key=lambda item: item[0] not in own):
+        if field.description:
+            yield inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=... if required and field.is_required() else None,
+                annotation=_annotation(name, field, required=required),
+            )
+
+
+def _annotation(name: str, field: "FieldInfo", *, required: bool) -> Any:
+    spelling = next((item for item in field.metadata if isinstance(item, Flag)), Flag())
+    kind = flag_type(field.annotation)
+    names = spelling.names
+    if kind is bool and not names and field.default is False:
+        names = (f"--{name.replace('_', '-')}",)  # and no `--no-` beside it
+    about: dict[str, Any] = {"help": _help(field), "metavar": spelling.metavar}
+    if kind in (int, float):
+        if spelling.metavar:
+            kind = str  # words are values, too
+        elif required:  # else the model is asked about flags and overrides together
+            about |= _bounds(field)
+    if not (required and field.is_required()):
+        kind = kind | None
+    if spelling.argument:
+        return Annotated[kind, typer.Argument(**about)]
+    return Annotated[kind, typer.Option(*names, **about)]
+
+
+def _bounds(field: "FieldInfo") -> dict[str, Any]:
+    return {
+        bound: limit
+        for bound, attribute in (("min", "ge"), ("max", "le"))
+        for item in field.metadata
+        if (limit := getattr(item, attribute, None)) is not None
+    }
+
+
+def _help(field: "FieldInfo") -> str:
+    text = field.description or ""
+    default = None if field.default_factory else field.default
+    if field.is_required() or default in (None, "", ()) or default is False:
+        return text
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{text.removesuffix('.')}; default {shown}."
+
+
+def flag_type(annotation: Any) -> Any:
+    """What the command line reads for a field: the model checks what is in a text."""
+    if get_origin(annotation) is Annotated:
+        return flag_type(get_args(annotation)[0])
+    if get_origin(annotation) in (tuple, list, Mapping):
+        return list[str]
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    if any(get_origin(kind) is list for kind in kinds):
+        return list[str]
+    if get_origin(annotation) is Literal or len(kinds) > 1:
+        return str
+    return flag_type(kinds[0]) if kinds else annotation
+
+
+def with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:
+    """The overrides, after those that name the files of `--config`."""
+    named = [f"+config_paths=[{','.join(map(_quoted, configs))}]"] if configs else []
+    return [*named, *(overrides or ())]
+
+
+def _quoted(text: str) -> str:
+    """As a value of an override, whatever is in it."""
+    return "'" + text.replace("'", "\\'") + "'"
