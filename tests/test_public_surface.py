@@ -76,8 +76,8 @@ def test_the_command_line_starts_without_the_heavy_half() -> None:
     assert loaded & {"fastapi", "pydantic", "numpy", "aiohttp", "omegaconf", "hydra"} == set()
 
 
-def test_ray_is_never_imported_by_serving() -> None:
-    assert "ray" not in modules_after("import palestra.server")
+def test_a_server_process_starts_without_ray_and_statistics() -> None:
+    assert modules_after("import palestra.fleet.worker") & {"ray", "numpy"} == set()
 
 
 def test_aiohttp_is_for_server_folders_of_the_field_alone() -> None:
