@@ -76,5 +76,21 @@ def test_the_command_line_starts_without_the_heavy_half() -> None:
     assert loaded & {"fastapi", "pydantic", "numpy", "aiohttp", "omegaconf", "hydra"} == set()
 
 
-def test_ray_is_never_imported_by_serving() -> None:
-    assert "ray" not in modules_after("import palestra.server")
+def test_a_server_process_starts_without_ray_and_statistics() -> None:
+    assert modules_after("import palestra.fleet.worker") & {"ray", "numpy"} == set()
+
+
+def test_aiohttp_is_for_server_folders_of_the_field_alone() -> None:
+    environments = "palestra.resources_servers"
+    code = f"import palestra.fleet, {environments}.google_search.web, {environments}.openenv.app"
+
+    assert "aiohttp" not in modules_after(code)
+
+
+def test_without_aiohttp_such_a_folder_is_told_what_to_install() -> None:
+    code = "import sys; sys.modules['aiohttp'] = None; import palestra.compat.http"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert "pip install 'palestra[nemo-gym]'" in done.stderr

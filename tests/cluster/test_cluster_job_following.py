@@ -11,7 +11,7 @@ import typer
 from cluster_runs import World, collected, finish, world
 
 from palestra.cli.clustering import runs as commands
-from palestra.cli.commands.cluster_runs import add_to
+from palestra.cli.commands.cluster import cluster, register
 from palestra.cluster import ledger
 from palestra.cluster.executors import ClusterUnreachable, JobState, State, unit_ids
 from palestra.cluster.executors.here import job_id
@@ -240,10 +240,9 @@ def test_jobs_of_which_not_all_are_named_are_said_to_be_more(tmp_path: Path) -> 
 
 
 def test_a_merge_by_hand_is_among_the_commands_that_are_listed() -> None:
-    group = typer.Typer()
-    add_to(group)
+    register(typer.Typer())
 
-    shown = {command.name for command in group.registered_commands if not command.hidden}
+    shown = {command.name for command in cluster.registered_commands if not command.hidden}
     assert "merge-shards" in shown
     assert "ray-node" not in shown
 

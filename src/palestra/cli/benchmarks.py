@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.data_settings import BenchmarkArgs
-from palestra.cli.settings import args_from, existing_path, load
+from palestra.cli.settings import BenchmarkArgs, args_from, existing_path, load
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, Redactor, nearest
 from palestra.datasets import datasets_of_agents

@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
-from palestra.cli.markdown import markdown_table
-from palestra.cli.tables import print_table
+from palestra.cli.tables import markdown_table, print_table
 from palestra.config import Flag, flag
 from palestra.errors import ConfigError
 from palestra.profiling import Estimate

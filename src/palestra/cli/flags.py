@@ -21,6 +21,13 @@ if TYPE_CHECKING:  # it takes as long to import as all of this
 
 Flags = dict[str, Any]
 """The flags that were used, under the names of the settings."""
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(help="Overrides of the configuration: key=value, ++key=value, ~key."),
+]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", "-c", help="A config file; may be repeated.")
+]
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -119,7 +126,8 @@ def parameters_of(
 ) -> Iterator[inspect.Parameter]:
     """A parameter, as Typer reads it, for each described field: the model's own, then inherited."""
     own = model.__annotations__
-    for name, field in sorted(model.model_fields.items(), key=lambda item: item[0] not in own):
+    fields = model.__pydantic_fields__.items()  # a pydantic dataclass has them, too
+    for name, field in sorted(fields, key=lambda item: item[0] not in own):
         if field.description:
             yield inspect.Parameter(
                 name,
@@ -178,3 +186,14 @@ def flag_type(annotation: Any) -> Any:
     if get_origin(annotation) is Literal or len(kinds) > 1:
         return str
     return flag_type(kinds[0]) if kinds else annotation
+
+
+def with_configs(configs: list[str] | None, overrides: list[str] | None) -> list[str]:
+    """The overrides, after those that name the files of `--config`."""
+    named = [f"+config_paths=[{','.join(map(_quoted, configs))}]"] if configs else []
+    return [*named, *(overrides or ())]
+
+
+def _quoted(text: str) -> str:
+    """As a value of an override, whatever is in it."""
+    return "'" + text.replace("'", "\\'") + "'"

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.data_settings import RenderArgs
 from palestra.cli.doors import doors_of_agents
-from palestra.cli.settings import args_from, existing_path, load
+from palestra.cli.settings import RenderArgs, args_from, existing_path, load
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import Flag, ResolvedConfig, ServerType, flag
 from palestra.datasets import Door, load_prompt

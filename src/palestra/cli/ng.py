@@ -49,7 +49,7 @@ def _explain(name: str, about: str, models: Sequence[str]) -> None:
 CLI: Final = "palestra.cli"
 COLLECT: Final = "palestra.rollouts.arguments:CollectArgs"
 HUB_UPLOAD: Final = "palestra.datasets.hub:HubUpload"
-NETWORK: Final = f"{CLI}.sharing_settings:NetworkSettings"
+NETWORK: Final = f"{CLI}.settings:NetworkSettings"
 
 run = _command(
     "ng_run",
@@ -134,14 +134,14 @@ prepare_data = _command(
     "check, measure and write the datasets of the configuration's agents "
     "(+mode=train_preparation|example_validation)",
     f"{CLI}.preparing:prepare",
-    f"{CLI}.data_settings:PrepareArgs",
+    f"{CLI}.settings:PrepareArgs",
     ng=True,
 )
 materialize_prompts = _command(
     "ng_materialize_prompts",
     "fill rows into a prompt template",
     f"{CLI}.importing:render",
-    f"{CLI}.data_settings:RenderArgs",
+    f"{CLI}.settings:RenderArgs",
     ng=True,
 )
 list_benchmarks = _command(
@@ -154,7 +154,7 @@ prepare_benchmark = _command(
     "ng_prepare_benchmark",
     "run the scripts that make benchmarks' files",
     f"{CLI}.benchmarks:prepare",
-    f"{CLI}.data_settings:BenchmarkArgs",
+    f"{CLI}.settings:BenchmarkArgs",
     ng=True,
 )
 upload_dataset_to_hf = _command(

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.data_settings import PrepareArgs
 from palestra.cli.doors import doors_of_agents
-from palestra.cli.settings import args_from, existing_path, load
+from palestra.cli.settings import PrepareArgs, args_from, existing_path, load
 from palestra.cli.tables import print_table
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ResolvedConfig, ServerType

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.settings import args_from, existing_path, load
-from palestra.cli.sharing_settings import NetworkSettings
+from palestra.cli.settings import NetworkSettings, args_from, existing_path, load
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import Redactor
 from palestra.datasets.extras import needs

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from palestra.cli.console import notice
 from palestra.cli.escaping import one_line
-from palestra.cli.settings import args_from
-from palestra.cli.sharing_settings import NetworkSettings
+from palestra.cli.settings import NetworkSettings, args_from
 from palestra.cli.terminal import is_a_screen
 from palestra.datasets.transfer import Patience, Progress
 

@@ -19,6 +19,7 @@ class KnownCause(StrEnum):
     NO_CREDIT = "model.no-credit"
     NO_OPENAI_ENDPOINT = "model.no-openai-endpoint"
     NO_TOOLS = "model.no-tools"
+    TLS = "model.tls"
     BAD_OVERRIDE = "config.bad-override"
     BAD_VALUE = "config.bad-value"
     BAD_YAML = "config.bad-yaml"

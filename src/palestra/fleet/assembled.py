@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 
 from palestra.config import ResolvedConfig
-from palestra.errors import PalestraError, ServerDied
-from palestra.fleet.build import build_server, server_client
+from palestra.fleet.build import build_server, server_client, start_server, starting
 from palestra.fleet.importing import start_timeout_of, starting_within
-from palestra.server import Server, own_frames
+from palestra.server import Server
 from palestra.transport import ServerClient, Target
 
 
@@ -52,8 +51,8 @@ async def assembled(
                 servers[name] = build_server(instance, client)
             targets[name] = Target(name, instance.type, local=servers[name])
         for name, server in servers.items():
-            with starting_within(limit_s):
-                await _start(name, server)
+            with starting_within(limit_s), starting(name):
+                await start_server(server)
         yield Assembly(servers, client)
     finally:
         for server in servers.values():
@@ -65,16 +64,3 @@ async def assembled(
 def _type_of(config: ResolvedConfig, name: str) -> str:
     known = config.instances.get(name)
     return "responses_api_models" if known is None else known.type
-
-
-async def _start(name: str, server: Server) -> None:
-    try:
-        await server.start()
-        await server.start_workers()
-        server.asgi_app()
-    except PalestraError:
-        raise
-    except Exception as error:
-        raise ServerDied(
-            f"{name} could not start: {type(error).__name__}: {error}\n{own_frames(error)}"
-        ) from error

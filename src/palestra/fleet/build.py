@@ -1,19 +1,27 @@
 """From an instance's configuration to a server object."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from palestra.config import InstanceConfig, Redactor, secrets_in, settings_from
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, PalestraError, ServerDied
 from palestra.fleet.isolation import FunctionCalls
 from palestra.fleet.loading import load_server_class
 from palestra.fleet.ray_clusters import RAY_ADDRESS
-from palestra.server import FunctionServer, ResourcesServer, Server
-from palestra.transport import CONNECTOR_LIMIT, HttpClient, HttpTransport, ServerClient, Target
+from palestra.server import FunctionServer, ResourcesServer, Server, own_frames
+from palestra.transport import (
+    CONNECTOR_LIMIT,
+    ASGIApp,
+    HttpClient,
+    HttpTransport,
+    ServerClient,
+    Target,
+)
 
 if TYPE_CHECKING:
-    from palestra.fleet.server_profiles import Profiler
+    from palestra.fleet.server_profiles import ProfiledServer, Profiler
 
 GLOBAL_LIMIT = "global_aiohttp_connector_limit"
 GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
@@ -80,6 +88,33 @@ def build_server(
     if isolate and served is None:
         _isolate(server, instance, client)
     return server
+
+
+@contextlib.contextmanager
+def starting(name: str) -> Iterator[None]:
+    """The body builds or starts the server `name`. What its author's code raises is ServerDied."""
+    try:
+        yield
+    except PalestraError:
+        raise
+    except Exception as error:
+        raise ServerDied(
+            f"{name} could not start: {type(error).__name__}: {error}\n{own_frames(error)}"
+        ) from error
+
+
+async def start_server(
+    server: Server, *, local: "Server | ProfiledServer | None" = None
+) -> ASGIApp:
+    """Start a server and its workers; its app, made now so that what is wrong with it is said
+    before any row.
+
+    `local`: what stands before it, where something does.
+    """
+    local = local or server
+    await local.start()
+    await server.start_workers()
+    return local.asgi_app()
 
 
 def _isolate(server: Server, instance: InstanceConfig, client: ServerClient) -> None:

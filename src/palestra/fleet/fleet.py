@@ -25,7 +25,7 @@ from palestra.errors import (
     RowIdentity,
     ServerDied,
 )
-from palestra.fleet.build import build_server, profiler_for, server_client
+from palestra.fleet.build import build_server, profiler_for, server_client, start_server, starting
 from palestra.fleet.child import Child, Ending
 from palestra.fleet.head_address import HeadAddress
 from palestra.fleet.importing import LONGER, import_here, start_timeout_of, starting_within
@@ -50,7 +50,7 @@ from palestra.fleet.venvs import (
     requirements_place,
     unsatisfied,
 )
-from palestra.server import Server, own_frames
+from palestra.server import Server
 from palestra.system import LOOK_EVERY_S, Pulse
 from palestra.transport import ASGIApp, HttpRequest, Target, new_id
 
@@ -277,22 +277,13 @@ class Fleet:
         )
 
     async def _embed(self, instance: InstanceConfig, sockets: Sequence[socket.socket]) -> None:
-        try:
+        with starting(instance.name):
             server = await asyncio.to_thread(build_server, instance, self.client)
             await self._ray.connect(instance.folder)
             server.secure(secret=self._secret, token=self._token)
             self._servers.append(server)
             local = self._profiled(server)
-            await local.start()
-            await server.start_workers()
-            app = local.asgi_app()  # now, so that what is wrong with it is said before any row
-        except PalestraError:
-            raise
-        except Exception as error:
-            raise ServerDied(
-                f"{instance.name} could not start: {type(error).__name__}: {error}\n"
-                f"{own_frames(error)}"
-            ) from error
+            app = await start_server(server, local=local)
         urls = self._targets[instance.name].urls
         self._targets[instance.name] = Target(instance.name, instance.type, urls, local)
         self._embedded[instance.name] = server

@@ -69,7 +69,6 @@ def head_app(
         app,
         server=HEAD,
         refusals=Refusals(app, server=HEAD, own_failure=_own_failure, mask=mask),
-        mask=mask,
         on_error=partial(_raised, OwnErrors()),
         token=token,
     )

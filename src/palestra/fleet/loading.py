@@ -15,6 +15,7 @@ from palestra.errors import ConfigError
 from palestra.fleet.importing import importing
 from palestra.fleet.unimportable import unimportable
 from palestra.server import Environment, Server, server_class_of
+from palestra.system import on_failure
 
 ALIASES: Final = "palestra.compat.aliases"
 """Makes the names of other frameworks importable; by its name, as it stands above this package."""
@@ -123,11 +124,8 @@ def _load_foreign(path: Path) -> ModuleType:
         raise ConfigError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
+    with on_failure(lambda: sys.modules.pop(name)):
         spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
     return module
 
 

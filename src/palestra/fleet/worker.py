@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 
 from palestra.config import config_from_tree
 from palestra.errors import PalestraError
-from palestra.fleet.build import GLOBAL_DEBUG, build_server, profiler_for, server_client
+from palestra.fleet.build import (
+    GLOBAL_DEBUG,
+    build_server,
+    profiler_for,
+    server_client,
+    start_server,
+)
 from palestra.fleet.garbage import rare_collections
 from palestra.fleet.importing import start_timeout_of, starting_within
 from palestra.fleet.listener import serving
@@ -59,14 +65,13 @@ async def serve(order: WorkOrder) -> None:
     if profiler is not None:
         served = profiler.start().over(server, name=order.process_name, token=order.token)
     try:
-        await served.start()
-        await server.start_workers()
+        app = await start_server(server, local=served)
         with dumping_tasks(server.palestra_in_flight.lines):
             async with (
                 rare_collections(),
                 beating(),
                 _watched(order),
-                serving(served.asgi_app(), socket.socket(fileno=order.fd)),
+                serving(app, socket.socket(fileno=order.fd)),
             ):
                 await stop.wait()
     finally:

@@ -31,7 +31,7 @@ from palestra.rollouts.recorded import (
 )
 from palestra.rollouts.settings import CollectSettings, InputFile, RunPaths
 from palestra.schema import RolloutKey, key_of, read_jsonl
-from palestra.system import is_gone, move, process_name, remove_empty, set_aside
+from palestra.system import is_gone, move, on_failure, process_name, remove_empty, set_aside
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -161,7 +161,7 @@ def plan(
     )
     if old is None:
         return fresh
-    try:
+    with on_failure(lambda: new_inputs.unlink(missing_ok=True)):
         changed = changes(old, new)
         if changed and settings.on_stale == "error":
             raise StaleRun(
@@ -175,9 +175,6 @@ def plan(
             told = ("the run was made from something else, so it starts again:", *changed)
             return replace(fresh, notices=(*made.notices, "\n  ".join(told)))
         ended = _ended(paths, made, settings.max_attempts)
-    except BaseException:
-        new_inputs.unlink(missing_ok=True)
-        raise
     count = f"resuming: {len(ended.done)} of {old.requested} rollouts have ended already"
     return replace(
         fresh,
@@ -198,19 +195,15 @@ def begin(planned: PreparedRun) -> PreparedRun:
     paths, new_inputs = planned.paths, planned.new_inputs
     if new_inputs is None:
         return planned
-    try:
-        with alone_in(paths.output.parent):
-            check_free(paths.output)
-            if _found(paths) != planned.found or not new_inputs.exists():
-                raise overtaken(paths)
-            notices = _mend(paths) if planned.resumes else _replace_earlier(planned)
-            # Those of a run that is continued are the same, byte for byte: the digest says so.
-            move(new_inputs, paths.materialized_inputs)
-            _write_made(planned)
-            _forget_others(paths)
-    except BaseException:
-        discard(planned)
-        raise
+    with on_failure(lambda: discard(planned)), alone_in(paths.output.parent):
+        check_free(paths.output)
+        if _found(paths) != planned.found or not new_inputs.exists():
+            raise overtaken(paths)
+        notices = _mend(paths) if planned.resumes else _replace_earlier(planned)
+        # Those of a run that is continued are the same, byte for byte: the digest says so.
+        move(new_inputs, paths.materialized_inputs)
+        _write_made(planned)
+        _forget_others(paths)
     return replace(planned, notices=(*notices, *planned.notices), new_inputs=None)
 
 

@@ -16,6 +16,7 @@ from palestra.sandbox.launching import Launcher
 from palestra.sandbox.limits import MIB, Limits, SandboxResult, Stop
 from palestra.sandbox.program import ENVIRONMENT, PYTHON, Program
 from palestra.sandbox.seccomp import seccomp_filter
+from palestra.system import on_failure
 
 TMP_FILES: Final = 20_000
 """Files that an isolated program may have at a time: the kernel keeps half a KiB for each."""
@@ -65,13 +66,10 @@ class LocalBackend:
         with theirs:
             keeper_of_it = self._keeper(program, b"", limits, theirs)
             async with contextlib.AsyncExitStack() as stack:
-                try:
+                with on_failure(ours.close):
                     keeper = await stack.enter_async_context(keeper_of_it)
                     theirs.close()
                     reader, writer = await asyncio.open_unix_connection(sock=ours)
-                except BaseException:
-                    ours.close()
-                    raise
                 stack.callback(writer.transport.abort)
                 longest = limits.output_kib * 1024
                 yield LocalConversation(keeper, reader, writer, longest)
@@ -88,13 +86,10 @@ class LocalBackend:
     ) -> AsyncIterator["_Keeper"]:
         order = self._order(program, limits)
         ours, theirs = socket.socketpair()
-        try:
+        with on_failure(ours.close):
             with theirs:
                 await self._launcher.hand_over(theirs, *channel)
             reader, writer = await asyncio.open_unix_connection(sock=ours)
-        except BaseException:
-            ours.close()
-            raise
         keeper = _Keeper(reader, writer)
         self._keepers.add(keeper)
         try:

@@ -23,8 +23,6 @@ from palestra.errors import (
     KnownCause,
     RowIdentity,
     WrongSetting,
-    add_row,
-    mask_error,
     status_for,
     to_body,
 )
@@ -43,7 +41,6 @@ from palestra.transport import (
     Activity,
     ASGIApp,
     CallContext,
-    add_verify_request,
     calling,
     context_from_headers,
     current_call,
@@ -115,7 +112,6 @@ class Boundary:
         server: str,
         refusals: Refusals,
         on_error: Callable[[str, BaseException], CallError],
-        mask: Callable[[str], str] = str,
         cookie: SessionCookie | None = None,
         token: str = "",
         in_flight: InFlightCalls | None = None,
@@ -134,7 +130,6 @@ class Boundary:
         self._refusals = refusals
         self._cookie = cookie
         self._on_error = on_error
-        self._mask = mask
         self._token = token
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -171,10 +166,9 @@ class Boundary:
             finally:
                 self._in_flight.end(call)
         if failure is not None and not answer.started:
-            add_row(failure, context.row)
-            mask_error(failure, self._mask)
-            if scope.get("client") != IN_PROCESS_CLIENT:  # a caller in this process has it already
-                add_verify_request(failure, context.activity)
+            # A caller in this process has the verify request already.
+            activity = None if scope.get("client") == IN_PROCESS_CLIENT else context.activity
+            self._refusals.complete(failure, context.row, activity)
             await _answer_failure(answer.pass_on, failure)
 
     async def _failure(

@@ -25,12 +25,13 @@ from palestra.errors import (
     Evidence,
     InfraError,
     RowError,
+    RowIdentity,
     add_row,
     mask_error,
     to_body,
 )
 from palestra.schema import encode_json
-from palestra.transport import RESERVED_PATHS, add_verify_request, current_call
+from palestra.transport import RESERVED_PATHS, Activity, add_verify_request, current_call
 
 LONGEST_DETAIL = 500
 """Characters of an author's own answer that the message repeats."""
@@ -67,14 +68,21 @@ class Refusals:
         if given is request_validation_exception_handler:
             app.add_exception_handler(RequestValidationError, _reraise)
 
+    def complete(
+        self, failure: CallError, row: RowIdentity | None, activity: Activity | None
+    ) -> None:
+        """Make `failure` ready to leave: with its row and the verify request, without secrets."""
+        add_row(failure, row)
+        add_verify_request(failure, activity)
+        mask_error(failure, self._mask)
+
     def body(
         self, method: str, path: str, status: int, detail: Any, *, routed: bool = True
     ) -> dict[str, Any]:
         """The envelope of one refusal. `routed`: whether some route was found for the path."""
         failure = self._failure(method, path, status, detail, routed=routed)
-        add_row(failure, current_call().row)
-        add_verify_request(failure, current_call().activity)
-        mask_error(failure, self._mask)
+        call = current_call()
+        self.complete(failure, call.row, call.activity)
         if status == HTTPStatus.NOT_FOUND and not routed and method == "POST":
             detail = self._no_such_tool(path) or detail
         return {**to_body(failure), "detail": self._masked(detail)}

@@ -13,7 +13,6 @@ from starlette.requests import Request
 
 from palestra.config import ServerType
 from palestra.errors import CallError, JudgeFailure, Outcome, PromptTooLong, VerifierError
-from palestra.profiling import aggregate_metrics
 from palestra.schema import (
     AggregateMetrics,
     AggregateMetricsRequest,
@@ -173,6 +172,8 @@ class ResourcesServer(Server):
         return await asyncio.to_thread(self._aggregated, body)
 
     def _aggregated(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        from palestra.profiling import aggregate_metrics  # numpy is half of a server's import
+
         return AggregateMetrics.model_validate(
             aggregate_metrics(
                 body.verify_responses,

@@ -226,7 +226,6 @@ class Server(BaseModel):
             refusals=Refusals(
                 app, server=self.name, own_failure=self.own_failure, mask=self.server_client.mask
             ),
-            mask=self.server_client.mask,
             on_error=self.translate,
             cookie=cookie,
             token=self._palestra_token,

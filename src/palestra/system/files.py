@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, Final
 
@@ -40,6 +40,16 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
             beside.unlink()
         raise
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def on_failure(undo: Callable[[], object]) -> Iterator[None]:
+    """Call `undo` when the body does not reach its end, also when it is cancelled."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 def _temporary_of(path: Path) -> Path:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, Final
 
+from palestra.system.files import on_failure
+
 LOOK_EVERY_S: Final = 0.05
 REOPENED: Final = 100
 """How often a file may be renamed between being opened and being locked."""
@@ -49,15 +51,12 @@ def open_locked(path: Path, *, mode: int = 0o666, wait_s: float = 0.0) -> Binary
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     for _ in range(REOPENED):
         file = os.fdopen(os.open(path, flags, mode), "ab+")
-        try:
+        with on_failure(file.close):
             lock(file, wait_s=wait_s)
             # Who had it may have renamed it between our opening and our lock: what is locked then
             # is their finished file, which must not be written to.
             if is_file_at(file, path):
                 return file
-        except BaseException:
-            file.close()
-            raise
         file.close()
     raise BlockingIOError(errno.EAGAIN, "it is renamed each time it is opened", str(path))
 

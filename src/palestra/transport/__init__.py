@@ -6,7 +6,6 @@ errors of `palestra.errors`, with the servers that it passed through.
 
 from palestra.transport.answered import AnsweredRollouts
 from palestra.transport.blame import fault_of
-from palestra.transport.calls import Target
 from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
     Activity,
@@ -35,6 +34,7 @@ from palestra.transport.local import (
     ASGIApp,
     LocalEndpoint,
     LocalServer,
+    Target,
     call_asgi,
 )
 from palestra.transport.patience import Patience, Refusals

@@ -1,22 +1,49 @@
-"""`ServerClient`: how any part of a fleet calls a server of it, wherever that server lives."""
+"""`ServerClient`: how any part of a fleet calls a server of it, wherever that server lives.
 
+A call is sent where its server lives, tried again where that is safe, and its failure named.
+"""
+
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from palestra.config import ServerType
-from palestra.errors import CallError, ConfigError, RowIdentity
+from palestra.errors import (
+    CallError,
+    ConfigError,
+    DeadlineExceeded,
+    Hop,
+    InfraError,
+    RowError,
+    RowIdentity,
+    add_hop,
+    add_row,
+    excerpt,
+    from_body,
+    mask_error,
+    without_answer,
+)
 from palestra.schema import encode_json
 from palestra.transport.answered import AnsweredRollouts
-from palestra.transport.calls import Caller, Target
-from palestra.transport.http import HttpReply, HttpTransport
-from palestra.transport.local import IN_PROCESS
+from palestra.transport.blame import fault_of
+from palestra.transport.context import context_headers, current_call
+from palestra.transport.exchange_line import exchange_line
+from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
+from palestra.transport.limits import call_limit_s, within
+from palestra.transport.local import IN_PROCESS, ServerRequest, Target, call_asgi, with_query
 from palestra.transport.patience import Refusals
-from palestra.transport.peer import Peer
-from palestra.transport.retry import WITHIN_FLEET, RetryPolicy
+from palestra.transport.peer import Peer, json_or_none
+from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
+from palestra.transport.untouched import changes
 from palestra.transport.unverified import note_verify_request
 from palestra.transport.workers import worker_url
+
+logger = logging.getLogger("palestra.transport")
+
+_NOT_THE_SERVERS_OWN = frozenset({408, 429, 502, 503, 504})
+"""Statuses with which a proxy, or a server too busy to begin, refuses what it never ran."""
 
 
 class BodyReader:
@@ -83,8 +110,12 @@ class ServerClient:
         self.tree: Mapping[str, Any] = {} if tree is None else tree
         """The fleet's resolved configuration, for servers that read more than their own settings."""
         self.policy = policy
-        self._caller = Caller(http, policy=policy, debug=debug, token=token, mask=mask)
-        self.retries = self._caller.retries
+        self.debug = debug
+        """Whether every request is to be logged."""
+        self.mask = mask
+        """A text without the secrets of the configuration."""
+        self.retries = RetryCount()
+        self._token = token
         self.answered = AnsweredRollouts(sees_all=self._has_all_models)
         """Which rollouts the model servers of this process have answered."""
         self.refusals = Refusals()
@@ -93,28 +124,6 @@ class ServerClient:
         """The failure of a rollout whose own call holds a server process, as its fleet knows."""
         self.standing_still: Callable[[], Sequence[str]] = tuple
         """Sentences about the server processes that stand still now, as their fleet knows."""
-
-    @property
-    def debug(self) -> bool:
-        """Whether every request is to be logged."""
-        return self._caller.debug
-
-    def mask(self, text: str) -> str:
-        """`text` without the secrets of the configuration."""
-        return self._caller.mask(text)
-
-    def log_exchange(
-        self,
-        method: str,
-        url: str,
-        request: Any,
-        answer: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        status: int | None = None,
-    ) -> None:
-        """Say on one line what was asked, for which row, and what came of it; when debugging."""
-        self._caller.log_exchange(method, url, request, answer, headers=headers, status=status)
 
     def _has_all_models(self) -> bool:
         """Whether at most one process has model servers: this one, where this client serves some."""
@@ -134,7 +143,7 @@ class ServerClient:
 
     def peer(self, name: str, *, cookies: Mapping[str, str] | None = None) -> Peer:
         """A conversation with server `name`, continuing the session in `cookies` if given."""
-        return Peer(self._caller, self.target(name), cookies)
+        return Peer(self, self.target(name), cookies)
 
     async def request(
         self,
@@ -152,17 +161,10 @@ class ServerClient:
         target = self.target(server_name)
         note_verify_request(url_path, json)
         body = encode_json(json) if json is not None else b""
-        reply = await self._caller.exchange(
-            target,
-            worker_url(server_name, target.urls, cookies),
-            method,
-            url_path,
-            body=body,
-            cookies=cookies,
-            params=params,
-            headers=headers,
-            stateless=stateless,
+        request = ServerRequest(
+            method, url_path, body, cookies, params, headers, stateless=stateless
         )
+        reply = await self.exchange(target, worker_url(server_name, target.urls, cookies), request)
         return ServerReply(reply, server=server_name, url=_url(target, url_path))
 
     async def forward(
@@ -178,16 +180,8 @@ class ServerClient:
     ) -> HttpReply:
         """A request as another process made it, sent from here. Raises `CallError`."""
         target = self.target(server_name)
-        return await self._caller.exchange(
-            target,
-            worker_url(server_name, target.urls, cookies),
-            method,
-            path,
-            body=body,
-            cookies=cookies,
-            headers=headers,
-            session_id=session_id,
-        )
+        request = ServerRequest(method, path, body, cookies, headers=headers, session_id=session_id)
+        return await self.exchange(target, worker_url(server_name, target.urls, cookies), request)
 
     async def post(self, server_name: str, url_path: str, **kwargs: Any) -> ServerReply:
         """`request` with POST."""
@@ -197,6 +191,129 @@ class ServerClient:
         """`request` with GET."""
         return await self.request(server_name, url_path, method="GET", **kwargs)
 
+    async def exchange(self, target: Target, base_url: str, request: ServerRequest) -> HttpReply:
+        """Send `request` with the caller's context; try again where that is safe.
+
+        Any status is an answer. Raises `CallError` when none came.
+        """
+        limit_s = call_limit_s(request.path)
+        send = self._send_here if target.local is not None else self._send_out
+        exchanged = send(target, base_url, request)
+        if limit_s is None:
+            return await exchanged
+        return await within(limit_s, exchanged, what=f"{target.name}{request.path}")
+
+    def _headers(self, request: ServerRequest) -> dict[str, str]:
+        headers = {**context_headers(current_call()), **(request.headers or {})}
+        if self._token:
+            headers["authorization"] = f"Bearer {self._token}"
+        return headers
+
+    async def _send_here(self, target: Target, _base_url: str, request: ServerRequest) -> HttpReply:
+        assert target.local is not None  # noqa: S101  # `exchange` has looked
+        headers = self._headers(request)
+        reply = await call_asgi(
+            target.local.asgi_app(),
+            request.method,
+            request.path,
+            body=request.body,
+            headers=headers,
+            cookies=request.cookies,
+            params=request.params,
+            session_id=request.session_id,
+        )
+        self._log_reply(request, f"{target.name} {IN_PROCESS}{request.path}", headers, reply)
+        return reply
+
+    async def _send_out(self, target: Target, base_url: str, request: ServerRequest) -> HttpReply:
+        headers = {**self._headers(request), "content-type": "application/json"}
+        url = base_url + with_query(request.path, request.params)
+
+        async def send(remaining_s: float | None) -> HttpReply:
+            return await self.http.send(
+                HttpRequest(
+                    request.method,
+                    url,
+                    headers,
+                    request.body,
+                    request.cookies,
+                    remaining_s,
+                    request.stateless,
+                    direct=True,
+                )
+            )
+
+        try:
+            reply = await with_retries(
+                send,
+                what=f"{target.name} ({url})",
+                stateless=request.stateless,
+                policy=self.policy,
+                count=self.retries,
+            )
+        except CallError as error:
+            self.log_exchange(request.method, url, request.body, error.message, headers=headers)
+            if isinstance(error, DeadlineExceeded) and error.message.startswith(url):
+                error.message = f"{target.name} ({url}){error.message.removeprefix(url)}"
+            raise self.attributed(error, Hop(target.name, url)) from None
+        self._log_reply(request, url, headers, reply)
+        return reply
+
+    def failure(self, target: Target, url: str, reply: HttpReply) -> CallError:
+        """What an answer of status 400 or more means, with this server as its outermost hop."""
+        error, text = from_body(json_or_none(reply.body)), ""
+        if error is None:
+            text = excerpt(reply.body)
+            error = _foreign_failure(target, url, reply.status, text)
+        return self.attributed(error, Hop(target.name, url, reply.status, text))
+
+    def attributed(self, error: CallError, hop: Hop) -> CallError:
+        """The failure of a call: with its row, its outermost hop, and without secrets."""
+        add_hop(add_row(error, current_call().row), hop)
+        mask_error(error, self.mask)
+        return error
+
+    def _log_reply(
+        self, request: ServerRequest, url: str, headers: Mapping[str, str], reply: HttpReply
+    ) -> None:
+        if self.debug:
+            answer = excerpt(without_answer(reply.body))
+            self.log_exchange(
+                request.method, url, request.body, answer, headers=headers, status=reply.status
+            )
+
+    def tell_changes(self, where: str, before: bytes, after: bytes) -> None:
+        """Say what a server changed in the request that it was handed."""
+        if changed := changes(before, after):
+            logger.error(
+                "%s changed the request it was given, at %s: others hold the same object; "
+                "copy what you want to change",
+                where,
+                ", ".join(sorted(changed)[:10]),
+            )
+
+    def log_exchange(
+        self,
+        method: str,
+        url: str,
+        request: Any,
+        answer: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Say on one line what was asked, for which row, and what came of it; when debugging.
+
+        `status` is None when nothing came. What failed is logged as an error.
+        """
+        if not self.debug:
+            return
+        line = exchange_line(
+            method, url, current_call().row, headers or {}, request, status, answer
+        )
+        level = logging.ERROR if status is None or status >= 400 else logging.INFO
+        logger.log(level, "%s", self.mask(line))
+
 
 def _nobody_knows(_row: RowIdentity) -> None:
     return None
@@ -204,3 +321,12 @@ def _nobody_knows(_row: RowIdentity) -> None:
 
 def _url(target: Target, path: str) -> str:
     return (target.urls[0] if target.urls else IN_PROCESS) + path
+
+
+def _foreign_failure(target: Target, url: str, status: int, text: str) -> CallError:
+    message = f"{target.name} answered {status}: {text[:500]}"
+    if status == 422:
+        return RowError(message, status=status)
+    if target.server_type != ServerType.MODEL and status in _NOT_THE_SERVERS_OWN:
+        return InfraError(message, status=status)
+    return fault_of(target.server_type, url.partition("?")[0])(message, status=status)

@@ -38,6 +38,8 @@ class WrongUrl(WrongSetting):
 class CertificateRejected(WrongSetting):
     """The certificate of an HTTPS server cannot be verified: the next attempt would fail the same."""
 
+    cause = KnownCause.TLS
+
     def __init__(self, message: str) -> None:
         super().__init__(
             message,

@@ -7,6 +7,7 @@ a hundred times more).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import unquote, urlencode
 
@@ -47,6 +48,30 @@ class LocalServer(Protocol):
 
     def asgi_app(self) -> ASGIApp:
         """The whole app."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where one server instance is. `urls` has one entry per worker process."""
+
+    name: str
+    server_type: str
+    urls: tuple[str, ...] = ()
+    local: LocalServer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRequest:
+    """What is sent to a server. `stateless`: it may be sent again whatever became of it."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    cookies: Mapping[str, str] | None = None
+    params: Mapping[str, str] | None = None
+    headers: Mapping[str, str] | None = None
+    session_id: str | None = None
+    stateless: bool = False
 
 
 def with_query(path: str, params: Mapping[str, str] | None) -> str:

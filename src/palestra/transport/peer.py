@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 from urllib.parse import quote
 
 import orjson
@@ -13,22 +13,22 @@ from palestra.errors import (
     Evidence,
     Hop,
     VerifierError,
-    add_hop,
-    add_row,
     excerpt,
     from_body,
     status_for,
 )
 from palestra.schema import CREATE_PARAMS, changed, encode_json, fields_of, why_unreadable
 from palestra.transport.blame import fault_of
-from palestra.transport.calls import Caller, Target, json_or_none
 from palestra.transport.context import calling, current_call
 from palestra.transport.http import HttpReply
 from palestra.transport.ids import new_id
 from palestra.transport.limits import call_limit_s, within
-from palestra.transport.local import IN_PROCESS, LocalEndpoint
+from palestra.transport.local import IN_PROCESS, LocalEndpoint, ServerRequest, Target
 from palestra.transport.unverified import note_verify_request
 from palestra.transport.workers import worker_url
+
+if TYPE_CHECKING:
+    from palestra.transport.client import ServerClient
 
 Reply = TypeVar("Reply", bound=BaseModel)
 
@@ -54,10 +54,12 @@ RESERVED_PATHS = frozenset(
 class Peer:
     """One rollout's conversation with one server: keeps that server's session between calls."""
 
-    __slots__ = ("_base_url", "_caller", "_session_id", "_target", "cookies")
+    __slots__ = ("_base_url", "_client", "_session_id", "_target", "cookies")
 
-    def __init__(self, caller: Caller, target: Target, cookies: Mapping[str, str] | None) -> None:
-        self._caller = caller
+    def __init__(
+        self, client: "ServerClient", target: Target, cookies: Mapping[str, str] | None
+    ) -> None:
+        self._client = client
         self._target = target
         self._base_url = worker_url(target.name, target.urls, cookies)
         self._session_id = "" if cookies else new_id()
@@ -135,7 +137,7 @@ class Peer:
             return reply.body.decode("utf-8", "replace")
         if (own := _said_by_the_tool(failure, answered)) is not None:
             return own
-        raise self._caller.failure(self._target, self._base_url + path, reply)
+        raise self._client.failure(self._target, self._base_url + path, reply)
 
     def _note(self, phase: str, awaiting: str) -> tuple[str, str]:
         """Say what the rollout awaits; what it awaited before, for `_back_to`."""
@@ -156,7 +158,7 @@ class Peer:
     async def _invoke(
         self, endpoint: LocalEndpoint, path: str, body: BaseModel | Mapping[str, Any]
     ) -> Any:
-        before = encode_json(body) if self._caller.debug else None
+        before = encode_json(body) if self._client.debug else None
         try:
             invoked = endpoint.invoke(body, session_id=self._session_id)
             limit_s = call_limit_s(path)
@@ -168,34 +170,34 @@ class Peer:
                     result = await within(limit_s, invoked, what=f"{self.name}{path}")
         except CallError as error:
             url = IN_PROCESS + path
-            self._caller.log_exchange(
+            self._client.log_exchange(
                 "POST", f"{self.name} {url}", body, error.message, status=status_for(error)
             )
-            add_row(error, current_call().row)
-            raise add_hop(error, Hop(self._target.name, url, status_for(error))) from None
+            raise self._client.attributed(
+                error, Hop(self._target.name, url, status_for(error))
+            ) from None
         if before is not None:
-            self._caller.tell_changes(f"{self.name}{path}", before, encode_json(body))
+            self._client.tell_changes(f"{self.name}{path}", before, encode_json(body))
             where, answer = f"{self.name} {IN_PROCESS}{path}", excerpt(_told(result))
-            self._caller.log_exchange("POST", where, before, answer, status=200)
+            self._client.log_exchange("POST", where, before, answer, status=200)
         return result
 
     async def _exchange(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
         reply = await self._send(path, body, stateless=stateless)
         if reply.status >= 400:
-            raise self._caller.failure(self._target, self._base_url + path, reply)
+            raise self._client.failure(self._target, self._base_url + path, reply)
         return reply
 
     async def _send(self, path: str, body: bytes, *, stateless: bool) -> HttpReply:
-        reply = await self._caller.exchange(
-            self._target,
-            self._base_url,
+        request = ServerRequest(
             "POST",
             path,
-            body=body,
-            cookies=self.cookies,
+            body,
+            self.cookies,
             session_id=self._session_id or None,
             stateless=stateless,
         )
+        reply = await self._client.exchange(self._target, self._base_url, request)
         if reply.cookies:
             self.cookies.update(reply.cookies)
         return reply
@@ -270,3 +272,11 @@ def _said_by_the_tool(failure: CallError, answered: Any) -> str | None:
 
 def _tool_error(message: str) -> str:
     return encode_json({"error": message}).decode()
+
+
+def json_or_none(body: bytes) -> Any:
+    """The value in `body`, or None when it is not JSON."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None

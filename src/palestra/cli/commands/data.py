@@ -6,8 +6,7 @@ import typer
 
 from palestra.cli.commands.datasets import dataset
 from palestra.cli.console import guarded
-from palestra.cli.flags import Flags, settings_command
-from palestra.cli.options import Configs, Overrides, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
 
 benchmark = typer.Typer(
     help="Benchmarks: datasets of that type, and the scripts that make their files.",
@@ -17,7 +16,7 @@ benchmark = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    settings = "palestra.cli.data_settings"
+    settings = "palestra.cli.settings"
     settings_command(app, f"{settings}:PrepareArgs", required=False)(prepare)
     settings_command(app, f"{settings}:RenderArgs", required=False)(render_prompts)
     settings_command(dataset, "palestra.cli.importing:ImportArgs", name="import")(import_rows)
@@ -74,9 +73,7 @@ def list_benchmarks(configs: Configs = None, overrides: Overrides = None) -> Non
     guarded(command)
 
 
-@settings_command(
-    benchmark, "palestra.cli.data_settings:BenchmarkArgs", name="prepare", required=False
-)
+@settings_command(benchmark, "palestra.cli.settings:BenchmarkArgs", name="prepare", required=False)
 def prepare_benchmark(
     flags: Flags,
     names: Annotated[

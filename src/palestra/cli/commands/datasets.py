@@ -7,8 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Flags, settings_command
-from palestra.cli.options import Configs, Overrides, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
 from palestra.errors import ConfigError
 
 dataset = typer.Typer(
@@ -27,7 +26,7 @@ class Storage(StrEnum):
 Where = Annotated[Storage, typer.Option("--storage", help="hf: the Hugging Face hub; gitlab.")]
 HUB: Final = "palestra.datasets.hub"
 REGISTRY: Final = "palestra.datasets.registry"
-NETWORK: Final = "palestra.cli.sharing_settings:NetworkSettings"
+NETWORK: Final = "palestra.cli.settings:NetworkSettings"
 ONLY: dict[Storage, frozenset[str]] = {
     Storage.HF: frozenset(
         {

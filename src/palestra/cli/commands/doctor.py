@@ -11,8 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from palestra.cli.commands.rollouts import COLLECT
 from palestra.cli.console import guarded
-from palestra.cli.flags import Flags, settings_command
-from palestra.cli.options import Configs, Overrides, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
 
 _ITSELF: Final = "check"
 """What `palestra doctor` is short for: `palestra doctor check`."""

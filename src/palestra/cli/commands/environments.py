@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.options import Configs, Overrides, with_configs
+from palestra.cli.flags import Configs, Overrides, with_configs
 
 skills = typer.Typer(
     name="skills", help="Skills for coding agents: how to use Palestra.", no_args_is_help=True

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.options import Configs, Overrides, with_configs
+from palestra.cli.flags import Configs, Overrides, with_configs
 
 
 def register(app: typer.Typer) -> None:

@@ -5,8 +5,7 @@ from typing import Final
 import typer
 
 from palestra.cli.console import guarded
-from palestra.cli.flags import Flags, settings_command
-from palestra.cli.options import Configs, Overrides, with_configs
+from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with_configs
 
 COLLECT: Final = "palestra.rollouts.arguments:CollectArgs"
 

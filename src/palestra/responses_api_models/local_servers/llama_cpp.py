@@ -5,9 +5,13 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass as settings
+
+from palestra.config import Flag, flag
 from palestra.errors import ConfigError
 from palestra.responses_api_models.local_model.app import default_threads
 from palestra.responses_api_models.local_model.engine import EngineOrder
@@ -18,26 +22,28 @@ from palestra.responses_api_models.local_servers.running import Serving, Tell
 from palestra.responses_api_models.local_servers.vllm_command import HERMES_TEMPLATE
 
 
-@dataclass(frozen=True, slots=True)
+@settings(frozen=True)
 class LlamaCppServer:
     """What to serve, and how."""
 
-    model: str | None = None
-    """A GGUF file; None is the embedded model's."""
-    name: str = ""
-    """What requests call it; empty is the file's name."""
-    host: str = "127.0.0.1"
-    port: int = 0
-    """0 takes a free one."""
-    chat_template: str = ""
-    """A file; empty is the model's own, and for the embedded model one that knows tools."""
-    context_tokens: int = 2048
-    """Prompt and answer together, for each slot."""
-    slots: int = 8
-    """Requests generated at once."""
-    threads: int | None = None
-    """Threads that compute; None chooses by the processors."""
-    api_key: str = field(default="", repr=False)
+    model: Annotated[str | None, Flag(argument=True)] = Field(
+        default=None, description="A GGUF file; default the embedded model's."
+    )
+    name: str = Field(default="", description="What requests call it; default the file's.")
+    host: str = Field(default="127.0.0.1", description="Where to listen.")
+    port: int = Field(default=0, description="0 takes a free one.")
+    chat_template: str = Field(
+        default="",
+        description="A file; default the model's own, for the embedded one one that knows tools.",
+    )
+    context_tokens: Annotated[int, flag("--context")] = Field(
+        default=2048, description="Tokens of prompt and answer, a slot."
+    )
+    slots: int = Field(default=8, description="Requests generated at once.")
+    threads: int | None = Field(
+        default=None, description="Threads that compute; default by the processors."
+    )
+    api_key: str = Field(default="", repr=False)
     """Asked of callers; empty asks for none."""
 
 

@@ -1,9 +1,13 @@
 """The command line and the environment that a vLLM is started with. Pure, but for reading files."""
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass as settings
+
+from palestra.config import Flag, flag
 from palestra.errors import ConfigError
 from palestra.responses_api_models.local_servers.installed import VLLMInstallation
 
@@ -27,33 +31,35 @@ _CPU = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@settings(frozen=True)
 class VLLMServer:
     """What to serve, and how."""
 
-    model: str
-    """A Hugging Face folder, or a name that vLLM can fetch."""
-    name: str = ""
-    """What requests call it; empty is the last part of `model`."""
-    host: str = "127.0.0.1"
-    port: int = 0
-    """0 takes a free one."""
-    tool_parser: str = "auto"
-    """vLLM's name of it, `auto` to choose by the chat template, or `none`."""
-    reasoning_parser: str = ""
-    """Empty for none, so that reasoning stays in the text, as `uses_reasoning_parser: false` has
-    it."""
-    chat_template: str = ""
-    """A file; empty is the model's own."""
-    max_model_len: int | None = None
-    """Tokens of prompt and answer together; None is the model's own limit."""
-    api_key: str = field(default="", repr=False)
+    model: Annotated[str, Flag(argument=True)] = Field(
+        description="A Hugging Face folder, or a name vLLM can fetch."
+    )
+    name: str = Field(default="", description="What requests call it; default its last part.")
+    host: str = Field(default="127.0.0.1", description="Where to listen.")
+    port: int = Field(default=0, description="0 takes a free one.")
+    tool_parser: str = Field(
+        default="auto",
+        description="auto (by the chat template), none, or vLLM's name of one.",
+    )
+    reasoning_parser: str = Field(
+        default="",
+        description="vLLM's name of one; default none, so that reasoning stays in the text.",
+    )
+    chat_template: str = Field(default="", description="A file; default the model's own.")
+    max_model_len: int | None = Field(
+        default=None, description="Tokens of prompt and answer; default the model's limit."
+    )
+    api_key: str = Field(default="", repr=False)
     """Asked of callers; empty asks for none."""
-    threads: int = 1
-    """On a processor: threads that compute."""
-    kv_cache_gib: int = 1
-    """On a processor: memory for what was read and written."""
-    arguments: tuple[str, ...] = field(default_factory=tuple)
+    threads: int = Field(default=1, description="On a CPU: threads that compute.")
+    kv_cache_gib: Annotated[int, flag("--kv-cache")] = Field(
+        default=1, description="On a CPU: GiB for what was read."
+    )
+    arguments: tuple[str, ...] = ()
     """More of vLLM's own, at the end of its command line."""
 
     @property

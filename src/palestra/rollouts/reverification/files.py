@@ -19,7 +19,7 @@ from palestra.rollouts.journal import JournalFailed, being_written, repair, writ
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.prepare import StaleRun
 from palestra.schema import FAILURE_CLASS
-from palestra.system import is_file_at, move, open_locked, replacing, set_aside, sync
+from palestra.system import is_file_at, move, on_failure, open_locked, replacing, set_aside, sync
 
 FORMAT = 1
 _FAILURE = b'{"' + FAILURE_CLASS.encode() + b'"'
@@ -119,17 +119,10 @@ def begin(paths: ReverifyPaths, origin: Origin, *, resume: bool, version: str) -
     another writes it: then nothing has been touched.
     """
     partial = Partial(paths)
-    try:
+    with on_failure(partial.leave_as_found):
         begun = _begun(partial, origin, resume=resume, version=version)
-    except BaseException:
-        partial.leave_as_found()
-        raise
-    try:
+    with on_failure(partial.give_up):
         yield begun
-    except BaseException:
-        with contextlib.suppress(OSError):  # what could not be flushed is verified again
-            partial.close()
-        raise
     partial.close()
 
 
@@ -206,6 +199,11 @@ class Partial:
     def close(self) -> None:
         """Let others have it. Raises OSError when the disk does not take the last rows."""
         self._file.close()
+
+    def give_up(self) -> None:
+        """Let others have it; what could not be flushed is verified again."""
+        with contextlib.suppress(OSError):
+            self.close()
 
     def leave_as_found(self) -> None:
         """Close it; when there was none before, there is none after."""

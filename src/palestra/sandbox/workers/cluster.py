@@ -17,6 +17,7 @@ from palestra.sandbox.workers.handle import STARVED_S
 from palestra.sandbox.workers.keeper import START_LIMIT_S
 from palestra.sandbox.workers.local import LocalWorkers
 from palestra.sandbox.workers.outcomes import Outcome, WorkersBroken
+from palestra.system import on_failure
 
 T = TypeVar("T")
 
@@ -122,11 +123,8 @@ class RayWorkers:
         spread = self._ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Host)
         host = spread.remote(self._preload)
         self._hosts.add(host)
-        try:
+        with on_failure(lambda: self._kill(host)):
             await self._within(host.ready.remote(), PLACE_LIMIT_S, "a free core on the Ray cluster")
-        except BaseException:
-            self._kill(host)
-            raise
         return host
 
     def _kill(self, host: Any) -> None:
