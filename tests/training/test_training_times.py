@@ -2,6 +2,7 @@
 
 import pytest
 
+from palestra.schema import RolloutKey
 from palestra.training.flights import MODEL, TOOL, VERIFY, Flight
 from palestra.transport import calling, current_call
 
@@ -13,7 +14,7 @@ def after(flight: Flight, seconds: float, phase: str) -> None:
 
 
 def test_waiting_for_the_endpoint_is_time_of_the_model() -> None:
-    flight = Flight(agent="agent", row={}, started=0.0)
+    flight = Flight(key=RolloutKey(0, 0), agent="agent")
 
     after(flight, 0.0, "/run")
     after(flight, 1.0, MODEL)
@@ -27,7 +28,7 @@ def test_waiting_for_the_endpoint_is_time_of_the_model() -> None:
 
 @pytest.mark.parametrize("call", [TOOL, VERIFY])
 def test_a_model_that_an_environment_asks_is_time_of_the_environment(call: str) -> None:
-    flight = Flight(agent="agent", row={}, started=0.0)
+    flight = Flight(key=RolloutKey(0, 0), agent="agent")
 
     after(flight, 0.0, call)
     with calling(current_call().inside_environment()):
