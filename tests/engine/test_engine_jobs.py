@@ -142,6 +142,23 @@ def test_a_bug_in_one_attempt_ends_all() -> None:
     assert work.results == []
 
 
+def test_what_an_attempt_brings_as_all_end_is_recorded_and_nothing_follows_it() -> None:
+    async def run(number: int) -> str:
+        if number == 3:
+            await asyncio.sleep(0)
+            raise ZeroDivisionError
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "a result"
+        return "too late"
+
+    work = Numbers(iter(range(9)), run, room=lambda: 4, attempts=2)
+    with pytest.RaisesGroup(ZeroDivisionError):
+        work.all_run()
+    assert sorted(work.results) == [(0, "a result"), (1, "a result"), (2, "a result")]
+
+
 def test_an_attempt_that_goes_on_is_abandoned_and_what_it_brings_is_dropped() -> None:
     begun = 0
 

@@ -93,12 +93,15 @@ class Engine(Generic[AnyJob, Result]):
         while True:
             job.begin(time.monotonic())
             result = await self._work.attempt(job)
-            if job.state is State.ABANDONED or self._tasks.closing:
+            if job.state is State.ABANDONED:
                 return False
+            # Also of an attempt that has swallowed its cancellation: its result is one.
             pause_s = self._work.settle(job, result)
             if pause_s is None:
                 job.become(State.ENDED)
-                return True
+                return not self._tasks.closing
+            if self._tasks.closing:
+                return False
             job.become(State.WAITING)
             job.now("waiting", "the next attempt")
             await asyncio.sleep(pause_s)
