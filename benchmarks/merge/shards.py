@@ -6,7 +6,8 @@ from pathlib import Path
 
 import orjson
 
-from palestra.rollouts import Manifest, RunPaths, Shard, ShardOf
+from palestra.rollouts import Manifest, Shard, ShardOf
+from palestra.schema import RunPaths
 
 REPEATS = 16
 REF = {"type": "responses_api_agents", "name": "agent"}

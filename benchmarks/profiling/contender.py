@@ -50,16 +50,17 @@ def scan(folder: Path) -> Phases:
 
 def palestra(folder: Path) -> Phases:
     """Ours."""
-    from palestra import profiling
+    from palestra import analysis
+    from palestra.schema import RunPaths
 
     phases: Phases = {}
-    frame = timed(phases, "load", lambda: profiling.load_run(folder / INPUTS, folder / ROLLOUTS))
+    frame = timed(phases, "load", lambda: analysis.load_run(folder / INPUTS, folder / ROLLOUTS))
 
     def statistics() -> None:
-        paths = profiling.ProfilePaths.for_rollouts(folder / ROLLOUTS)
-        profiling.write_reward_profiling(frame, paths.reward_profiling)
-        profiling.write_agent_metrics(frame, paths.agent_metrics)
-        profiling.summarize(frame)
+        paths = RunPaths(folder / ROLLOUTS)
+        analysis.write_reward_profiling(frame, paths.reward_profiling)
+        analysis.write_agent_metrics(frame, paths.agent_metrics)
+        analysis.summarize(frame)
 
     timed(phases, "statistics", statistics)
     return phases
@@ -67,10 +68,10 @@ def palestra(folder: Path) -> Phases:
 
 def numbers(folder: Path) -> Phases:
     """The part of ours that has a like in pandas."""
-    from palestra import profiling
-    from palestra.profiling.task_rows import statistics_rows
+    from palestra import analysis
+    from palestra.metrics import statistics_rows
 
-    rollouts = profiling.load_run(folder / INPUTS, folder / ROLLOUTS).rollouts
+    rollouts = analysis.load_run(folder / INPUTS, folder / ROLLOUTS).rollouts
     phases: Phases = {}
     timed(phases, "statistics", lambda: list(statistics_rows(rollouts.columns, rollouts.starts)))
     return phases

@@ -18,8 +18,8 @@ from benchmarks.rollout_overhead.payloads import AGENT, MODEL, row
 from palestra.config import ResolvedConfig, load_config
 from palestra.engine import Accounting
 from palestra.fleet import EMBEDDED, Fleet, rare_collections
-from palestra.rollouts import Collector, Journal, Limits, RunPaths
-from palestra.schema import VerifyResponse
+from palestra.rollouts import Collector, Journal, Limits
+from palestra.schema import RunPaths, VerifyResponse
 from palestra.transport import ServerClient
 
 CONFIGS = (

@@ -11,11 +11,10 @@ from palestra.rollouts import (
     CollectSettings,
     InputFile,
     PreparedRun,
-    RunPaths,
     prepare,
     run,
 )
-from palestra.schema import RolloutKey, VerifyResponse, key_of
+from palestra.schema import RolloutKey, RunPaths, VerifyResponse, key_of
 from palestra.transport import ASGIApp, HttpClient, ServerClient, Target, current_call
 
 AGENT = "agent"

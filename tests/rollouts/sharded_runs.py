@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from palestra.rollouts import Manifest, RunPaths
+from palestra.rollouts import Manifest
+from palestra.schema import RunPaths
 
 AGENT_REF = {"type": "responses_api_agents", "name": "agent"}
 SEMANTICS = {"servers": {"policy_model": {"settings": {"temperature": 1.0, "model": "tiny"}}}}

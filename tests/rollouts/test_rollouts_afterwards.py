@@ -6,7 +6,7 @@ import orjson
 
 from palestra.errors import RowIdentity, VerifierError, add_row
 from palestra.rollouts import record_afterwards
-from palestra.rollouts.settings import RunPaths
+from palestra.schema import RunPaths
 
 KEY = {"_ng_task_index": 0, "_ng_rollout_index": 0, "agent_ref": {"name": "agent"}}
 ROW = RowIdentity(task=0, rollout=0, attempt=1, agent="agent", run="run")

@@ -8,8 +8,9 @@ import pytest
 from scripted_runs import answer, paths, read_rows
 
 from palestra.errors import InfraError, InputDataError
-from palestra.rollouts import Failed, Journal, JournalFailed, RunPaths, Scored, repair
+from palestra.rollouts import Failed, Journal, JournalFailed, Scored, repair
 from palestra.rollouts.results import failed, scored
+from palestra.schema import RunPaths
 
 
 def row(task: int, rollout: int = 0) -> dict[str, object]:
@@ -90,7 +91,8 @@ import resource, sys
 from pathlib import Path
 from palestra.errors import Outcome
 from palestra.engine import Ending
-from palestra.rollouts import Journal, JournalFailed, RunPaths, Scored
+from palestra.schema import RunPaths
+from palestra.rollouts import Journal, JournalFailed, Scored
 from palestra.schema import RolloutKey
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 with Journal(RunPaths(Path(sys.argv[1]))) as journal:

@@ -22,11 +22,11 @@ from palestra.errors import InputDataError, Outcome
 from palestra.rollouts import (
     MergeIncomplete,
     MergePlan,
-    RunPaths,
     merge,
     plan_merge,
     read_manifest,
 )
+from palestra.schema import RunPaths
 
 MIXED = ("scored", "retried", "failed", "truncated")
 

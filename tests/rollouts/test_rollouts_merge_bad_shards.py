@@ -19,8 +19,9 @@ from sharded_runs import (
 )
 
 from palestra.errors import InputDataError
-from palestra.rollouts import Journal, OtherRun, RunPaths, merge
+from palestra.rollouts import Journal, OtherRun, merge
 from palestra.rollouts.merging.shards import find_shards
+from palestra.schema import RunPaths
 
 
 def shards_of(folder: Path, of: int = 3) -> list[Path]:

@@ -11,9 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sharded_runs import Rollouts, contents, lines, run_of, write_cut, write_run
 
-from palestra.profiling import ProfilePaths, load_run, write_agent_metrics, write_reward_profiling
-from palestra.rollouts import RunPaths
+from palestra.analysis import load_run, write_agent_metrics, write_reward_profiling
 from palestra.rollouts.merging import merge
+from palestra.schema import RunPaths
 
 ENDINGS = st.lists(
     st.sampled_from(["scored", "scored", "truncated", "retried", "failed", "open"]),
@@ -41,7 +41,9 @@ def run_again(shards: Sequence[Path], folder: Path, dice: random.Random) -> list
     for shard in shards:
         if dice.random() < 0.3:
             copy = folder / f"again-{shard.name}"
-            for path, other in zip(RunPaths(shard).all(), RunPaths(copy).all(), strict=True):
+            for path, other in zip(
+                RunPaths(shard).recorded(), RunPaths(copy).recorded(), strict=True
+            ):
                 if path.exists():
                     shutil.copy(path, other)
             rows = shard.read_bytes().splitlines(keepends=True)
@@ -54,7 +56,7 @@ def profile(output: Path) -> dict[str, bytes]:
     """What `palestra profile` writes for a run; nothing when no rollout was scored."""
     if not output.stat().st_size:
         return {}
-    paths = ProfilePaths.for_rollouts(output)
+    paths = RunPaths(output)
     frame = load_run(paths.materialized_inputs, output, allow_partial=True)
     write_reward_profiling(frame, paths.reward_profiling)
     write_agent_metrics(frame, paths.agent_metrics)

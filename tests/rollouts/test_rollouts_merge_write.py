@@ -14,7 +14,8 @@ import pytest
 from sharded_runs import contents, run_of, scored_row, write_run, write_shards
 
 from palestra.errors import InputDataError
-from palestra.rollouts import Journal, MergeFailed, RunPaths, merge, plan_merge
+from palestra.rollouts import Journal, MergeFailed, merge, plan_merge
+from palestra.schema import RunPaths
 
 MIXED = ("scored", "retried", "failed", "truncated")
 SCRIPT = Path(__file__).with_name("killed_merge.py")

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from palestra.errors import InputDataError
-from palestra.rollouts import Journal, RunPaths
+from palestra.rollouts import Journal
 from palestra.rollouts.journal import check_free
+from palestra.schema import RunPaths
 
 
 def test_a_second_writer_is_refused_while_the_first_is_there(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from palestra.rollouts import (
     Collected,
     CollectSettings,
     PreparedRun,
-    RunPaths,
     begin,
     check_rows,
     discard,
@@ -36,6 +35,7 @@ from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
     FailedAttempts,
+    RunPaths,
     Unscored,
     own_hint,
     read_jsonl,
@@ -200,7 +200,7 @@ def report(
     print_key_metrics(collected.metrics if metrics else ())
     if collected.aggregation_problem:
         notice(f"warning: no aggregate metrics: {collected.aggregation_problem}")
-    for path in prepared.paths.all():
+    for path in prepared.paths.recorded():
         if path.exists():
             say(f"  {shown(path)}")
     if collected.covered(settings.min_coverage):

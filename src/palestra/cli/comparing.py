@@ -6,13 +6,8 @@ from typing import Annotated
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from palestra.cli.console import notice, say
-from palestra.cli.escaping import one_line
-from palestra.cli.tables import markdown_table, print_table
-from palestra.config import Flag, flag
-from palestra.errors import ConfigError
-from palestra.profiling import Estimate
-from palestra.profiling.comparison import (
+from palestra.analysis import Estimate
+from palestra.analysis.comparison import (
     Comparison,
     Gate,
     MetricComparison,
@@ -24,6 +19,11 @@ from palestra.profiling.comparison import (
     pair,
     refuse_shared_files,
 )
+from palestra.cli.console import notice, say
+from palestra.cli.escaping import one_line
+from palestra.cli.tables import markdown_table, print_table
+from palestra.config import Flag, flag
+from palestra.errors import ConfigError
 
 SIGNIFICANT = 0.05
 GATE_FAILED = 1

@@ -10,7 +10,8 @@ from palestra.cli.console import notice, say, shown, warn_all
 from palestra.cli.settings import AggregateArgs, args_from, load
 from palestra.config import ResolvedConfig
 from palestra.errors import PalestraError
-from palestra.rollouts import MergePlan, RunPaths, plan_merge
+from palestra.rollouts import MergePlan, plan_merge
+from palestra.schema import RunPaths
 
 _OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")
 
@@ -106,7 +107,7 @@ def _report(plan: MergePlan) -> None:
     say(plan.accounting.line())
     if not plan.completeness.complete:
         say(str(plan.completeness))
-    for path in plan.paths.all():
+    for path in plan.paths.recorded():
         if path.exists():
             say(f"  {shown(path)}")
 

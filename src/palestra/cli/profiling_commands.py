@@ -4,15 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palestra.cli.console import notice, say, shown, warn_all
-from palestra.cli.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
-from palestra.cli.tables import print_table
-from palestra.errors import InputDataError
-from palestra.profiling import (
+from palestra.analysis import (
     Files,
     GroupSummary,
     PassAtK,
-    ProfilePaths,
     Range,
     RunFrame,
     RunSummary,
@@ -22,8 +17,13 @@ from palestra.profiling import (
     write_agent_metrics,
     write_reward_profiling,
 )
-from palestra.profiling.report import write_report
-from palestra.profiling.seeds import SeedRun, majorities_of, read_answers
+from palestra.analysis.report import write_report
+from palestra.analysis.seeds import SeedRun, majorities_of, read_answers
+from palestra.cli.console import notice, say, shown, warn_all
+from palestra.cli.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
+from palestra.cli.tables import print_table
+from palestra.errors import InputDataError
+from palestra.schema import RunPaths
 
 _WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 
@@ -44,7 +44,7 @@ def profile(overrides: list[str], *, ng: bool, extra: Mapping[str, Any] | None =
         from palestra.cli.agents_metrics import ask_agents
 
         rollouts = _one_plain_file(files)
-        destination = ProfilePaths.for_rollouts(rollouts).aggregate_metrics
+        destination = RunPaths(rollouts).aggregate_metrics
         ask_agents(config, rollouts, destination)
         say(f"  {shown(destination)}")
     return 0
@@ -56,7 +56,7 @@ def profile_files(
     """Write the profile beside the rollouts and print its table; the rollouts files."""
     frame = load_run(inputs, rollouts, allow_partial=allow_partial, group_by=group_by)
     files = frame.rollout_places.files
-    paths = ProfilePaths.for_files(files)
+    paths = RunPaths.for_files(files)
     write_reward_profiling(frame, paths.reward_profiling)
     write_agent_metrics(frame, paths.agent_metrics)
     summary = summarize(frame)

@@ -24,7 +24,6 @@ from palestra.cli.tables import print_table
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, flag, nearest
 from palestra.engine import truncated_and_empty
 from palestra.errors import ConfigError, Outcome, RunFailed, ServerDied
-from palestra.rollouts import RunPaths
 from palestra.rollouts.reverification import (
     Checked,
     FoundTaskRows,
@@ -47,7 +46,7 @@ from palestra.rollouts.reverification import (
     scored_beside,
     stopped_rows,
 )
-from palestra.schema import read_jsonl
+from palestra.schema import RunPaths, read_jsonl
 
 SAY_EVERY_S = 5.0
 

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Final
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from palestra.analysis.comparison import Side, load_side, pair, refuse_shared_files
+from palestra.analysis.seeds import ModelScores, SeedRun, SeedScore, read_answers, score_model
 from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
 from palestra.config import Flag, flag
 from palestra.errors import ConfigError, InputDataError
-from palestra.profiling import TaskIndex
-from palestra.profiling.comparison import Side, load_side, pair, refuse_shared_files
-from palestra.profiling.seeds import ModelScores, SeedRun, SeedScore, read_answers, score_model
+from palestra.metrics import TaskIndex
 
 
 class ScoresArgs(BaseModel):

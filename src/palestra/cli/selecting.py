@@ -11,13 +11,9 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 import palestra
-from palestra.cli.console import notice, say, shown
-from palestra.cli.tables import print_table
-from palestra.config import Flag, flag
-from palestra.errors import ConfigError, RunFailed
-from palestra.profiling import RunFrame, rollout_files
-from palestra.profiling.comparison import load_side
-from palestra.profiling.selection import (
+from palestra.analysis import RunFrame, rollout_files
+from palestra.analysis.comparison import load_side
+from palestra.analysis.selection import (
     Band,
     Criteria,
     JudgedTask,
@@ -29,6 +25,10 @@ from palestra.profiling.selection import (
     provenance_path,
     select,
 )
+from palestra.cli.console import notice, say, shown
+from palestra.cli.tables import print_table
+from palestra.config import Flag, flag
+from palestra.errors import ConfigError, RunFailed
 
 
 class SelectArgs(BaseModel):

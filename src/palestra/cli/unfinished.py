@@ -10,12 +10,12 @@ from palestra.cli.console import notice, shown
 from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import (
     Manifest,
-    RunPaths,
     changes,
     read_manifest,
     unfinished_rollouts,
     why_not_writable,
 )
+from palestra.schema import RunPaths
 
 RUNS: Final = Path("runs")
 OUTPUT: Final = "rollouts.jsonl"

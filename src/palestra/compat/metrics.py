@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from palestra.compat.nemo_gym.config_types import AggregateMetrics
-from palestra.profiling import aggregate_metrics
+from palestra.metrics import aggregate_metrics
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
 
 

@@ -10,8 +10,7 @@ from typing import Final
 from palestra.doctor.reading import Observation
 from palestra.doctor.slurm import JOB_ID, SlurmJob, read_job
 from palestra.errors import BadInput
-from palestra.rollouts import RunPaths
-from palestra.schema import TASK_INDEX, read_jsonl
+from palestra.schema import TASK_INDEX, RunPaths, read_jsonl
 
 LOG_SUFFIXES: Final = frozenset({".log", ".out", ".err"})
 LOG_NAMES: Final = frozenset({"log", "stdout", "stderr"})
@@ -58,7 +57,7 @@ def locate(given: str, *, folder: Path) -> Located:
         return Located(logs=job.logs, job=job)
     named = path.with_name(f"{path.name}.jsonl")
     for output in (path,) if path.suffix == ".jsonl" else (named, path):
-        if any(file.exists() for file in RunPaths(output).all()):
+        if any(file.exists() for file in RunPaths(output).recorded()):
             return Located((output,), tuple(_logs_beside(output)))
     raise BadInput(
         f"{given} is no run: no output, no folder, no log and no job of Slurm",
@@ -81,7 +80,7 @@ def _of_file(path: Path) -> Located:
 
 def _check_results(path: Path) -> None:
     """Raise BadInput for JSON lines of another kind, such as the tasks of a run."""
-    if any(file.exists() for file in RunPaths(path).all() if file != path):
+    if any(file.exists() for file in RunPaths(path).recorded() if file != path):
         return  # whatever became of it
     first = next((line for line in read_jsonl(path)), None)
     if first is None:
@@ -148,6 +147,6 @@ def outputs_named(log: Path, names: Iterable[str], *, folder: Path) -> Iterator[
     for name in dict.fromkeys(names):
         for place in (log.parent, folder):
             output = place / name
-            if any(path.exists() for path in RunPaths(output).all()):
+            if any(path.exists() for path in RunPaths(output).recorded()):
                 yield output
                 break

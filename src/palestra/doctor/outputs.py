@@ -14,7 +14,7 @@ from palestra.doctor.reading import Observation, Rank, chain, innermost, line_at
 from palestra.doctor.scores import ScoredRow, Scores
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import FieldProblem, InputDataError, Layer, RowIdentity
-from palestra.rollouts import ENDED_RUN, Manifest, RunPaths, read_manifest
+from palestra.rollouts import ENDED_RUN, Manifest, read_manifest
 from palestra.schema import (
     AGENT_REF,
     FAILURE_LAYER,
@@ -23,6 +23,7 @@ from palestra.schema import (
     TASK_INDEX,
     FailedAttempts,
     RolloutKey,
+    RunPaths,
 )
 
 MOST_EXAMPLES: Final = 3
@@ -71,7 +72,7 @@ class RunReading:
 def read_run(output: Path) -> RunReading:
     """Read what the run at `output` left. Raises OSError when a file cannot be read."""
     paths = RunPaths(output)
-    run = RunReading(paths, looked_at=[path for path in paths.all() if path.exists()])
+    run = RunReading(paths, looked_at=[path for path in paths.recorded() if path.exists()])
     _read_manifest(run)
     requested = set(_keys(run, paths.materialized_inputs))
     run.counts.inputs = len(requested)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from palestra.profiling import highest_k_metrics
+from palestra.metrics import highest_k_metrics
 
 
 def key_metrics(agent_metrics: Mapping[str, Any], *, majority: bool = False) -> dict[str, Any]:

@@ -50,7 +50,6 @@ from palestra.rollouts.settings import (
     CollectSettings,
     GivenRows,
     InputFile,
-    RunPaths,
     Shard,
 )
 
@@ -82,7 +81,6 @@ __all__ = [
     "Progress",
     "PromptTemplate",
     "RolloutEvents",
-    "RunPaths",
     "Scored",
     "Shard",
     "ShardOf",

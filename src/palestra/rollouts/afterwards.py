@@ -9,8 +9,7 @@ from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.journal import Journal, repair
 from palestra.rollouts.recorded import REWARD, recorded_rows
 from palestra.rollouts.results import Failed, failed
-from palestra.rollouts.settings import RunPaths
-from palestra.schema import FAILURE_CLASS, key_of, read_jsonl
+from palestra.schema import FAILURE_CLASS, RunPaths, key_of, read_jsonl
 
 FREE_WITHIN_S: Final = 2.0
 """How long the journal of a process that was killed may stay locked."""

@@ -17,7 +17,7 @@ import orjson
 from palestra.errors import InputDataError, RunFailed
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.results import Failed, Scored
-from palestra.rollouts.settings import RunPaths
+from palestra.schema import RunPaths
 from palestra.system import lock, write_whole
 
 

@@ -29,8 +29,8 @@ from palestra.rollouts.recorded import (
     recorded_rows,
     scored_keys,
 )
-from palestra.rollouts.settings import CollectSettings, InputFile, RunPaths
-from palestra.schema import RolloutKey, key_of, read_jsonl
+from palestra.rollouts.settings import CollectSettings, InputFile
+from palestra.schema import RolloutKey, RunPaths, key_of, read_jsonl
 from palestra.system import is_gone, move, on_failure, process_name, remove_empty, set_aside
 from palestra.transport import new_id
 
@@ -255,7 +255,7 @@ def discard(prepared: PreparedRun) -> bool:
         return True
     if _recorded(prepared.paths):
         return False
-    for path in prepared.paths.all():
+    for path in prepared.paths.recorded():
         path.unlink(missing_ok=True)
     for source in prepared.made_inputs:
         source.path.unlink(missing_ok=True)
@@ -271,7 +271,7 @@ def _recorded(paths: RunPaths) -> bool:
 
 def _found(paths: RunPaths) -> dict[Path, tuple[int, int]]:
     """Which files of a run are there, and enough of each to see that it is still the same."""
-    held = {path: path.stat() for path in paths.all() if path.exists()}
+    held = {path: path.stat() for path in paths.recorded() if path.exists()}
     return {path: (stat.st_ino, stat.st_size) for path, stat in held.items()}
 
 
@@ -324,7 +324,7 @@ def _found_by(settings: CollectSettings, paths: RunPaths) -> dict[Path, tuple[in
 
 def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
     """Raise InputDataError when the run would write over its own input, or over a folder."""
-    for path in paths.all():
+    for path in paths.recorded():
         if path.is_dir():
             raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
         if path.resolve() in {source.path.resolve() for source in settings.inputs}:

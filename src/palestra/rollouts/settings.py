@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from palestra.profiling import ProfilePaths
-
 PATIENCE_S: Final = 120.0
 
 AUTO: Final = "auto"
@@ -117,57 +115,3 @@ class CollectSettings:
         """The fixed bound on rollouts in flight, when there is one."""
         parallel = self.num_samples_in_parallel
         return parallel if isinstance(parallel, int) else None
-
-
-@dataclass(frozen=True, slots=True)
-class RunPaths:
-    """Every file of one run, named after its output."""
-
-    output: Path
-
-    def _beside(self, suffix: str) -> Path:
-        return self.output.with_name(f"{self.output.stem}{suffix}")
-
-    @property
-    def materialized_inputs(self) -> Path:
-        """The expanded rows, one per requested rollout."""
-        return self._beside("_materialized_inputs.jsonl")
-
-    def new_inputs(self, token: str) -> Path:
-        """Materialized inputs that are not in place yet; `token` tells commands apart."""
-        return self._beside(f"_materialized_inputs.jsonl.new-{token}")
-
-    @property
-    def new_manifest(self) -> Path:
-        """A manifest that is not in place yet."""
-        return self._beside("_manifest.json.new")
-
-    @property
-    def failures(self) -> Path:
-        """One row per failed attempt."""
-        return self._beside("_failures.jsonl")
-
-    @property
-    def manifest(self) -> Path:
-        """What the run was made from."""
-        return self._beside("_manifest.json")
-
-    @property
-    def aggregate_metrics(self) -> Path:
-        """Metrics per agent, as the environments report them."""
-        return self._beside("_aggregate_metrics.json")
-
-    def derived(self) -> tuple[Path, ...]:
-        """What `profile` makes of a run; stale as soon as the run is another one."""
-        made = ProfilePaths.for_rollouts(self.output)
-        return (made.reward_profiling, made.agent_metrics)
-
-    def all(self) -> tuple[Path, ...]:
-        """Every file that a run writes."""
-        return (
-            self.output,
-            self.materialized_inputs,
-            self.failures,
-            self.manifest,
-            self.aggregate_metrics,
-        )

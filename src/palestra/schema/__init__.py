@@ -114,6 +114,7 @@ from palestra.schema.rows import (
     other_than_text,
     read_jsonl,
 )
+from palestra.schema.run_paths import RunPaths, bare_name, with_compressed
 from palestra.schema.tokens import (
     TOKEN_FIELDS,
     TurnTokens,
@@ -184,6 +185,7 @@ __all__ = [
     "Response",
     "ResponseCreateParams",
     "RolloutKey",
+    "RunPaths",
     "RunRequest",
     "SeedSessionRequest",
     "SeedSessionResponse",
@@ -203,6 +205,7 @@ __all__ = [
     "VerifyResponse",
     "WireModel",
     "add_usage",
+    "bare_name",
     "block_of_part",
     "blocks_of",
     "cached_tokens",
@@ -243,4 +246,5 @@ __all__ = [
     "tokens_on",
     "turn_ends",
     "why_unreadable",
+    "with_compressed",
 ]

@@ -172,7 +172,7 @@ class ResourcesServer(Server):
         return await asyncio.to_thread(self._aggregated, body)
 
     def _aggregated(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        from palestra.profiling import aggregate_metrics  # numpy is half of a server's import
+        from palestra.metrics import aggregate_metrics  # numpy is half of a server's import
 
         return AggregateMetrics.model_validate(
             aggregate_metrics(

@@ -6,8 +6,7 @@ from typing import Any
 
 from palestra.compat.metrics import aggregated
 from palestra.compat.nemo_gym.config_types import AggregateMetrics
-from palestra.profiling import pass_metrics
-from palestra.profiling.pass_metrics import AVERAGE
+from palestra.metrics import AVERAGE, pass_metrics
 from palestra.schema import finite_reward
 
 Row = Mapping[str, Any]

@@ -23,14 +23,13 @@ from palestra.rollouts import (
     AgentRoute,
     CollectSettings,
     PreparedRun,
-    RunPaths,
     StaleRun,
     check_rows,
     discard,
     doors_behind,
     plan,
 )
-from palestra.schema import AGENT_REF, read_jsonl
+from palestra.schema import AGENT_REF, RunPaths, read_jsonl
 from palestra.transport import ServerClient
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.code_gen.grading import json_value
 from palestra.resources_servers.code_gen.suite import Suite, SuiteLimits, Verdict, run_tests
 from palestra.resources_servers.key_metrics import key_metrics

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.boxes import last_box
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of

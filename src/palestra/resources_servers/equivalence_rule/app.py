@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.sandbox import Workers, open_workers

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.config import PACKAGE_ROOT, resolve_path
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.google_search.backends import (
     OfflineIndex,
     PageUnavailable,

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.instruction_following.cases import LanguageDetector
 from palestra.resources_servers.instruction_following.instruction import Answer, Instruction
 from palestra.resources_servers.instruction_following.registry import bind

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from palestra.errors import RowError, VerifierError
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.math_with_judge.boxes import find_answers
 from palestra.resources_servers.stopped import Call, outcome_of

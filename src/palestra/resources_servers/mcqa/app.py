@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.mcqa.grammars import (
     Options,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.string_match.extraction import ExtractionMode, extracted
 from palestra.schema import Response, VerifyRequest, VerifyResponse, response_of

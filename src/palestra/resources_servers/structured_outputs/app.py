@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from pydantic import Field, JsonValue
 
 from palestra.errors import RowError
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.stopped import Call, Stopped, value_of
 from palestra.resources_servers.structured_outputs.documents import Notation

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from palestra.errors import RowError, VerifierError
-from palestra.profiling import compute_pass_majority_metrics
+from palestra.metrics import compute_pass_majority_metrics
 from palestra.resources_servers.key_metrics import key_metrics
 from palestra.resources_servers.stopped import Call, outcome_of
 from palestra.resources_servers.text_to_sql.execution import DIFFERENT, FAILED, SAME

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from palestra.config import ServerType
 from palestra.errors import ConfigError, EnvironmentFault, VerifierError
-from palestra.profiling import aggregate_metrics
+from palestra.metrics import aggregate_metrics
 from palestra.responses_api_agents.verifiers_agent.conversion import (
     input_of,
     response_of,

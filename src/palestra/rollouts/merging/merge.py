@@ -16,7 +16,7 @@ from palestra.rollouts.merging.scan import scan_shards
 from palestra.rollouts.merging.shards import ShardFiles, find_shards
 from palestra.rollouts.merging.sources import Sources
 from palestra.rollouts.merging.write import Content, Copied, Target, Text, write_targets
-from palestra.rollouts.settings import RunPaths
+from palestra.schema import RunPaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ def plan_merge(output: Path, shards: Sequence[str | Path]) -> Iterator[MergePlan
 
 def _check_places(paths: RunPaths, shards: Sequence[ShardFiles]) -> None:
     """Raise InputDataError when a merged file would take the place of a shard's, or of a folder."""
-    taken = {path.resolve() for shard in shards for path in shard.paths.all()}
-    for path in paths.all():
+    taken = {path.resolve() for shard in shards for path in shard.paths.recorded()}
+    for path in paths.recorded():
         if path.is_dir():
             raise InputDataError(f"{path} is a folder", hint="give the output a name of its own")
         if path.resolve() in taken:

@@ -9,7 +9,7 @@ from pathlib import Path
 from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.rollouts.merging.sources import check_not_being_written
-from palestra.rollouts.settings import RunPaths
+from palestra.schema import RunPaths
 
 MOST_NAMED = 10
 _DERIVED = (

@@ -16,7 +16,7 @@ from palestra.errors import InputDataError, Layer, RunFailed
 from palestra.rollouts.journal import check_free
 from palestra.rollouts.merging.plan import Rows
 from palestra.rollouts.merging.sources import BUFFER_BYTES, Place, Sources
-from palestra.rollouts.settings import RunPaths
+from palestra.schema import RunPaths
 from palestra.system import (
     is_file_at,
     move,

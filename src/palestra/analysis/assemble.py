@@ -1,0 +1,188 @@
+"""Joins the scanned files of a run into a frame, refusing what does not fit. Pure."""
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from palestra.analysis.frame import (
+    NO_OUTCOME,
+    SCORED,
+    SCORED_CODE,
+    Labels,
+    Requests,
+    RunFrame,
+    counts_by_name,
+)
+from palestra.analysis.scan import PARTIAL
+from palestra.analysis.tables import KeyTable, Scanned, integers
+from palestra.errors import InputDataError
+from palestra.metrics import IntArray, Keys, Rollouts, TaskIndex, duplicates, positions, task_order
+from palestra.schema import Remedy, Unscored, the_command
+
+KEYS_SHOWN = 10
+
+
+def assemble(scanned: Scanned, *, allow_partial: bool) -> RunFrame:
+    """The frame of a run, in key order whatever the order of rows."""
+    tasks, rank = _ranked(scanned.tasks.names)
+    for table in (scanned.inputs, scanned.rollouts):
+        _refuse_duplicates(table, table.keys(rank), tasks)
+    join = _Join.of(scanned, rank)
+    _refuse_orphans(scanned, tasks, join)
+    requests, unscored, unmatched = _requests(scanned, tasks, rank, join)
+    if not allow_partial:
+        _refuse_missing(scanned, requests, join, tasks, unscored)
+    by_key = join.rollouts.order()
+    families = None
+    if scanned.families is not None:
+        codes = join.labels(scanned.inputs.family, scanned.rollouts.family)
+        families = Labels(scanned.families.names, codes)
+    return RunFrame(
+        requests=requests,
+        rollouts=Rollouts.of_sorted(
+            tasks, join.rollouts.take(by_key), scanned.columns.take(by_key)
+        ),
+        agents=Labels(
+            scanned.agents.names, join.labels(scanned.inputs.agent, scanned.rollouts.agent)
+        ),
+        rollout_places=scanned.rollouts.places(by_key),
+        endings=scanned.endings.take(by_key),
+        families=families,
+        notices=scanned.notices + unmatched,
+        unscored=unscored,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """Inputs in key order; for each rollout, in file order, the input it belongs to."""
+
+    order: IntArray
+    inputs: Keys
+    rollouts: Keys
+    input_of: IntArray
+    """-1 for a rollout that no input asked for."""
+
+    @classmethod
+    def of(cls, scanned: Scanned, rank: IntArray) -> "_Join":
+        inputs, rollouts = scanned.inputs.keys(rank), scanned.rollouts.keys(rank)
+        order = inputs.order()
+        ordered = inputs.take(order)
+        return cls(order, ordered, rollouts, positions(rollouts, ordered))
+
+    def outcome(self) -> IntArray:
+        """Per input, whether it was scored."""
+        outcome = np.full(len(self.inputs), NO_OUTCOME)
+        outcome[self.input_of] = SCORED_CODE
+        return outcome
+
+    def labels(self, of_inputs: "array[int]", of_rollouts: "array[int]") -> IntArray:
+        """Per input, what its rollout says, else what the input says."""
+        codes, said = integers(of_inputs)[self.order], integers(of_rollouts)
+        codes[self.input_of] = np.where(said >= 0, said, codes[self.input_of])
+        return codes
+
+
+def _ranked(names: Sequence[TaskIndex]) -> tuple[list[TaskIndex], IntArray]:
+    """The tasks in order, and for each code its place in that order."""
+    order = sorted(range(len(names)), key=lambda code: task_order(names[code]))
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[order] = np.arange(len(names))
+    return [names[code] for code in order], rank
+
+
+def _requests(
+    scanned: Scanned, tasks: Sequence[TaskIndex], rank: IntArray, join: _Join
+) -> tuple[Requests, Unscored, tuple[str, ...]]:
+    """The requests with their outcomes, and what helps those without a score.
+
+    A failure counts only where no attempt was scored.
+    """
+    outcome = join.outcome()
+    known = [key for key in scanned.failures if scanned.tasks.find(key[0]) is not None]
+    codes = [scanned.tasks.find(task) for task, _ in known]
+    failed = Keys(
+        rank[np.array(codes, dtype=np.int64)],
+        np.array([rollout for _, rollout in known], dtype=np.int64),
+    )
+    at = positions(failed, join.inputs)
+    classes = [scanned.failures[key].failure_class for key in known]
+    names = (SCORED, *sorted(set(classes) - {SCORED}))
+    remedies: Counter[Remedy] = Counter()
+    commands: set[str] = set()
+    for place, failure_class, key in zip(at.tolist(), classes, known, strict=True):
+        if place >= 0 and outcome[place] == NO_OUTCOME:
+            outcome[place] = names.index(failure_class)
+            failure = scanned.failures[key]
+            remedies[failure.remedy] += 1
+            if failure.answered:
+                commands.add(failure.reverify)
+    remedies[Remedy.RESUME] += int(np.sum(outcome == NO_OUTCOME))
+    unmatched = len(scanned.failures) - int(np.sum(at >= 0))
+    notices = (
+        (f"{unmatched} keys of the failures file have no materialized row and do not count",)
+        if unmatched
+        else ()
+    )
+    places = scanned.inputs.places(join.order)
+    requests = Requests(tasks, join.inputs, places, outcome, names)
+    return requests, Unscored(remedies, the_command(commands)), notices
+
+
+def _refuse_duplicates(table: KeyTable, keys: Keys, tasks: Sequence[TaskIndex]) -> None:
+    repeated = duplicates(keys)
+    if not repeated:
+        return
+    found = "; ".join(
+        f"task {tasks[keys.task[rows[0]]]}, rollout {keys.rollout[rows[0]]} on "
+        + table.lines_of(rows[:KEYS_SHOWN])
+        for rows in repeated[:KEYS_SHOWN]
+    )
+    more = "; …" if len(repeated) > KEYS_SHOWN else ""
+    keys_occur = "1 key occurs" if len(repeated) == 1 else f"{len(repeated)} keys occur"
+    raise InputDataError(
+        f"{table}: {keys_occur} more than once: {found}{more}",
+        hint="rows of several runs must not be put together without new indices; shards of one "
+        "run that overlap are put together by `palestra merge`",
+    )
+
+
+def _refuse_orphans(scanned: Scanned, tasks: Sequence[TaskIndex], join: _Join) -> None:
+    orphans = join.rollouts.take(np.flatnonzero(join.input_of < 0))
+    if len(orphans):
+        raise InputDataError(
+            f"{len(orphans)} of {len(join.rollouts)} rollouts in {scanned.rollouts} have no "
+            f"materialized row in {scanned.inputs}: {_shown(orphans, tasks)}",
+            hint="give the materialized inputs of the same run",
+        )
+
+
+def _refuse_missing(
+    scanned: Scanned,
+    requests: Requests,
+    join: _Join,
+    tasks: Sequence[TaskIndex],
+    unscored: Unscored,
+) -> None:
+    missing = np.flatnonzero(~requests.scored)
+    if not len(missing):
+        return
+    failed = counts_by_name(requests.outcome_names, requests.outcome[missing])
+    ended = ", ".join(f"{name} {count}" for name, count in failed.items())
+    how = f" (of these {sum(failed.values())} failed: {ended})" if failed else ""
+    raise InputDataError(
+        f"{len(missing)} of {len(requests)} rollouts are missing from {scanned.rollouts}{how}: "
+        + _shown(join.inputs.take(missing), tasks),
+        hint=f"{PARTIAL} profiles what is there; {unscored.what_helps()}",
+    )
+
+
+def _shown(keys: Keys, tasks: Sequence[TaskIndex]) -> str:
+    """The first ten keys, in key order, as task:rollout."""
+    first = keys.take(keys.order()[:KEYS_SHOWN])
+    pairs = zip(first.task.tolist(), first.rollout.tolist(), strict=True)
+    listed = ", ".join(f"{tasks[task]}:{rollout}" for task, rollout in pairs)
+    return listed + (", …" if len(keys) > KEYS_SHOWN else "")

@@ -1,0 +1,203 @@
+"""The statistics of two paired runs. Pure: frames in, a `Comparison` out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from palestra.analysis.comparison.pairing import Pairs, settings_that_differ
+from palestra.analysis.comparison.result import (
+    Comparison,
+    McNemar,
+    MetricComparison,
+    Regression,
+    Requested,
+    RunCounts,
+)
+from palestra.analysis.comparison.side import Side
+from palestra.analysis.frame import NO_OUTCOME, SCORED, SCORED_CODE, RunFrame, counts_by_name
+from palestra.analysis.intervals import estimate_difference
+from palestra.analysis.load import LARGEST_VALUE
+from palestra.analysis.significance import holm, mcnemar_p, minimum_detectable, sign_flip_p
+from palestra.analysis.task_values import Metric, parse_metric, task_values, task_values_filled
+from palestra.analysis.views import reward_range
+from palestra.errors import InputDataError
+from palestra.metrics import REWARD, FloatArray, IntArray
+
+MOST_REGRESSIONS = 10
+
+
+def compare(a: Side, b: Side, pairs: Pairs, *, metrics: Sequence[str] = ()) -> Comparison:
+    """Compare the reward and `metrics` (numeric fields, `pass@k`) of two runs, task by task.
+
+    Raises ConfigError for a metric that neither run has, InputDataError when no paired task has it
+    in both.
+    """
+    names = dict.fromkeys([REWARD, *metrics])
+    fields = {*a.frame.rollouts.columns.values, *b.frame.rollouts.columns.values}
+    paired = _Paired(a, b, pairs)
+    found = [paired.metric(parse_metric(name, fields)) for name in names]
+    adjusted = holm([metric.p_value for metric in found])
+    reward = paired.scored(Metric(REWARD))
+    change = reward.difference
+    return Comparison(
+        a=_counts(a),
+        b=_counts(b),
+        tasks=len(pairs.tasks),
+        settings=settings_that_differ(a, b, pairs),
+        notices=[*pairs.notices, *_notices(a), *_notices(b)],
+        metrics=[replace(m, p_adjusted=p) for m, p in zip(found, adjusted, strict=True)],
+        better=int(np.sum(change > 0)),
+        worse=int(np.sum(change < 0)),
+        equal=int(np.sum(change == 0)),
+        unscored=len(pairs.tasks) - len(change),
+        regressions=list(paired.regressions(reward)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """One metric of the tasks that have it in both runs; `places` are positions in the pairs."""
+
+    places: IntArray
+    a: FloatArray
+    b: FloatArray
+
+    @property
+    def difference(self) -> FloatArray:
+        return np.asarray(self.b - self.a)
+
+
+class _Paired:
+    """Both runs, and which of their tasks belong together."""
+
+    def __init__(self, a: Side, b: Side, pairs: Pairs) -> None:
+        self._a, self._b, self._pairs = a, b, pairs
+
+    def metric(self, metric: Metric) -> MetricComparison:
+        """All there is to say about one metric; its p-value not yet adjusted."""
+        values = self.scored(metric)
+        if not len(values.a):
+            raise InputDataError(
+                f"no task has {metric.name} in both {self._a.rollouts} and {self._b.rollouts}",
+                hint="pass@k needs k scored rollouts of a task" if metric.k else "",
+            )
+        low, high = self._range(metric)
+        limits = (low - high, high - low) if metric.of_reward else None
+        difference = estimate_difference(values.difference, limits=limits)
+        p_value = sign_flip_p(values.difference)
+        error = difference.standard_error
+        return MetricComparison(
+            name=metric.name,
+            tasks=len(values.a),
+            a=float(values.a.mean()),
+            b=float(values.b.mean()),
+            difference=difference,
+            p_value=p_value,
+            p_adjusted=p_value,
+            minimum_detectable=minimum_detectable(error) if error else None,
+            mcnemar=self._mcnemar(metric, values),
+            requested=self._requested(metric, (low, high)),
+        )
+
+    def scored(self, metric: Metric) -> _Values:
+        """Over scored rollouts: a task without one in either run says nothing."""
+        return self._both(
+            task_values(self._a.frame, metric)[self._pairs.a],
+            task_values(self._b.frame, metric)[self._pairs.b],
+        )
+
+    def regressions(self, reward: _Values) -> Iterator[Regression]:
+        change = reward.difference
+        a_sizes, b_sizes = _sizes(self._a.frame), _sizes(self._b.frame)
+        for at in np.argsort(change, kind="stable")[:MOST_REGRESSIONS].tolist():
+            if change[at] >= 0:
+                return
+            place = int(reward.places[at])
+            yield Regression(
+                task=self._pairs.tasks[place],
+                a=float(reward.a[at]),
+                b=float(reward.b[at]),
+                change=float(change[at]),
+                a_rollouts=int(a_sizes[self._pairs.a[place]]),
+                b_rollouts=int(b_sizes[self._pairs.b[place]]),
+            )
+
+    def _both(self, a: FloatArray, b: FloatArray) -> _Values:
+        there = ~(np.isnan(a) | np.isnan(b))
+        return _Values(np.flatnonzero(there), a[there], b[there])
+
+    def _range(self, metric: Metric) -> tuple[float, float]:
+        """The least and largest value there can be: as seen in either run; rewards 0 to 1 too."""
+        columns = [
+            side.frame.rollouts.columns.values[metric.field]
+            for side in (self._a, self._b)
+            if metric.field in side.frame.rollouts.columns.values
+        ]
+        seen = np.concatenate(columns)
+        if metric.of_reward:
+            return reward_range(seen)
+        low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
+        if max(abs(low), abs(high)) > LARGEST_VALUE:
+            raise InputDataError(
+                f"{metric.field} goes beyond the ±{LARGEST_VALUE:g} that can be compared",
+                hint="leave the metric out, or scale the field in the verifier",
+            )
+        return low, high
+
+    def _requested(self, metric: Metric, span: tuple[float, float]) -> Requested | None:
+        a_low, a_high = self._filled(self._a.frame, metric, span)
+        b_low, b_high = self._filled(self._b.frame, metric, span)
+        at_worst = self._both(a_high[self._pairs.a], b_low[self._pairs.b])
+        at_best = self._both(a_low[self._pairs.a], b_high[self._pairs.b])
+        if np.array_equal(at_worst.a, at_best.a) and np.array_equal(at_worst.b, at_best.b):
+            return None
+        limits = (span[0] - span[1], span[1] - span[0])
+        return Requested(
+            tasks=len(at_worst.a),
+            a=(float(at_best.a.mean()), float(at_worst.a.mean())),
+            b=(float(at_worst.b.mean()), float(at_best.b.mean())),
+            lowest=estimate_difference(at_worst.difference, limits=limits),
+            highest=estimate_difference(at_best.difference, limits=limits),
+        )
+
+    def _filled(
+        self, frame: RunFrame, metric: Metric, span: tuple[float, float]
+    ) -> tuple[FloatArray, FloatArray]:
+        low, high = (task_values_filled(frame, metric, missing) for missing in span)
+        return low, high
+
+    def _mcnemar(self, metric: Metric, values: _Values) -> McNemar | None:
+        single = all(
+            np.all(_sizes(side.frame)[places[values.places]] == 1)
+            for side, places in ((self._a, self._pairs.a), (self._b, self._pairs.b))
+        )
+        binary = np.isin(np.concatenate([values.a, values.b]), (0.0, 1.0)).all()
+        if metric.k or not single or not binary:
+            return None
+        only_a, only_b = int(np.sum(values.a > values.b)), int(np.sum(values.a < values.b))
+        return McNemar(only_a, only_b, mcnemar_p(only_a, only_b))
+
+
+def _sizes(frame: RunFrame) -> IntArray:
+    """Scored rollouts of every requested task."""
+    return frame.requests.outcomes_by_task()[:, SCORED_CODE]
+
+
+def _counts(side: Side) -> RunCounts:
+    requests = side.frame.requests
+    failures = dict(counts_by_name(requests.outcome_names, requests.outcome))
+    scored = failures.pop(SCORED, 0)
+    return RunCounts(
+        rollouts=side.rollouts,
+        tasks=len(requests.tasks),
+        requested=len(requests),
+        scored=scored,
+        failures=failures,
+        unaccounted=int(np.sum(requests.outcome == NO_OUTCOME)),
+    )
+
+
+def _notices(side: Side) -> Iterator[str]:
+    for notice in side.frame.notices:
+        yield f"{side.name}: {notice}"

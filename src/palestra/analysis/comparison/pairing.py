@@ -1,0 +1,124 @@
+"""Matches the tasks of two runs, and refuses to compare what is not the same task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from palestra.analysis.comparison.side import Side
+from palestra.analysis.fingerprints import sampling, task_fields
+from palestra.analysis.frame import RunFrame
+from palestra.analysis.samples import sample_reader
+from palestra.errors import InputDataError
+from palestra.metrics import IntArray, TaskIndex
+
+SHOWN = 10
+ALLOW_UNMATCHED = "--allow-unmatched"
+ALLOW_DIFFERENT_ROWS = "--allow-different-rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Tasks of both runs; `a` and `b` are their positions in the runs' `requests.tasks`."""
+
+    tasks: Sequence[TaskIndex]
+    a: IntArray
+    b: IntArray
+    notices: Sequence[str]
+
+
+def pair(
+    a: Side, b: Side, *, allow_unmatched: bool = False, allow_different_rows: bool = False
+) -> Pairs:
+    """The tasks that the runs share, by task index and by what their rows ask.
+
+    Raises InputDataError when a task is in one run only or asks something else in the other.
+    `allow_unmatched` leaves such tasks out; `allow_different_rows` pairs tasks by index alone.
+    """
+    tasks = [task for task in a.frame.requests.tasks if task in b.fingerprints]
+    if not tasks:
+        raise InputDataError(
+            f"{a.rollouts} and {b.rollouts} share no task index",
+            hint="compare runs over the same input file",
+        )
+    notices = _unpaired(a, b, allowed=allow_unmatched)
+    different = [task for task in tasks if a.fingerprints[task] != b.fingerprints[task]]
+    if different and not allow_different_rows:
+        if not allow_unmatched:
+            raise _different(a, b, different, len(tasks))
+        left = set(different)
+        tasks = [task for task in tasks if task not in left]
+        notices.append(f"{len(different)} tasks ask something else in the other run: left out")
+        if not tasks:
+            raise _different(a, b, different, len(different))
+    elif different:
+        notices.append(f"{len(different)} tasks are paired although their rows differ")
+    return Pairs(tasks, _positions(a.frame, tasks), _positions(b.frame, tasks), notices)
+
+
+def settings_that_differ(a: Side, b: Side, pairs: Pairs) -> list[str]:
+    """How the first paired task was sampled differently: `temperature: 0.7 -> 1.0`."""
+    task = pairs.tasks[0]
+    one, other = (sampling(_row(side, task)) for side in (a, b))
+    return [
+        f"{name}: {one.get(name, 'absent')} -> {other.get(name, 'absent')}"
+        for name in sorted({*one, *other})
+        if one.get(name) != other.get(name)
+    ]
+
+
+def _unpaired(a: Side, b: Side, *, allowed: bool) -> list[str]:
+    """What to say about tasks that only one of the runs has."""
+    only = [
+        (side, [task for task in side.frame.requests.tasks if task not in other.fingerprints])
+        for side, other in ((a, b), (b, a))
+    ]
+    told = [f"{len(tasks)} only in {side.name} ({_some(tasks)})" for side, tasks in only if tasks]
+    if told and not allowed:
+        raise InputDataError(
+            f"{a.rollouts} and {b.rollouts} do not have the same tasks: {'; '.join(told)}",
+            hint=f"compare runs over the same input file, or leave such tasks out with "
+            f"{ALLOW_UNMATCHED}",
+        )
+    return [f"tasks left out: {'; '.join(told)}"] if told else []
+
+
+def _different(a: Side, b: Side, different: Sequence[TaskIndex], shared: int) -> InputDataError:
+    named = ", ".join(f"{task} ({_what_differs(a, b, task)})" for task in different[:SHOWN])
+    more = ", …" if len(different) > SHOWN else ""
+    elsewhere = set(b.fingerprints.values())
+    moved = sum(a.fingerprints[task] in elsewhere for task in different)
+    hint = (
+        f"{moved} of these rows are in the other run under another index: collect both runs from "
+        "one input file, in one order"
+        if moved
+        else f"{ALLOW_UNMATCHED} leaves such tasks out; {ALLOW_DIFFERENT_ROWS} pairs them all the "
+        "same, as for two prompt templates over one dataset"
+    )
+    return InputDataError(
+        f"{len(different)} of {shared} tasks ask something else in {b.rollouts} than in "
+        f"{a.rollouts}: {named}{more}",
+        hint=hint,
+    )
+
+
+def _what_differs(a: Side, b: Side, task: TaskIndex) -> str:
+    one, other = (task_fields(_row(side, task)) for side in (a, b))
+    names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    return " and ".join(names) or "a field that one of them lacks"
+
+
+def _row(side: Side, task: TaskIndex) -> dict[str, object]:
+    requests = side.frame.requests
+    first = requests.starts[requests.tasks.index(task)]
+    with sample_reader(requests.places.take(np.array([first]))) as samples:
+        return samples.read(0, task)
+
+
+def _positions(frame: RunFrame, tasks: Sequence[TaskIndex]) -> IntArray:
+    place = {task: position for position, task in enumerate(frame.requests.tasks)}
+    return np.array([place[task] for task in tasks], dtype=np.int64)
+
+
+def _some(tasks: Sequence[TaskIndex]) -> str:
+    return ", ".join(map(str, tasks[:SHOWN])) + (", …" if len(tasks) > SHOWN else "")

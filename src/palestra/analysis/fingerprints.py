@@ -1,0 +1,148 @@
+"""What a task asks, as a digest: the same rows in two runs have the same one.
+
+A digest covers the prompt (`input`, `instructions`, `tools`, `text` of `responses_create_params`)
+and every other field of the row that the verifier may read. It leaves out what differs between
+runs of one task: the indices, `agent_ref`, and sampling (model, temperature, token limits, seeds).
+Order of keys and spaces do not count.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from palestra.analysis.compression import open_rows
+from palestra.analysis.scan import decode_value, split_row
+from palestra.errors import InputDataError
+from palestra.metrics import TaskIndex
+from palestra.schema import AGENT_REF, CREATE_PARAMS, ROLLOUT_INDEX, TASK_INDEX
+
+OF_THE_RUN: Final = "_ng_"
+"""Fields whose names begin so are the run's, not the task's."""
+PROMPT: Final = ("input", "instructions", "tools", "text")
+SHOWN = 10
+_INDEX_AT_END = f',"{ROLLOUT_INDEX}":'.encode()
+"""As collections write it. A quote inside of a text would be escaped, so this is never in one."""
+_END = re.compile(rb"\d+}\s*")
+
+RawRow = Mapping[str, msgspec.Raw]
+Fingerprints = Mapping[TaskIndex, bytes]
+
+
+def fingerprints(inputs: Iterable[Path]) -> Fingerprints:
+    """The digest of every task of a run's materialized inputs, in order of appearance.
+
+    Raises InputDataError, with the first ten, when rows of one task ask different things: then
+    two runs or two datasets were mixed.
+    """
+    seen: dict[TaskIndex, tuple[bytes, bytes]] = {}
+    """Per task, the digest of its first row's bytes, and of what they mean."""
+    mixed: dict[TaskIndex, str] = {}
+    for place, row in _rows(inputs):
+        task = decode_value(row[TASK_INDEX])
+        written = _digest(_as_written(row))
+        first = seen.get(task)
+        if first is None:
+            seen[task] = written, _digest(_canonical(row))
+        elif first[0] != written and first[1] != _digest(_canonical(row)):
+            mixed.setdefault(task, place)
+    if mixed:
+        raise _mixed(mixed)
+    return {task: meaning for task, (_, meaning) in seen.items()}
+
+
+def task_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a digest covers, flat: `responses_create_params.input`, `expected_answer`, …"""
+    params = row.get(CREATE_PARAMS)
+    prompt = {} if not isinstance(params, Mapping) else params
+    fields = {f"{CREATE_PARAMS}.{name}": prompt[name] for name in PROMPT if name in prompt}
+    return fields | {name: row[name] for name in row if _of_task(name)}
+
+
+def sampling(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a digest leaves out of `responses_create_params`, seeds of single rollouts excepted."""
+    params = row.get(CREATE_PARAMS)
+    if not isinstance(params, Mapping):
+        return {}
+    found = {name: params[name] for name in params if name not in {*PROMPT, "metadata"}}
+    metadata = params.get("metadata")
+    raw = metadata.get("extra_body") if isinstance(metadata, Mapping) else None
+    try:
+        extra = orjson.loads(raw) if isinstance(raw, str) else raw
+    except orjson.JSONDecodeError:
+        extra = None
+    if isinstance(extra, Mapping):
+        found |= {name: extra[name] for name in extra if name != "seed"}
+    return found
+
+
+def _rows(inputs: Iterable[Path]) -> Iterator[tuple[str, RawRow]]:
+    """Every row with its place, but of rows that differ in their rollout index alone the first.
+
+    What is no row was refused or left out when the run was loaded.
+    """
+    for path in inputs:
+        last = b""
+        with open_rows(path) as file:
+            for number, text in enumerate(file, start=1):
+                before, _, after = text.rpartition(_INDEX_AT_END)
+                if before and before == last and _END.fullmatch(after):
+                    continue
+                last = before
+                row = None if text.isspace() else split_row(text)
+                if row is not None and TASK_INDEX in row:
+                    yield f"{path} line {number}", row
+
+
+def _of_task(name: str) -> bool:
+    return name not in {CREATE_PARAMS, AGENT_REF} and not name.startswith(OF_THE_RUN)
+
+
+def _as_written(row: RawRow) -> Iterator[bytes | memoryview]:
+    """The bytes of every covered field, without decoding one."""
+    for name, raw in row.items():
+        if _of_task(name):
+            yield from (name.encode("utf-8", "surrogatepass"), b"=", memoryview(raw), b";")
+    for name, raw in _params(row).items():
+        if name in PROMPT:
+            yield from (name.encode(), b"=", memoryview(raw), b";")
+
+
+def _canonical(row: RawRow) -> Iterator[bytes]:
+    """The same fields in one spelling."""
+    fields = {name: decode_value(raw) for name, raw in row.items() if _of_task(name)}
+    prompt = {name: decode_value(raw) for name, raw in _params(row).items() if name in PROMPT}
+    try:
+        yield orjson.dumps([prompt, fields], option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        # integers beyond 64 bits and lone surrogates
+        yield json.dumps([prompt, fields], sort_keys=True).encode()
+
+
+def _params(row: RawRow) -> RawRow:
+    if CREATE_PARAMS not in row:
+        return {}
+    return split_row(bytes(row[CREATE_PARAMS])) or {}
+
+
+def _digest(parts: Iterable[bytes | memoryview]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+def _mixed(mixed: Mapping[TaskIndex, str]) -> InputDataError:
+    first = [f"{task} ({place})" for task, place in list(mixed.items())[:SHOWN]]
+    more = ", …" if len(mixed) > SHOWN else ""
+    return InputDataError(
+        f"different rows are mixed under one task index, in {len(mixed)} tasks: "
+        f"{', '.join(first)}{more}",
+        hint="each task of a run has one prompt; files of several runs must not be put together "
+        "without new indices",
+    )

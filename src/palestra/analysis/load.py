@@ -1,0 +1,353 @@
+"""Loads a run: scans its files once each and hands what it kept to `assemble`.
+
+Memory grows with rollouts times numeric fields. A materialized row is kept as its place in the
+file; a response is never kept.
+"""
+
+import gc
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from palestra.analysis.assemble import assemble
+from palestra.analysis.frame import SCORED, AgentName, Endings, RunFrame
+from palestra.analysis.manifests import check_one_run, requested_beside
+from palestra.analysis.scan import PARTIAL, Block, RowReader
+from palestra.analysis.sources import Files, failure_files, run_files
+from palestra.analysis.tables import Codes, Failure, KeyTable, Scanned
+from palestra.errors import InputDataError, KnownCause
+from palestra.metrics import (
+    RESPONSE,
+    REWARD,
+    ColumnBuilder,
+    Nested,
+    TaskIndex,
+    finite,
+    is_finite_number,
+)
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    EMPTY_ANSWER,
+    FAILURE_CLASS,
+    FAILURE_TERMINAL,
+    RETRIABLE,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    is_truncated,
+    reverify_in,
+)
+
+LONGEST_SHOWN = 60
+LARGEST_VALUE = 1e100
+"""Sums of squares of rewards up to here are far from the end of what a double holds."""
+
+_name_and_type = attrgetter("name", "type")
+
+
+def load_run(
+    inputs_path: Files | None,
+    rollouts_path: Files,
+    *,
+    failures_path: Files | None = None,
+    allow_partial: bool = False,
+    group_by: str | None = None,
+) -> RunFrame:
+    """Read the materialized rows, the rollouts and the failures of a run.
+
+    Each may be one file, a glob of shards, or several, plain or compressed (gzip, zstd). Without
+    `inputs_path` the materialized inputs are looked for by name beside the rollouts, and so is,
+    without `failures_path`, the failures file. `allow_partial` accepts requests without a rollout
+    and a torn last line. `group_by` names a string field of the rows (`task_name`, or inside an
+    object `metadata.source_dataset`).
+
+    Raises InputDataError when a file is not what it should be, when a key occurs twice, when a
+    rollout has no materialized row, and, unless partial, when a request has no rollout; MixedRuns
+    when manifests say that the files are of different runs.
+    """
+    inputs_from, rollouts_from = run_files(inputs_path, rollouts_path)
+    unvouched = check_one_run(inputs_from, rollouts_from)
+    failures_from = failure_files(failures_path, rollouts_from)
+    scan = _Scan(group_by)
+    with _no_garbage():
+        inputs = scan.inputs(inputs_from)
+        rollouts, columns, endings = scan.rollouts(rollouts_from, allow_partial=allow_partial)
+        failures = scan.failures(failures_from)
+    scanned = Scanned(
+        tasks=scan.tasks,
+        agents=scan.agents,
+        families=scan.families if group_by else None,
+        inputs=inputs,
+        rollouts=rollouts,
+        columns=columns.build(),
+        endings=endings,
+        failures=failures,
+        notices=(*unvouched, *scan.notices, *scan.ungrouped(), *_not_finite(columns.not_finite)),
+    )
+    return assemble(scanned, allow_partial=allow_partial)
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Rows refer to nothing that refers back: looking for such garbage is a fifth of a scan."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _Scan:
+    """Reads the files of one run, sharing the numbering of tasks, agents and families."""
+
+    def __init__(self, group_by: str | None) -> None:
+        self.tasks: Codes[TaskIndex] = Codes()
+        self.agents: Codes[AgentName] = Codes()
+        self.families: Codes[str] = Codes()
+        self.notices: list[str] = []
+        self._group_by = group_by.split(".") if group_by else []
+        self._reader = RowReader(self._group_by)
+
+    def inputs(self, paths: Sequence[Path]) -> KeyTable:
+        table = KeyTable()
+        for path in paths:
+            before = len(table)
+            table.begin(path)
+            for block in self._reader.blocks(path):
+                _refuse_other_than_inputs(block)
+                self._keep(table, block)
+            requested = requested_beside(path)
+            if requested is not None and len(table) - before < requested:
+                raise InputDataError(
+                    f"{path} holds {len(table) - before} of the {requested} rows that its "
+                    "manifest counts",
+                    hint="the file was cut short: copy it again, or resume the run",
+                    cause=KnownCause.BROKEN_MANIFEST,
+                )
+        return table
+
+    def rollouts(
+        self, paths: Sequence[Path], *, allow_partial: bool
+    ) -> tuple[KeyTable, ColumnBuilder, Endings]:
+        table, columns = KeyTable(), ColumnBuilder()
+        truncated, empty = array("b"), array("b")
+        torn = self.notices if allow_partial else None
+        # a shard in which nothing was scored is none of the others' fault
+        shards = len(paths) > 1
+        for path in paths:
+            table.begin(path)
+            for block in self._reader.blocks(path, torn=torn, may_be_empty=shards):
+                _refuse_other_than_rollouts(block)
+                self._keep(table, block)
+                columns.add(block.fields, len(block))
+                truncated.extend(map(is_truncated, block.field(RESPONSE)))
+                empty.extend(value is True for value in block.field(EMPTY_ANSWER))
+        if not len(table):
+            raise InputDataError(f"{paths[0]} and its other shards hold no rows")
+        endings = Endings(np.array(truncated, np.bool_), np.array(empty, np.bool_))
+        return table, columns, endings
+
+    def failures(self, paths: Sequence[Path]) -> dict[tuple[TaskIndex, int], Failure]:
+        """By key, the last failed attempt."""
+        last: dict[tuple[TaskIndex, int], Failure] = {}
+        for path in paths:
+            for block in self._reader.blocks(path, torn=self.notices, may_be_empty=True):
+                for key, failure in zip(_keys(block), _failures(block), strict=True):
+                    last[key] = failure.together(last[key]) if key in last else failure
+        return last
+
+    def ungrouped(self) -> tuple[str, ...]:
+        """What to tell when the field to group by is in none of the rows."""
+        if not self._group_by or self.families.names:
+            return ()
+        return (f"no row has a text in {'.'.join(self._group_by)!r} to group by",)
+
+    def _keep(self, table: KeyTable, block: Block) -> None:
+        tasks, rollouts = _indices(block)
+        table.blocks.append(len(table))
+        table.lines.append(block.lines)
+        table.task.extend(self.tasks.codes(tasks))
+        table.rollout.extend(rollouts)
+        table.offset.extend(array("q", block.offsets))
+        table.agent.extend(_agent_codes(self.agents, block.field(AGENT_REF)))
+        if self._group_by:
+            families = block.field(self._group_by[0])
+            names = [_family(value, self._group_by[1:]) for value in families]
+            table.family.extend(_family_codes(self.families, names))
+
+
+def _family_codes(families: Codes[str], names: Sequence[str | None]) -> "array[int]":
+    """Per row the number of its family, -1 without one."""
+    known = [name for name in dict.fromkeys(names) if name is not None]
+    numbers: dict[str | None, int] = dict(zip(known, families.codes(known), strict=True))
+    numbers[None] = -1
+    return array("q", map(numbers.__getitem__, names))
+
+
+def _agent_codes(agents: Codes[AgentName], refs: Sequence[object]) -> "array[int]":
+    """Per row the number of the agent that its reference names, -1 without one."""
+    try:
+        names = list(map(_name_and_type, refs))
+    except AttributeError:  # a row without one
+        names = [(getattr(ref, "name", None), getattr(ref, "type", None)) for ref in refs]
+    try:
+        numbers = {name: _agent_code(agents, *name) for name in set(names)}
+    except TypeError:  # a name that is a list or an object
+        return array("q", (_agent_code(agents, *name) for name in names))
+    return array("q", map(numbers.__getitem__, names))
+
+
+def _agent_code(agents: Codes[AgentName], name: object, kind: object) -> int:
+    if not isinstance(name, str):
+        return -1
+    return agents.codes([AgentName(name, kind if isinstance(kind, str) else "")])[0]
+
+
+def _family(value: Any, inner: Sequence[str]) -> str | None:
+    """The text at the end of the names `inner`, from a field of a row on."""
+    for depth, name in enumerate(inner):
+        if depth == 0:
+            value = getattr(value, "family", None)
+        else:
+            value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else None
+
+
+def _keys(block: Block) -> Iterator[tuple[TaskIndex, int]]:
+    tasks, rollouts = _indices(block)
+    return zip(tasks, rollouts, strict=True)
+
+
+def _indices(block: Block) -> tuple[Sequence[TaskIndex], "array[int]"]:
+    """The keys of a block: a task is a number or a name, a rollout a number."""
+    tasks, rollouts = block.field(TASK_INDEX), block.field(ROLLOUT_INDEX)
+    if set(map(type, tasks)) <= {int, str} and set(map(type, rollouts)) <= {int}:
+        try:
+            return tasks, array("q", rollouts)
+        except OverflowError:
+            raise _bad_index(block) from None
+    raise _bad_index(block)
+
+
+def _bad_index(block: Block) -> InputDataError:
+    for name, kinds, what in (
+        (TASK_INDEX, {int, str}, "an integer or a name"),
+        (ROLLOUT_INDEX, {int}, "an integer"),
+    ):
+        for at, value in enumerate(block.field(name)):
+            where = f"{block.path} line {block.lines[at]}"
+            if value is None:
+                return InputDataError(
+                    f"{where} has no {name}",
+                    hint="give files that a collection wrote; a plain dataset has no indices",
+                )
+            if type(value) not in kinds or (name == ROLLOUT_INDEX and abs(value) >= 2**63):
+                return InputDataError(
+                    f"{where}: {name} is {_shown(value)}, not {what}",
+                    hint="give the files as the collection wrote them",
+                )
+    raise AssertionError("a block was refused without a reason")
+
+
+def _refuse_other_than_inputs(block: Block) -> None:
+    if block.fields.keys().isdisjoint({REWARD, FAILURE_CLASS}):
+        return
+    columns = map(block.field, (REWARD, RESPONSE, CREATE_PARAMS, FAILURE_CLASS))
+    for at, (reward, response, params, failed) in enumerate(zip(*columns, strict=True)):
+        scored = reward is not None and (response is not None or params is None)
+        if scored or failed is not None:
+            holds, has = ("rollouts", "a reward") if scored else ("failures", FAILURE_CLASS)
+            where = block.place(at).removeprefix(f"{block.path} ")
+            raise InputDataError(
+                f"{block.path} holds {holds}, not materialized inputs: {where} has {has}",
+                hint="give the run's <stem>_materialized_inputs.jsonl as the inputs",
+            )
+
+
+_ROLLOUTS_HINT = "give the file that the run's output_jsonl_fpath names, not its inputs or failures"
+
+
+def _refuse_other_than_rollouts(block: Block) -> None:
+    """Every row must have a finite reward that statistics can be computed of."""
+    rewards = block.field(REWARD)
+    column = finite(rewards)
+    if column is not None:
+        _refuse_beyond_arithmetic(block, column)
+        return
+    at = next(at for at, reward in enumerate(rewards) if not is_finite_number(reward))
+    if not any(block.has(at, REWARD) for at in range(len(block))):
+        named = ""
+        if block.has(0, FAILURE_CLASS):
+            named = "; these are failures"
+        elif block.has(0, CREATE_PARAMS):
+            named = "; these look like materialized inputs"
+        raise InputDataError(
+            f"{block.path} holds no rollouts: no row has a reward, from line {block.lines[0]} on"
+            + named,
+            hint=_ROLLOUTS_HINT,
+        )
+    if not block.has(at, REWARD):
+        raise InputDataError(f"{block.place(at)}: the row has no reward", hint=_UNSCORED_HINT)
+    raise InputDataError(
+        f"{block.place(at)}: the reward is {_shown(rewards[at])}, not a finite number",
+        hint=_UNSCORED_HINT,
+    )
+
+
+def _refuse_beyond_arithmetic(block: Block, rewards: "array[float]") -> None:
+    beyond = np.flatnonzero(np.abs(rewards) > LARGEST_VALUE)
+    if len(beyond):
+        at = int(beyond[0])
+        raise InputDataError(
+            f"{block.place(at)}: the reward is {_shown(block.field(REWARD)[at])}, beyond the "
+            f"±{LARGEST_VALUE:g} that statistics can be computed of",
+            hint="scale the rewards in the verifier, then score the run again with "
+            "`palestra reverify`",
+        )
+
+
+_UNSCORED_HINT = (
+    "only scored rows belong in this file: run the verifier over it again with `palestra "
+    f"reverify`, or remove the row and profile the rest with {PARTIAL}"
+)
+
+
+def _failures(block: Block) -> Iterator[Failure]:
+    names = (FAILURE_CLASS, "attempt", FAILURE_TERMINAL, RETRIABLE, RESPONSE, "hint")
+    columns = zip(*map(block.field, names), strict=True)
+    for at, (found, attempt, terminal, retriable, response, hint) in enumerate(columns):
+        if not isinstance(found, str) or found == SCORED:
+            raise InputDataError(
+                f"{block.place(at)} has no {FAILURE_CLASS}",
+                hint="give the run's <stem>_failures.jsonl as the failures",
+            )
+        yield Failure(
+            attempt if isinstance(attempt, int) else 1,
+            found,
+            terminal=terminal is True,
+            retriable=retriable is True,
+            answered=response is not None,
+            reverify=reverify_in(hint) if isinstance(hint, str) else "",
+        )
+
+
+def _not_finite(counts: Mapping[str, int]) -> Iterator[str]:
+    for name, count in sorted(counts.items()):
+        values = "value is" if count == 1 else "values are"
+        yield f"{name}: {count} {values} not finite and left out of its statistics"
+
+
+def _shown(value: object) -> str:
+    """As JSON has it, cut short; of an object or a list only that it is one."""
+    if isinstance(value, Nested | list):
+        return "an object" if isinstance(value, Nested) else "a list"
+    text = "null" if value is None else value if isinstance(value, str) else str(value)
+    text = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return f'"{text}"' if isinstance(value, str) else text

@@ -1,0 +1,105 @@
+"""Are these files of one run? Their manifests, where a collection left some, say so."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from palestra.errors import InputDataError, KnownCause, Layer
+from palestra.schema import RunPaths, bare_name
+
+_INPUTS = "_materialized_inputs.jsonl"
+_MOST_NAMED = 10
+
+
+class MixedRuns(InputDataError):
+    """Files were made from different rows or settings, and must not be profiled as one run."""
+
+    layer = Layer.CACHE
+
+
+@dataclass(frozen=True, slots=True)
+class _Fingerprint:
+    """What a manifest says of the file it lies beside."""
+
+    path: Path
+    digest: str
+    semantics: Mapping[str, Any]
+    requested: int | None
+
+
+def check_one_run(inputs: Sequence[Path], rollouts: Sequence[Path]) -> tuple[str, ...]:
+    """Raise MixedRuns when two manifests beside these files have different digests.
+
+    Returns notices: which files no manifest vouches for, when others have one. Files without any
+    manifest, as other tools write them, are taken as they are.
+    """
+    beside = [(path, RunPaths(path).manifest) for path in rollouts]
+    beside += [(path, _of_inputs(path)) for path in inputs]
+    found = [_read(path, manifest) for path, manifest in beside if manifest.exists()]
+    if not found:
+        return ()
+    reference = found[0]
+    others = [held for held in found if held.digest != reference.digest]
+    if others:
+        raise MixedRuns(
+            f"{others[0].path} is of another run than {reference.path}: "
+            + _difference(reference, others[0]),
+            hint="give rollouts and materialized inputs of one run; `palestra compare` sets two "
+            "runs side by side",
+        )
+    without = [str(path) for path, manifest in beside if not manifest.exists()]
+    if not without:
+        return ()
+    more = f" and {len(without) - _MOST_NAMED} more" if len(without) > _MOST_NAMED else ""
+    named = ", ".join(without[:_MOST_NAMED]) + more
+    return (f"no manifest beside {named}: that it is of the same run cannot be checked",)
+
+
+def requested_beside(inputs: Path) -> int | None:
+    """How many rows the manifest of these materialized inputs counts; None when nobody says."""
+    manifest = _of_inputs(inputs)
+    return _read(inputs, manifest).requested if manifest.exists() else None
+
+
+def _of_inputs(inputs: Path) -> Path:
+    name = bare_name(inputs)
+    stem = name.removesuffix(_INPUTS) if name.endswith(_INPUTS) else Path(name).stem
+    return inputs.with_name(f"{stem}_manifest.json")
+
+
+def _read(path: Path, manifest: Path) -> _Fingerprint:
+    try:
+        held = json.loads(manifest.read_bytes())
+        requested = held.get("requested")
+        return _Fingerprint(
+            path,
+            str(held["digest"]),
+            held.get("semantics") or {},
+            requested if isinstance(requested, int) else None,
+        )
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise InputDataError(
+            f"{manifest} is not a manifest ({error!r})",
+            hint="give it back, or move it away to profile the files without it",
+            cause=KnownCause.BROKEN_MANIFEST,
+        ) from error
+
+
+def _difference(one: _Fingerprint, other: _Fingerprint) -> str:
+    """Which settings differ, where both say what theirs were."""
+    differ = list(_differing(one.semantics, other.semantics))
+    if not differ:
+        return "their input rows differ"
+    more = ", …" if len(differ) > _MOST_NAMED else ""
+    return f"they differ in {', '.join(differ[:_MOST_NAMED])}{more}"
+
+
+def _differing(one: object, other: object, at: str = "") -> Iterator[str]:
+    """Dotted names of the leaves that differ; values stay unsaid, they may be long."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in sorted({*one, *other}):
+            yield from _differing(one.get(name), other.get(name), f"{at}.{name}" if at else name)
+    elif one != other:
+        yield at

@@ -1,0 +1,237 @@
+"""Each figure of the report: a chart, a sentence on what it shows and what to do, its numbers."""
+
+from collections.abc import Iterator, Sequence
+
+from palestra.analysis.frame import RunFrame
+from palestra.analysis.report.charts import (
+    bars_of,
+    column_chart,
+    curve_chart,
+    length_chart,
+    rate_columns,
+)
+from palestra.analysis.report.facts import (
+    MOST_SINGLE_RATES,
+    CurvePoint,
+    Lengths,
+    Spread,
+    is_binary,
+    lengths,
+    pass_curve,
+    pass_rate_bars,
+    reward_bars,
+    solved_counts,
+)
+from palestra.analysis.report.markup import Child, Markup, tag, together
+from palestra.analysis.report.overview import scores_of
+from palestra.analysis.report.wording import amount, percent
+from palestra.analysis.summary import RunSummary
+from palestra.analysis.task_rows import solved_by_task
+from palestra.metrics import Rollouts
+
+NOTABLE_CORRELATION = 0.2
+"""From here on the report says that length and reward go together."""
+FEW_ROLLOUTS = 4
+"""Below so many per task, pass rates are too coarse to choose tasks by."""
+
+
+def figures(frame: RunFrame, summary: RunSummary) -> list[Markup]:
+    """The charts in reading order; one that the rows hold nothing for says so instead."""
+    binary = is_binary(frame.rollouts.reward)
+    return [
+        _pass_rates(frame),
+        _curve(pass_curve(frame.rollouts, scores_of(summary)), binary=binary),
+        _rewards(frame, binary=binary),
+        _lengths(lengths(frame.rollouts), binary=binary),
+    ]
+
+
+def figure(name: str, title: str, reading: Child, chart: Markup | None, numbers: Child) -> Markup:
+    """One figure; without a chart, its sentence alone."""
+    return tag(
+        "figure",
+        tag("figcaption", tag("h3", title), tag("p", reading, class_="reading")),
+        chart,
+        numbers,
+        class_="figure",
+        id=f"figure-{name}",
+    )
+
+
+def numbers_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """What a chart draws, in digits, folded away."""
+    head = tag("tr", *(tag("th", text, scope="col") for text in heads))
+    body = (
+        tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:]))
+        for row in rows
+    )
+    table = tag("table", tag("thead", head), tag("tbody", *body))
+    return tag("details", tag("summary", "Numbers"), table, class_="numbers")
+
+
+def _pass_rates(frame: RunFrame) -> Markup:
+    rollouts = frame.rollouts
+    bars = pass_rate_bars(solved_by_task(rollouts), rollouts.per_task)
+    total = len(rollouts.tasks)
+    rows = [(bar.label, f"{bar.count:,}", percent(bar.count / total)) for bar in bars]
+    return figure(
+        "pass-rate",
+        "Pass rate of tasks",
+        _rate_reading(rollouts),
+        column_chart(
+            rate_columns(bars, total), label="Tasks by pass rate", x_title=_of_what(rollouts)
+        ),
+        numbers_table(("Pass rate", "Tasks", "Share"), rows),
+    )
+
+
+def _rate_reading(rollouts: Rollouts) -> str:
+    fewest, most = int(rollouts.per_task.min()), int(rollouts.per_task.max())
+    if most == 1:
+        return "With one rollout per task, each is solved or not. Choose a bar to list its tasks."
+    never, sometimes, always = solved_counts(rollouts)
+    if is_binary(rollouts.reward):
+        said = (
+            f"The two ends, never ({amount(never, 'task')}) and always ({amount(always, 'task')}), "
+            f"teach a group-relative method nothing; the {amount(sometimes, 'task')} between do, "
+            "most of all those in the middle."
+        )
+    else:
+        said = (
+            "A rollout counts as solved from a reward of 1 on. Below that rewards still differ: "
+            "see the best of k, and the table by standard deviation."
+        )
+    few = "" if fewest >= FEW_ROLLOUTS else " Rates of few rollouts are coarse: collect more."
+    return f"{said} Choose a bar to list its tasks.{few}"
+
+
+def _of_what(rollouts: Rollouts) -> str:
+    most = int(rollouts.per_task.max())
+    return (
+        f"rollouts solved, of {most}" if most <= MOST_SINGLE_RATES else "pass rate up to, percent"
+    )
+
+
+def _curve(points: Sequence[CurvePoint], *, binary: bool) -> Markup:
+    if len(points) < 2:
+        said = (
+            "Every task has a single rollout, so there is no curve: collect at least four per task "
+            "(num_repeats=4) to see how much repeated attempts are worth."
+        )
+        return figure("pass-at-k", "Best of k", said, None, None)
+    first = points[0]
+    last = [point for point in points if point.tasks == first.tasks][-1]
+    reading = together(
+        f"The best of {last.k} rollouts reaches {_value(last.best, binary=binary)}, one alone "
+        f"{_value(first.best, binary=binary)}. ",
+        "That gap is what training, or choosing among answers, can win. " if binary else None,
+        f"All {last.k} are right with probability {percent(last.worst)} (pass^k). "
+        if binary
+        else "With rewards that are not just 0 and 1 this is the expected maximum of k. ",
+        f"Whiskers: 95 %.{_fewer(points)}",
+    )
+    heads = ("k", "pass@k" if binary else "best of k", "95 %", *(["pass^k"] * binary), "Tasks")
+    rows = [
+        (
+            str(point.k),
+            _value(point.best, binary=binary),
+            _interval(point.best, binary=binary),
+            *([percent(point.worst)] * binary),
+            f"{point.tasks:,}",
+        )
+        for point in points
+    ]
+    chart = curve_chart(points, label="Best reward of k rollouts against k", binary=binary)
+    title = "pass@k and pass^k" if binary else "Best of k"
+    return figure("pass-at-k", title, reading, chart, numbers_table(heads, rows))
+
+
+def _fewer(points: Sequence[CurvePoint]) -> str:
+    first, last = points[0].tasks, points[-1].tasks
+    if first == last:
+        return ""
+    return f" Only {last:,} of {amount(first, 'task')} have {points[-1].k} rollouts."
+
+
+def _rewards(frame: RunFrame, *, binary: bool) -> Markup:
+    rewards = frame.rollouts.reward
+    bars = reward_bars(rewards)
+    top = max(bars, key=lambda bar: bar.count)
+    if len(bars) == 1:
+        reading = (
+            f"Every reward is {top.label}. Nothing can be learned from that: look at a transcript "
+            "and at the verifier before collecting more."
+        )
+    elif binary:
+        reading = "Rewards are 0 or 1, so everything here follows from how often each task is 1."
+    else:
+        solved = percent(float((rewards >= 1).mean()))
+        reading = (
+            f"From {rewards.min():.4g} to {rewards.max():.4g}, most often {top.label}. "
+            f"{solved} of rollouts reach 1, which is what counts as solved here."
+        )
+    total = len(rewards)
+    rows = [(bar.label, f"{bar.count:,}", percent(bar.count / total)) for bar in bars]
+    return figure(
+        "rewards",
+        "Rewards of rollouts",
+        reading,
+        column_chart(
+            bars_of(bars, "rollouts", total, "plain"),
+            label="Rollouts by reward",
+            x_title="reward",
+        ),
+        numbers_table(("Reward", "Rollouts", "Share"), rows),
+    )
+
+
+def _lengths(found: Lengths | None, *, binary: bool) -> Markup:
+    if found is None:
+        said = "The rollouts do not say how many tokens they used (response.usage.output_tokens)."
+        return figure("length", "Reward against length", said, None, None)
+    rows = [
+        (
+            f"{one.low:,} to {one.high:,}",
+            f"{one.rollouts:,}",
+            _value(one.reward, binary=binary),
+            _interval(one.reward, binary=binary),
+        )
+        for one in found.bins
+    ]
+    return figure(
+        "length",
+        "Reward against length",
+        together(*_length_reading(found)),
+        length_chart(found, label="Mean reward by output tokens", binary=binary),
+        numbers_table(("Output tokens", "Rollouts", "Mean reward", "95 %"), rows),
+    )
+
+
+def _length_reading(found: Lengths) -> Iterator[str]:
+    r = found.median_correlation
+    if r is None:
+        yield "Within no task do both reward and length vary. "
+    else:
+        r_text = f"r\u00a0=\u00a0{round(r, 2) or 0:.2f}".replace("-", "\N{MINUS SIGN}")
+        yield f"Within a task, reward and length correlate by {r_text} (median of "
+        yield f"{amount(found.tasks_correlated, 'task')}). "
+        if abs(r) < NOTABLE_CORRELATION:
+            yield "Length hardly matters. "
+        elif r < 0:
+            yield "Longer answers fail more: look for loops and for answers cut by a token limit. "
+        else:
+            yield "Longer answers win more: a tighter token limit would cost reward. "
+    yield "Between tasks a falling line mostly says that harder tasks take longer. "
+    yield "Grey bars: how many rollouts are of that length."
+
+
+def _value(spread: Spread, *, binary: bool) -> str:
+    return percent(spread.mean) if binary else f"{spread.mean:.3f}"
+
+
+def _interval(spread: Spread, *, binary: bool) -> str:
+    if spread.low is None or spread.high is None:
+        return "-"
+    if binary:
+        return f"{100 * spread.low:.1f} to {percent(spread.high)}"
+    return f"{spread.low:.3f} to {spread.high:.3f}"

@@ -1,0 +1,279 @@
+"""The top of the report: the figures a run is judged by, what they say, how requests ended."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from palestra.analysis.frame import RunFrame
+from palestra.analysis.intervals import Estimate
+from palestra.analysis.report.charts import meter, share_bar
+from palestra.analysis.report.facts import is_binary, solved_counts
+from palestra.analysis.report.markup import Markup, tag, together
+from palestra.analysis.report.wording import amount, number, percent
+from palestra.analysis.summary import GroupSummary, RunSummary, Scores
+from palestra.analysis.task_rows import solved_by_task
+from palestra.errors import Outcome
+from palestra.metrics import Rollouts, describe
+from palestra.schema import Unscored
+
+WORTH_TRYING_AGAIN = 0.1
+"""From this gain of the best of k over one rollout on, the report calls it large."""
+MOST_GROUPS = 60
+
+_CAUSES: Mapping[str, str] = MappingProxyType(
+    {
+        Outcome.POLICY_ERROR: "the model server refused or broke the request",
+        Outcome.INFRA_ERROR: "a server died or could not be reached",
+        Outcome.DATA_ERROR: "the row does not fit its environment",
+        Outcome.AGENT_ERROR: "the agent's code raised an exception",
+        Outcome.ENVIRONMENT_ERROR: "the environment raised an exception while it was used",
+        Outcome.VERIFIER_ERROR: "the verifier raised an exception",
+        Outcome.JUDGE_ERROR: "the judge model gave no usable answer",
+        Outcome.TIMEOUT: "out of time",
+        Outcome.CANCELLED: "stopped from outside",
+    }
+)
+
+
+def key_figures(summary: RunSummary, *, binary: bool) -> Markup:
+    """The strip of large numbers."""
+    total = summary.total
+    scores = scores_of(summary)
+    found = [
+        _figure("Mean reward", number_of(scores.mean_reward), _interval(scores.mean_reward)),
+        *_passes(scores, binary=binary),
+        _figure("Coverage", percent(total.coverage), f"{total.scored:,} of {total.requested:,}"),
+        _figure("Tasks", f"{scores.tasks:,}", _dropped(total.tasks - scores.tasks)),
+    ]
+    if scores.mean_output_tokens is not None:
+        tokens = number(scores.mean_output_tokens)
+        found.append(_figure("Output tokens", tokens, "mean per rollout"))
+    return tag("dl", *found, class_="key-figures")
+
+
+def solved_split(frame: RunFrame) -> Markup:
+    """Never, sometimes, always: one bar and its legend."""
+    counts = dict(zip(("never", "sometimes", "always"), solved_counts(frame.rollouts), strict=True))
+    total = sum(counts.values())
+    parts = [
+        (name, count / total, f"{name} solved: {amount(count, 'task')} ({percent(count / total)})")
+        for name, count in counts.items()
+    ]
+    legend = (
+        tag(
+            "li",
+            tag("span", class_=f"key {name}"),
+            tag("b", percent(count / total)),
+            f" {name} solved ",
+            tag("span", amount(count, "task"), class_="quiet"),
+        )
+        for name, count in counts.items()
+    )
+    label = ", ".join(tip for _, _, tip in parts)
+    return tag(
+        "div", share_bar(parts, label=label), tag("ul", *legend, class_="legend"), class_="split"
+    )
+
+
+def findings(frame: RunFrame, summary: RunSummary) -> Markup:
+    """What the numbers say and what to do next, a sentence or two each."""
+    said = [tag("li", tag("b", f"{head} "), text) for head, text in _findings(frame, summary)]
+    notices = [tag("li", tag("b", "Note. "), text) for text in summary.notices]
+    return tag("ul", *said, *notices, class_="findings")
+
+
+def outcomes(summary: RunSummary) -> Markup:
+    """How every requested rollout ended."""
+    total = summary.total
+    ends = [("scored", total.scored, "has a reward")]
+    if total.truncated:
+        cut = "of the scored: cut off at a limit on tokens or context"
+        ends.append((Outcome.TRUNCATED.value, total.truncated, cut))
+    if total.empty_answers:
+        ends.append(
+            ("empty answers", total.empty_answers, "of the scored: neither text nor a tool call")
+        )
+    ends += [(name, n, _CAUSES.get(name, "")) for name, n in sorted(total.failures.items())]
+    if total.unaccounted:
+        ends.append(("no trace", total.unaccounted, "never started, or in flight at a kill"))
+    rows = (
+        tag(
+            "tr",
+            tag("th", name, scope="row"),
+            tag(
+                "td",
+                meter(n / total.requested, "plain" if name == "scored" else "never"),
+                class_="wide",
+            ),
+            tag("td", f"{n:,}", class_="n"),
+            tag("td", percent(n / total.requested), class_="n"),
+            tag("td", why, class_="quiet"),
+        )
+        for name, n, why in ends
+    )
+    heads = (("Outcome", None), ("", "wide"), ("Rollouts", "n"), ("Share", "n"), ("", None))
+    head = (tag("th", text, scope="col", class_=class_) for text, class_ in heads)
+    return _scrolling(tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows)))
+
+
+def groups(summary: RunSummary, *, binary: bool) -> Markup | None:
+    """One line per family or agent; None when there is only one."""
+    title, lines = (
+        ("Family", summary.by_family) if summary.by_family else ("Agent", summary.by_agent)
+    )
+    if len(lines) < 2:
+        return None
+    most = max((s.pass_at[-1].k for g in lines if (s := g.scores)), default=1)
+    best = (f"pass@{most}",) if most > 1 else ()
+    heads = (title, "Tasks", "Scored", "Mean reward", "pass@1", *best, "", "Tokens")
+    classes = (None, *("n",) * (len(heads) - 3), "wide", "n")
+    head = (
+        tag("th", text, scope="col", class_=class_)
+        for text, class_ in zip(heads, classes, strict=True)
+    )
+    rows = (_group(line, most, binary=binary) for line in lines[:MOST_GROUPS])
+    left_out = len(lines) - MOST_GROUPS
+    note = f"{left_out} more are in the agent metrics file." if left_out > 0 else None
+    table = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows))
+    return together(_scrolling(table), tag("p", note, class_="quiet") if note else None)
+
+
+def scores_of(summary: RunSummary) -> Scores:
+    """What the scored rollouts of the run say; a frame holds at least one."""
+    scores = summary.total.scores
+    if scores is None:
+        raise ValueError("a run without a scored rollout cannot be reported")
+    return scores
+
+
+def number_of(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f}"
+
+
+def passed_text(value: float, *, binary: bool) -> str:
+    """A pass@k: a share where rewards are 0 or 1, else an expected maximum."""
+    return percent(value) if binary else f"{value:.3f}"
+
+
+def _group(line: GroupSummary, most: int, *, binary: bool) -> Markup:
+    scores = line.scores
+    head = (
+        tag("th", line.name, scope="row"),
+        tag("td", f"{line.tasks:,}", class_="n"),
+        tag("td", percent(line.coverage), class_="n"),
+    )
+    if scores is None:
+        return tag("tr", *head, tag("td", "no scored rollout", colspan=5, class_="quiet"))
+    passed = {at.k: passed_text(at.value, binary=binary) for at in scores.pass_at}
+    shares = (scores.never_solved, scores.sometimes_solved, scores.always_solved)
+    names = ("never", "sometimes", "always")
+    parts = [
+        (name, share, f"{name} solved: {percent(share)}")
+        for name, share in zip(names, shares, strict=True)
+    ]
+    tokens = scores.mean_output_tokens
+    return tag(
+        "tr",
+        *head,
+        tag(
+            "td",
+            number_of(scores.mean_reward),
+            tag("small", _ends(scores.mean_reward)),
+            class_="n",
+        ),
+        tag("td", passed.get(1, "-"), class_="n"),
+        tag("td", passed.get(most, "-"), class_="n") if most > 1 else None,
+        tag("td", share_bar(parts, label=", ".join(tip for _, _, tip in parts))),
+        tag("td", "-" if tokens is None else number(tokens), class_="n"),
+    )
+
+
+def _passes(scores: Scores, *, binary: bool) -> Iterator[Markup]:
+    first, last = scores.pass_at[0], scores.pass_at[-1]
+    yield _figure(f"pass@{first.k}", passed_text(first.value, binary=binary), "one rollout")
+    if last.k != first.k:
+        note = f"best of {last.k}"
+        yield _figure(f"pass@{last.k}", passed_text(last.value, binary=binary), note)
+
+
+def _figure(name: str, value: str, note: str) -> Markup:
+    return tag("div", tag("dt", name), tag("dd", value, tag("small", note)))
+
+
+def _ends(estimate: Estimate) -> str:
+    """The interval, which need not lie evenly around the mean."""
+    return "" if estimate.low is None else f"{estimate.low:.3f} to {estimate.high:.3f}"
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{_ends(estimate)} (95 %)" if estimate.low is not None else "of one task"
+
+
+def _dropped(count: int) -> str:
+    return f"{count:,} more without a score" if count else "all with a score"
+
+
+def _findings(frame: RunFrame, summary: RunSummary) -> Iterator[tuple[str, str]]:
+    yield from _teaching(frame.rollouts)
+    yield from _headroom(scores_of(summary), binary=is_binary(frame.rollouts.reward))
+    yield from _coverage(summary.total, frame.unscored)
+
+
+def _teaching(rollouts: Rollouts) -> Iterator[tuple[str, str]]:
+    if int(rollouts.per_task.max()) == 1:
+        yield (
+            "One rollout per task.",
+            "Only trying a task again shows whether it teaches: collect with num_repeats=4.",
+        )
+        return
+    total = len(rollouts.tasks)
+    varied = int(np.sum(describe(rollouts.reward, rollouts.starts).std > 0))
+    rest = f"the rollouts of the other {total - varied:,} all score the same and teach nothing"
+    yield (
+        f"{varied:,} of {amount(total, 'task')} can teach this model now:",
+        (
+            "their rollouts differ in reward, which is what group-relative training learns from"
+            + (f"; {rest}." if varied < total else ".")
+        ),
+    )
+    if not solved_by_task(rollouts).any():
+        yield (
+            "No reward reaches 1,",
+            "so no task counts as solved. Read mean, spread and best of k instead.",
+        )
+
+
+def _headroom(scores: Scores, *, binary: bool) -> Iterator[tuple[str, str]]:
+    first = scores.pass_at[0]
+    last = [at for at in scores.pass_at if at.tasks == first.tasks][-1]
+    if last.k == 1:
+        return
+    gain = last.value - first.value
+    above = f"{100 * gain:.0f} points" if binary else f"{gain:.3f}"
+    if gain >= WORTH_TRYING_AGAIN:
+        yield (
+            f"The best of {last.k} is {above} above a single rollout:",
+            "the model often can, but not reliably. That is room for training.",
+        )
+    else:
+        yield (
+            f"The best of {last.k} is only {above} above a single rollout:",
+            "trying again adds little. Harder or easier tasks would tell more than more rollouts.",
+        )
+
+
+def _coverage(total: GroupSummary, unscored: Unscored) -> Iterator[tuple[str, str]]:
+    missing = total.requested - total.scored
+    if missing:
+        yield (
+            f"{amount(missing, 'requested rollout')} of {total.requested:,} have no score.",
+            (
+                "They count in no number here but coverage; a failure is not a zero. "
+                f"What helps: {unscored.what_helps()}."
+            ),
+        )
+
+
+def _scrolling(table: Markup) -> Markup:
+    return tag("div", table, class_="scrolling", tabindex=0, role="region", aria_label="Table")

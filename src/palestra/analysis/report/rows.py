@@ -1,0 +1,185 @@
+"""Chooses the rollouts that the report shows in full, and reads their rows again.
+
+The report is bounded, a run is not. Tasks are taken in order of interest; of each, its best, its
+worst and its longest rollout. How much text a row holds is known only when it has been read, so
+the plan is bounded in rows, and packing in bytes: it stops where the room ends.
+
+A frame keeps where each row began, not what it said. Rows are read in the order of their files, so
+that a compressed one is unpacked once, forwards, and nothing is held but the row at hand.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+import numpy as np
+
+from palestra.analysis.compression import is_compressed, open_rows
+from palestra.analysis.frame import Places, RunFrame
+from palestra.analysis.scan import decode_value, split_row
+from palestra.analysis.task_rows import LENGTH_FIELD
+from palestra.errors import InputDataError
+from palestra.metrics import Rollouts, TaskIndex, group_of_rows
+from palestra.schema import TASK_INDEX
+
+MOST_ROLLOUTS = 4_000
+"""Rollouts whose rows are read again, at most."""
+
+
+class Choice(NamedTuple):
+    """A rollout, by its number in the frame, and why it was chosen."""
+
+    rollout: int
+    why: str
+
+
+def plan(rollouts: Rollouts, interest: Iterable[int]) -> Mapping[int, Sequence[Choice]]:
+    """For each task to show, by position and in order of interest, its chosen rollouts."""
+    chosen: dict[int, Sequence[Choice]] = {}
+    rows = 0
+    for position in interest:
+        choices = list(_of_task(rollouts, position))
+        rows += len(choices)
+        if rows > MOST_ROLLOUTS:
+            break
+        chosen[position] = choices
+    return chosen
+
+
+def _of_task(rollouts: Rollouts, position: int) -> Iterator[Choice]:
+    """Best (of equals the shortest), worst (of equals the longest), longest; each only once."""
+    start, end = rollouts.starts[position : position + 2].tolist()
+    if end - start == 1:
+        yield Choice(start, "the only one")
+        return
+    reward = rollouts.reward[start:end]
+    column = rollouts.columns.values.get(LENGTH_FIELD)
+    length = np.zeros(end - start) if column is None else np.nan_to_num(column[start:end])
+    best = int(np.lexsort((length, -reward))[0])
+    worst = int(np.lexsort((-length, reward))[0])
+    longest = int(np.argmax(length))
+    same = reward[best] == reward[worst]
+    yield Choice(start + best, _why_first(same=same, shorter=length[best] < length[worst]))
+    if worst != best:
+        yield Choice(start + worst, _why_last(same=same, longer=length[worst] > length[best]))
+    if length[longest] > max(length[best], length[worst]):
+        yield Choice(start + longest, "longest")
+
+
+def _why_last(*, same: bool, longer: bool) -> str:
+    if not same:
+        return "worst"
+    return "longest" if longer else "another"
+
+
+def _why_first(*, same: bool, shorter: bool) -> str:
+    if not same:
+        return "best"
+    return "shortest" if shorter else "one of equals"
+
+
+PLAIN_BUFFER_BYTES = 1 << 16
+"""Chosen rows lie far apart: a large buffer would mostly read what is then thrown away."""
+SKIPPED_BYTES = 1 << 20
+
+Row = dict[str, Any]
+RawRow = dict[str, msgspec.Raw]
+LineAt = Callable[[int], bytes]
+"""The line that begins at a byte; asked for in ascending order."""
+
+
+class _Wanted(NamedTuple):
+    """A row: its place, the number it is asked for by, the task it must be of."""
+
+    file: int
+    offset: int
+    number: int
+    task: TaskIndex
+
+
+def materialized_rows(
+    frame: RunFrame, positions: Iterable[int], fields: frozenset[str]
+) -> Iterator[tuple[int, Row]]:
+    """The first materialized row of each profiled task at `positions`; only `fields` of it."""
+    places = frame.requests.places.take(frame.requests.starts[:-1][frame.profiled])
+    tasks = frame.rollouts.tasks
+    wanted = [_wanted(places, at, tasks[at]) for at in positions]
+    for at, row in _read(places.files, wanted):
+        yield at, {name: _decoded(row[name]) for name in row.keys() & fields}
+
+
+def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int, Row]]:
+    """The scored rows of `rollouts`, given by their numbers in the frame, whole."""
+    places, tasks = frame.rollout_places, frame.rollouts.tasks
+    task_of = group_of_rows(frame.rollouts.starts)[np.array(rollouts, dtype=np.int64)].tolist()
+    pairs = zip(rollouts, task_of, strict=True)
+    wanted = [_wanted(places, number, tasks[task]) for number, task in pairs]
+    for number, row in _read(places.files, wanted):
+        yield number, {name: _decoded(raw) for name, raw in row.items()}
+
+
+def _wanted(places: Places, number: int, task: TaskIndex) -> _Wanted:
+    return _Wanted(int(places.file[number]), int(places.offset[number]), number, task)
+
+
+def _read(files: Sequence[Path], wanted: Sequence[_Wanted]) -> Iterator[tuple[int, RawRow]]:
+    in_order = sorted(wanted, key=lambda one: one[:3])
+    for file, rows in groupby(in_order, key=lambda one: one.file):
+        path = files[file]
+        with _lines(path) as line_at:
+            for one in rows:
+                row = split_row(line_at(one.offset))
+                if row is None or TASK_INDEX not in row:
+                    raise _changed(path, one)
+                if decode_value(row[TASK_INDEX]) != one.task:
+                    raise _changed(path, one)
+                yield one.number, row
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[LineAt]:
+    try:
+        if is_compressed(path):
+            with open_rows(path) as file:
+                yield _forwards(file)
+        else:
+            with path.open("rb", buffering=PLAIN_BUFFER_BYTES) as file:
+                yield lambda offset: (file.seek(offset), file.readline())[1]
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputDataError(f"cannot read {path} again: {error}") from error
+
+
+def _forwards(file: BinaryIO) -> LineAt:
+    """For a file that cannot be entered in the middle."""
+    at = 0
+
+    def line_at(offset: int) -> bytes:
+        nonlocal at
+        while at < offset and (skipped := len(file.read(min(offset - at, SKIPPED_BYTES)))):
+            at += skipped
+        line = file.readline()
+        at += len(line)
+        return line
+
+    return line_at
+
+
+def _decoded(raw: msgspec.Raw) -> Any:
+    """One value; bytes that are not UTF-8 become replacement characters, as this is for reading."""
+    try:
+        return decode_value(raw)
+    except UnicodeDecodeError:
+        return json.loads(bytes(raw).decode(errors="replace"))
+
+
+def _changed(path: Path, one: _Wanted) -> InputDataError:
+    return InputDataError(
+        f"{path} changed while it was being profiled: task {one.task} is no longer at byte "
+        f"{one.offset}",
+        hint="run the profile again when nothing writes to the file",
+    )

@@ -1,0 +1,193 @@
+"""What the report says of each task, as columns, and the short lists of tasks worth a look. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from palestra.analysis.frame import RunFrame
+from palestra.analysis.report.facts import is_binary, time_field
+from palestra.analysis.report.wording import number
+from palestra.analysis.task_rows import LENGTH_FIELD, solved_by_task
+from palestra.metrics import REWARD, BoolArray, FloatArray, IntArray, Rollouts, TaskIndex, describe
+
+LISTED = 6
+RATE_STRATA = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TaskColumns:
+    """One value per task with a scored rollout, in task order; its *position* is its number here.
+
+    NaN where a task lacks the field.
+    """
+
+    names: Sequence[TaskIndex]
+    requested: IntArray
+    trials: IntArray
+    solved: IntArray
+    mean: FloatArray
+    std: FloatArray
+    tokens: FloatArray | None
+    """Mean output tokens of a rollout."""
+    tokens_std: FloatArray | None
+    time: FloatArray | None
+    """Mean of the field that says how long a rollout took."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def rate(self) -> FloatArray:
+        return self.solved / self.trials
+
+    @property
+    def missing(self) -> IntArray:
+        """Requested rollouts without a score."""
+        return self.requested - self.trials
+
+
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    """The first few tasks by one measure."""
+
+    title: str
+    why: str
+    """A sentence: what they are and what to do about them."""
+    positions: Sequence[int]
+    figures: Sequence[str]
+    """The measure of each, as shown."""
+
+
+def task_columns(frame: RunFrame) -> TaskColumns:
+    rollouts = frame.rollouts
+    reward = describe(rollouts.columns.values[REWARD], rollouts.starts)
+    tokens = _described(rollouts, LENGTH_FIELD)
+    time = _described(rollouts, time_field(rollouts))
+    return TaskColumns(
+        names=rollouts.tasks,
+        requested=np.diff(frame.requests.starts)[frame.profiled],
+        trials=rollouts.per_task,
+        solved=solved_by_task(rollouts),
+        mean=reward.mean,
+        std=reward.std,
+        tokens=tokens and tokens[0],
+        tokens_std=tokens and tokens[1],
+        time=time and time[0],
+    )
+
+
+def task_lists(tasks: TaskColumns, rollouts: Rollouts) -> list[TaskList]:
+    """The lists that have a task in them."""
+    found = [
+        *_by_pass_rate(tasks),
+        _most_variable(tasks, rollouts),
+        _slowest(tasks, rollouts),
+        _most_missing(tasks),
+    ]
+    return [one for one in found if one is not None and one.positions]
+
+
+def by_interest(tasks: TaskColumns, lists: Sequence[TaskList]) -> list[int]:
+    """Every position once: the listed tasks in turns, then tasks of each pass rate in turns."""
+    stratum = np.ceil(tasks.rate * RATE_STRATA).astype(np.int64)
+    strata = [np.flatnonzero(stratum == number).tolist() for number in range(RATE_STRATA + 1)]
+    return list(dict.fromkeys([*_in_turns([one.positions for one in lists]), *_in_turns(strata)]))
+
+
+def _in_turns(groups: Sequence[Sequence[int]]) -> Iterator[int]:
+    for place in range(max(map(len, groups), default=0)):
+        yield from (group[place] for group in groups if place < len(group))
+
+
+def _by_pass_rate(tasks: TaskColumns) -> Iterator[TaskList]:
+    rate = tasks.rate
+    mixed = (rate > 0) & (rate < 1)
+    fractions = [
+        f"{c}/{n}" for c, n in zip(tasks.solved.tolist(), tasks.trials.tolist(), strict=True)
+    ]
+    chosen = _first(np.lexsort((-tasks.trials, -rate * (1 - rate))), mixed)
+    yield TaskList(
+        "Most learnable",
+        "Solved about half the time: the largest signal a rollout can give. Keep these.",
+        chosen,
+        [fractions[at] for at in chosen],
+    )
+    chosen = _first(np.lexsort((-tasks.trials, rate)), mixed)
+    yield TaskList(
+        "Hardest, yet solved",
+        "Rarely solved. Look whether the rare success is earned or a lucky guess.",
+        chosen,
+        [fractions[at] for at in chosen],
+    )
+    tokens = np.zeros(len(tasks)) if tasks.tokens is None else np.nan_to_num(tasks.tokens)
+    chosen = _first(np.lexsort((-tokens, -tasks.trials, tasks.mean)), rate == 0)
+    yield TaskList(
+        "Never solved",
+        "No rollout succeeded, lowest reward and most tokens first. Too hard, or is the "
+        "verifier wrong? The transcripts tell.",
+        chosen,
+        [fractions[at] for at in chosen],
+    )
+
+
+def _most_variable(tasks: TaskColumns, rollouts: Rollouts) -> TaskList | None:
+    """By reward; where rewards are 0 or 1 that is the order of learnability, so by length."""
+    if not is_binary(rollouts.reward):
+        chosen = _first(np.argsort(-tasks.std, kind="stable"), tasks.std > 0)
+        return TaskList(
+            "Most variable",
+            "Rewards of one task differ most (standard deviation).",
+            chosen,
+            [f"± {number(tasks.std[at])}" for at in chosen],
+        )
+    if tasks.tokens is None or tasks.tokens_std is None:
+        return None
+    relative = np.nan_to_num(tasks.tokens_std / np.maximum(tasks.tokens, 1))
+    chosen = _first(np.argsort(-relative, kind="stable"), relative > 0)
+    return TaskList(
+        "Most variable in length",
+        "Some rollouts are far longer than others of the same task (standard deviation over "
+        "mean of output tokens). Look for loops.",
+        chosen,
+        [f"± {relative[at]:.0%}".replace("%", " %") for at in chosen],
+    )
+
+
+def _slowest(tasks: TaskColumns, rollouts: Rollouts) -> TaskList | None:
+    if tasks.time is not None:
+        field = time_field(rollouts)
+        title, why, measure = "Slowest", f"Mean of {field} over the rollouts.", tasks.time
+    elif tasks.tokens is not None:
+        title, measure = "Longest", tasks.tokens
+        why = "Most output tokens per rollout. The rows hold no times, so length stands for cost."
+    else:
+        return None
+    known = np.nan_to_num(measure)
+    chosen = _first(np.argsort(-known, kind="stable"), known > 0)
+    return TaskList(title, why, chosen, [number(measure[at]) for at in chosen])
+
+
+def _most_missing(tasks: TaskColumns) -> TaskList:
+    missing = tasks.missing
+    chosen = _first(np.argsort(-missing, kind="stable"), missing > 0)
+    return TaskList(
+        "Most rollouts without a score",
+        "Failed or never run. Their pass rates rest on fewer rollouts than asked for.",
+        chosen,
+        [f"{missing[at]} of {tasks.requested[at]}" for at in chosen],
+    )
+
+
+def _first(order: IntArray, wanted: BoolArray) -> list[int]:
+    """The first few wanted ones of an order."""
+    found: list[int] = order[wanted[order]][:LISTED].tolist()
+    return found
+
+
+def _described(rollouts: Rollouts, field: str | None) -> tuple[FloatArray, FloatArray] | None:
+    column = rollouts.columns.values.get(field) if field else None
+    if column is None:
+        return None
+    described = describe(column, rollouts.starts)
+    return described.mean, described.std

@@ -1,0 +1,170 @@
+"""A rollout as something to read: who said what, cut at stated lengths. Pure.
+
+Rows are whatever an agent and an environment wrote, so nothing about their shape is taken for
+granted: what is not understood is shown as JSON.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.analysis.report.visible import visible, visible_line
+from palestra.metrics import INDICES, REWARD
+
+ENTRY_CHARACTERS = 4_000
+"""The longest text of one message, call or result; its middle is left out."""
+TRANSCRIPT_CHARACTERS = 12_000
+"""The longest transcript of one rollout, and the longest prompt; entries in its middle go."""
+FIELD_CHARACTERS = 240
+MOST_FIELDS = 16
+SNIPPET_CHARACTERS = 80
+
+Said = list[list[Any]]
+"""Entries as the page's script takes them: [kind, name, text], or, with its middle left out, [kind,
+name, head, characters left out, tail]; [count] stands for so many entries left out."""
+
+_KEPT_AT_THE_END = 0.4
+"""Of a cut text, the share that is its end: answers come last."""
+_NOT_FIELDS = INDICES | {"response", "responses_create_params", "agent_ref", REWARD}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing said. `kind` is a role, or reasoning, call, result, or other."""
+
+    kind: str
+    name: str
+    """The tool called, or the type of an item that is not understood."""
+    text: str
+
+
+def transcript(row: Mapping[str, Any]) -> Said:
+    """What a scored row's model and tools said, ready for the page."""
+    response = row.get("response")
+    output = response.get("output") if isinstance(response, Mapping) else response
+    return _fitted(_entries(output, role="assistant"))
+
+
+def prompt(row: Mapping[str, Any]) -> Said:
+    """What the model was given, ready for the page."""
+    params = row.get("responses_create_params")
+    if not isinstance(params, Mapping):
+        return []
+    entries = list(_entries(params.get("input"), role="user"))
+    instructions = params.get("instructions")
+    if isinstance(instructions, str) and instructions:
+        entries.insert(0, Entry("system", "", instructions))
+    return _fitted(entries)
+
+
+def snippet(row: Mapping[str, Any]) -> str:
+    """The beginning of the last thing a user said, on one line."""
+    params = row.get("responses_create_params")
+    given = params.get("input") if isinstance(params, Mapping) else None
+    users = [entry.text for entry in _entries(given, role="user") if entry.kind == "user"]
+    return visible_line(users[-1], SNIPPET_CHARACTERS) if users else ""
+
+
+def result_fields(row: Mapping[str, Any]) -> list[list[str]]:
+    """Names and values of what the verifier added, and why a response is incomplete."""
+    found = {name: value for name, value in row.items() if name not in _NOT_FIELDS}
+    response = row.get("response")
+    if isinstance(response, Mapping):
+        found |= {
+            f"response.{name}": response[name]
+            for name in ("incomplete_details", "error")
+            if response.get(name)
+        }
+    shown = sorted(found.items())[:MOST_FIELDS]
+    return [[visible_line(name, 80), _value(value)] for name, value in shown]
+
+
+def _entries(items: Any, *, role: str) -> Iterator[Entry]:
+    if isinstance(items, str):
+        yield Entry(role, "", items)
+    elif isinstance(items, Sequence):
+        for item in items:
+            yield _entry(item)
+    elif items is not None:
+        yield Entry("other", "", _json(items))
+
+
+def _entry(item: Any) -> Entry:
+    if not isinstance(item, Mapping):
+        return Entry("other", "", _json(item))
+    kind = item.get("type") or "message"
+    if kind == "message" and "content" in item:
+        return Entry(_role(item.get("role")), "", _text(item["content"]))
+    if kind == "reasoning":
+        parts = [part for part in (item.get("summary"), item.get("content")) if part]
+        return Entry("reasoning", "", "\n\n".join(map(_text, parts)))
+    if kind == "function_call":
+        return Entry("call", str(item.get("name", "")), _text(item.get("arguments")))
+    if kind == "function_call_output":
+        return Entry("result", "", _text(item.get("output")))
+    return Entry("other", str(kind), _json(item))
+
+
+def _role(role: Any) -> str:
+    known = {"user", "assistant", "system", "developer", "tool"}
+    return role if isinstance(role, str) and role in known else "other"
+
+
+def _text(content: Any) -> str:
+    """The text of a message's content: a string, or parts of which some have a text."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Sequence):
+        return "\n\n".join(map(_part, content))
+    return "" if content is None else _json(content)
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping):
+        for name in ("text", "refusal"):
+            if isinstance(part.get(name), str):
+                return str(part[name])
+        if "image" in str(part.get("type")):
+            return "[image]"
+    return _json(part)
+
+
+def _fitted(entries: Iterator[Entry] | Sequence[Entry]) -> Said:
+    """Each cut to length, then as many of the first and the last as fit."""
+    cut = [_cut(entry) for entry in entries]
+    head, tail = 0, len(cut)
+    room = TRANSCRIPT_CHARACTERS
+    while head < tail:
+        # the end first: that is where the answer is
+        at = tail - 1 if len(cut) - tail <= head else head
+        room -= _size(cut[at])
+        if room < 0:
+            break
+        head, tail = (head, tail - 1) if at == tail - 1 else (head + 1, tail)
+    gap = [[tail - head]] if tail > head else []
+    return [*cut[:head], *gap, *cut[tail:]]
+
+
+def _cut(entry: Entry) -> list[Any]:
+    text, name = entry.text, visible_line(entry.name, 80)
+    omitted = len(text) - ENTRY_CHARACTERS
+    if omitted <= 0:
+        return [entry.kind, name, visible(text)]
+    end = int(ENTRY_CHARACTERS * _KEPT_AT_THE_END)
+    head, tail = text[: ENTRY_CHARACTERS - end], text[-end:]
+    return [entry.kind, name, visible(head), omitted, visible(tail)]
+
+
+def _size(entry: Sequence[Any]) -> int:
+    return sum(len(part) for part in entry if isinstance(part, str))
+
+
+def _value(value: Any) -> str:
+    return visible_line(value if isinstance(value, str) else _json(value), FIELD_CHARACTERS)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,169 @@
+"""Writes the report: what the frame says first, then as many transcripts as there is room for."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from palestra.analysis.frame import RunFrame
+from palestra.analysis.report import overview
+from palestra.analysis.report.facts import is_binary
+from palestra.analysis.report.figures import figures
+from palestra.analysis.report.markup import data_block
+from palestra.analysis.report.page import Contents, after_transcripts, before_transcripts
+from palestra.analysis.report.rows import (
+    MOST_ROLLOUTS,
+    Choice,
+    materialized_rows,
+    plan,
+    rollout_rows,
+)
+from palestra.analysis.report.table import shown_tasks, table_data
+from palestra.analysis.report.tasks import by_interest, task_columns, task_lists
+from palestra.analysis.report.transcript import (
+    ENTRY_CHARACTERS,
+    TRANSCRIPT_CHARACTERS,
+    Said,
+    prompt,
+    result_fields,
+    snippet,
+    transcript,
+)
+from palestra.analysis.report.visible import visible_line
+from palestra.analysis.report.wording import amount
+from palestra.analysis.summary import RunSummary, summarize
+from palestra.analysis.task_rows import LENGTH_FIELD
+from palestra.analysis.writing import replacing
+from palestra.schema import RunPaths
+
+MOST_BYTES = 10_000_000
+"""The largest report. What numbers and table leave of it goes to transcripts."""
+ENDING_BYTES = 64_000
+"""Kept free for the script and the footer."""
+NAME_CHARACTERS = 200
+PROMPT_FIELDS = frozenset({"responses_create_params"})
+
+Chosen = Mapping[int, Sequence[Choice]]
+
+
+def write_report(
+    frame: RunFrame,
+    path: Path | str,
+    summary: RunSummary | None = None,
+    *,
+    most_bytes: int = MOST_BYTES,
+) -> None:
+    """Write the self-contained HTML report of a run; the same run always gives the same bytes.
+
+    Reads the chosen rows of the inputs and of the rollouts again. Raises InputDataError when
+    they changed since the run was loaded. A run of very many tasks may need more than
+    `most_bytes` for its numbers; then there are no transcripts.
+    """
+    tasks = task_columns(frame)
+    lists = task_lists(tasks, frame.rollouts)
+    interest = by_interest(tasks, lists)
+    shown = shown_tasks(len(tasks), interest)
+    listed = set(shown)
+    chosen = plan(frame.rollouts, (at for at in interest if at in listed))
+    snippets, prompts = _prompts(frame, shown, chosen)
+    summary = summary or summarize(frame)
+    binary = is_binary(frame.rollouts.reward)
+    contents = Contents(
+        name=visible_line(_name(frame), NAME_CHARACTERS),
+        lead=_lead(frame, summary),
+        key_figures=overview.key_figures(summary, binary=binary),
+        solved_split=overview.solved_split(frame),
+        findings=overview.findings(frame, summary),
+        figures=figures(frame, summary),
+        outcomes=overview.outcomes(summary),
+        groups=overview.groups(summary, binary=binary),
+        grouped_by="agent" if frame.families is None else "family",
+        lists=lists,
+        tasks=tasks,
+        table=table_data(frame, tasks, shown, snippets),
+    )
+    _write(Path(path), contents, _blocks(frame, chosen, prompts), most_bytes)
+
+
+def _write(path: Path, contents: Contents, blocks: Iterator[bytes], most_bytes: int) -> None:
+    with replacing(path) as file:
+        head = before_transcripts(contents)
+        file.write(head)
+        room = most_bytes - len(head) - ENDING_BYTES
+        embedded = 0
+        for block in blocks:
+            room -= len(block)
+            if room < 0:
+                break
+            file.write(block)
+            embedded += 1
+        file.write(after_transcripts(_left_out(embedded, len(contents.tasks), most_bytes)))
+
+
+def _prompts(
+    frame: RunFrame, shown: Sequence[int], chosen: Chosen
+) -> tuple[list[str], dict[int, Said]]:
+    """The snippet of every shown task, and the whole prompt of every chosen one."""
+    snippets: dict[int, str] = {}
+    prompts: dict[int, Said] = {}
+    for at, row in materialized_rows(frame, shown, PROMPT_FIELDS):
+        snippets[at] = snippet(row)
+        if at in chosen:
+            prompts[at] = prompt(row)
+    return [snippets[at] for at in shown], prompts
+
+
+def _blocks(frame: RunFrame, chosen: Chosen, prompts: Mapping[int, Said]) -> Iterator[bytes]:
+    """Per chosen task, in order of interest, what the page's script shows of it."""
+    read = _read_rollouts(
+        frame, [choice.rollout for choices in chosen.values() for choice in choices]
+    )
+    for at, choices in chosen.items():
+        rollouts = [{"why": choice.why, **read[choice.rollout]} for choice in choices]
+        yield data_block(f"rollouts-{at}", {"prompt": prompts[at], "rollouts": rollouts}).encode()
+
+
+def _read_rollouts(frame: RunFrame, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Rollouts, cut to length, by their numbers in the frame."""
+    rollouts = frame.rollouts
+    tokens = rollouts.columns.values.get(LENGTH_FIELD, np.full(len(rollouts), np.nan))
+    return {
+        number: {
+            "index": int(rollouts.rollout_index[number]),
+            "reward": float(f"{rollouts.reward[number]:.6g}"),
+            "tokens": None if np.isnan(tokens[number]) else int(tokens[number]),
+            "fields": result_fields(row),
+            "said": transcript(row),
+        }
+        for number, row in rollout_rows(frame, numbers)
+    }
+
+
+def _name(frame: RunFrame) -> str:
+    """The rollouts file, or what shards of one have in common."""
+    return RunPaths.for_files(frame.rollout_places.files).output.name
+
+
+def _lead(frame: RunFrame, summary: RunSummary) -> str:
+    per_task = frame.rollouts.per_task
+    fewest, most = int(per_task.min()), int(per_task.max())
+    each = amount(most, "rollout") if fewest == most else f"{fewest} to {most} rollouts"
+    agents = [line.name for line in summary.by_agent]
+    by = f" by {agents[0]}" if len(agents) == 1 else f" by {len(agents)} agents"
+    return f"{amount(len(frame.rollouts.tasks), 'task')} with {each} each{by}."
+
+
+def _left_out(embedded: int, tasks: int, most_bytes: int) -> str:
+    limits = (
+        f"A text is cut in its middle at {ENTRY_CHARACTERS:,} characters, a transcript at "
+        f"{TRANSCRIPT_CHARACTERS:,}."
+    )
+    which = "of each its best, worst and longest rollout"
+    if embedded == tasks:
+        return f"Transcripts of all {amount(tasks, 'task')} are in this file: {which}. {limits}"
+    return (
+        f"Transcripts of {embedded:,} of {amount(tasks, 'task')} are in this file: {which}. The "
+        f"others were left out: the file stays under {most_bytes / 1e6:g} MB and "
+        f"{MOST_ROLLOUTS:,} rollouts. {limits}"
+    )

@@ -1,0 +1,113 @@
+"""Reads single rows again, by their places; rows of compressed files are set aside first.
+
+A compressed file cannot be entered in the middle, so one pass over it copies the wanted rows, and
+only those, to a temporary file.
+"""
+
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, BinaryIO, cast
+
+import msgspec
+import numpy as np
+import orjson
+
+from palestra.analysis.compression import BUFFER_BYTES, is_compressed, open_rows
+from palestra.analysis.frame import Places
+from palestra.analysis.scan import decode_value, split_row
+from palestra.errors import InputDataError
+from palestra.metrics import INDICES, IntArray, TaskIndex
+from palestra.schema import TASK_INDEX
+
+
+class SampleReader:
+    """Some rows of open files, in any order."""
+
+    def __init__(self, places: Places, files: Mapping[int, BinaryIO], offset: IntArray) -> None:
+        self._places = places
+        self._files = files
+        self._at = list(zip(places.file.tolist(), offset.tolist(), strict=True))
+
+    def read(self, row: int, task: TaskIndex) -> dict[str, Any]:
+        """A row that the reader was opened for, by its position there, without its indices.
+
+        Raises InputDataError when it is not one of `task`'s: then the file has changed.
+        """
+        try:
+            fields = self._fields(self._text(row), row, task)
+            return {name: decode_value(raw) for name, raw in fields.items()}
+        except UnicodeDecodeError as error:
+            raise self._no_text(row, task, error) from error
+
+    def fragments(self, row: int, task: TaskIndex) -> dict[str, Any]:
+        """As `read`, for `writing.encode`: the very bytes of the row where they can be kept."""
+        text = self._text(row)
+        if b"NaN" in text or b"Infinity" in text:
+            return self.read(row, task)  # Python's own json may have written what is no JSON
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            raise self._no_text(row, task, error) from error
+        fields = self._fields(text, row, task)
+        return {name: orjson.Fragment(bytes(raw)) for name, raw in fields.items()}
+
+    def _text(self, row: int) -> bytes:
+        file, offset = self._at[row]
+        lines = self._files[file]
+        lines.seek(offset)
+        return lines.readline()
+
+    def _fields(self, text: bytes, row: int, task: TaskIndex) -> dict[str, msgspec.Raw]:
+        fields = split_row(text)
+        if fields is None or TASK_INDEX not in fields or decode_value(fields[TASK_INDEX]) != task:
+            raise InputDataError(
+                f"{self._places.files[self._at[row][0]]} changed while it was being profiled: "
+                f"task {task} is no longer at byte {self._places.offset[row]}",
+                hint="run the profile again when nothing writes to the file",
+            )
+        return {name: raw for name, raw in fields.items() if name not in INDICES}
+
+    def _no_text(self, row: int, task: TaskIndex, error: UnicodeDecodeError) -> InputDataError:
+        return InputDataError(
+            f"{self._places.files[self._at[row][0]]}: the row of task {task} at byte "
+            f"{self._places.offset[row]} is not UTF-8 ({error.reason})",
+            hint="write the file again as UTF-8",
+        )
+
+
+@contextmanager
+def sample_reader(places: Places) -> Iterator[SampleReader]:
+    """Open the files for reading the rows at `places`. Raises InputDataError when one is gone."""
+    offset = places.offset.copy()
+    with ExitStack() as opened:
+        files = {}
+        for number in np.unique(places.file).tolist():
+            path = places.files[number]
+            file = opened.enter_context(open_rows(path))
+            if is_compressed(path):
+                own = np.flatnonzero(places.file == number)
+                aside = opened.enter_context(tempfile.TemporaryFile())
+                try:
+                    offset[own] = _set_aside(file, cast(BinaryIO, aside), places.offset[own])
+                except (OSError, EOFError, zlib.error) as error:
+                    raise InputDataError(f"cannot read {path} again: {error}") from error
+                file = cast(BinaryIO, aside)
+            files[number] = file
+        yield SampleReader(places, files, offset)
+
+
+def _set_aside(packed: BinaryIO, aside: BinaryIO, wanted: IntArray) -> IntArray:
+    """Copy the lines that begin at `wanted`; where they begin now."""
+    now = np.empty(len(wanted), dtype=np.int64)
+    at = 0
+    for row in np.argsort(wanted).tolist():
+        begins = int(wanted[row])
+        while at < begins:
+            at += len(packed.read(min(begins - at, BUFFER_BYTES)) or b"\n" * (begins - at))
+        now[row] = aside.tell()
+        line = packed.readline()
+        at += len(line)
+        aside.write(line)
+    return now

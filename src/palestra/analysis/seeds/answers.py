@@ -1,0 +1,102 @@
+"""What rollouts answered, and what a vote among k of them is worth, for many tasks at once."""
+
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from palestra.analysis.frame import RunFrame
+from palestra.analysis.scan import RowReader, decode_value, split_row
+from palestra.metrics import FloatArray, IntArray, answer_text
+
+ANSWER = "extracted_answer"
+NO_ANSWER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Per scored rollout, in the order of the frame: the number of its answer, or NO_ANSWER.
+
+    `extracted`: whether any row has the field at all; without it there is nothing to vote with.
+    `model`: the model that the responses name, if they do.
+    """
+
+    codes: IntArray
+    extracted: bool
+    model: str | None
+
+
+class _Response(msgspec.Struct):
+    model: Any = None
+
+
+def read_answers(frame: RunFrame) -> Answers:
+    """Read the answers of a run again from its files.
+
+    Answers are compared as `answer_text` has them; null is no answer.
+    """
+    places = frame.rollout_places
+    codes = np.full(len(places), NO_ANSWER)
+    numbers: dict[str, int] = {}
+    extracted, model = False, None
+    for file, path in enumerate(places.files):
+        own = np.flatnonzero(places.file == file)
+        found = _File(path, numbers)
+        codes[own] = found.codes[np.searchsorted(found.offsets, places.offset[own])]
+        extracted = extracted or found.extracted
+        model = model or found.model
+    return Answers(codes, extracted, model)
+
+
+class _File:
+    """The answers of one rollouts file, in the order of its rows. `numbers`: of answers so far."""
+
+    def __init__(self, path: Path, numbers: dict[str, int]) -> None:
+        offsets, codes = array("q"), array("q")
+        self.extracted, self.model = False, None
+        for block in RowReader().blocks(path, torn=[], may_be_empty=True):
+            self.extracted = self.extracted or ANSWER in block.fields
+            self.model = self.model or _model(block.texts[0])
+            offsets.extend(block.offsets)
+            for at, value in enumerate(block.field(ANSWER)):
+                codes.append(_code(value, block.texts[at], numbers))
+        self.offsets, self.codes = np.array(offsets), np.array(codes, dtype=np.int64)
+
+
+def _code(value: object, text: bytes, numbers: dict[str, int]) -> int:
+    if value is None:
+        return NO_ANSWER
+    if not isinstance(value, str):
+        # objects and lists come from the reader without their contents
+        fields = split_row(text) or {}
+        value = decode_value(fields[ANSWER])
+    return numbers.setdefault(answer_text(value), len(numbers))
+
+
+def majority_of_rows(answers: IntArray, scores: FloatArray) -> FloatArray:
+    """`majority_at_k` of each row of two matrices, k their width."""
+    voted = answers != NO_ANSWER
+    row, _ = np.nonzero(voted)
+    ballot = np.column_stack([row, answers[voted]])
+    candidates, of, votes = np.unique(ballot, axis=0, return_inverse=True, return_counts=True)
+    worth = np.bincount(of, weights=scores[voted], minlength=len(votes)) / votes
+    row = candidates[:, 0]
+    most = np.zeros(len(answers), dtype=np.int64)
+    np.maximum.at(most, row, votes)
+    wins = votes == most[row]
+    total = np.bincount(row[wins], weights=worth[wins], minlength=len(answers))
+    winners = np.bincount(row[wins], minlength=len(answers))
+    return np.asarray(total / np.maximum(winners, 1))
+
+
+def _model(text: bytes) -> str | None:
+    """The model that a row's response names."""
+    fields = split_row(text) or {}
+    try:
+        model = msgspec.json.decode(fields["response"], type=_Response).model
+    except (KeyError, msgspec.MsgspecError):
+        return None
+    return model if isinstance(model, str) and model else None

@@ -1,0 +1,305 @@
+"""The table of the field: pass@1, maj@k and pass@k of a model, mean and error over its seeds.
+
+A *seed* is an independent repetition of the whole evaluation. Several runs with k rollouts per task
+each are as many seeds. One run, or runs of fewer than k rollouts (taken together), is cut: its means
+are over all rollouts of each task, and only the error is over parts, each rollout a seed of pass@1,
+each block of k rollouts one of maj@k and pass@k.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import nan, sqrt
+
+import numpy as np
+
+from palestra.analysis.frame import SCORED, RunFrame, counts_by_name
+from palestra.analysis.seeds.answers import NO_ANSWER, Answers, majority_of_rows
+from palestra.analysis.task_values import best_of_k
+from palestra.analysis.views import reward_range
+from palestra.errors import ConfigError
+from palestra.metrics import BoolArray, FloatArray, IntArray, TaskIndex
+
+
+@dataclass(frozen=True, slots=True)
+class SeedScore:
+    """Percent. `mean`: of runs, over `seeds`; of a cut run, over tasks, each with all it has.
+
+    `standard_error` over `seeds`; none for a single one, nor where the parts of a cut run hold
+    different tasks, since it would be of the tasks rather than of repetition.
+
+    `low`, `high`: what the mean is over all requested rollouts, if each missing one had scored the
+    least or the most there is; equal to the mean when nothing is missing. `tasks`: how many have the
+    score; of runs, the fewest that one has.
+    """
+
+    mean: float
+    standard_error: float | None
+    seeds: int
+    tasks: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScores:
+    """One line of the table. `majority` and `no_answer` None where no row has extracted answers."""
+
+    name: str
+    runs: Sequence[str]
+    tasks: int
+    requested: int
+    scored: int
+    failures: dict[str, int]
+    pass_1: SeedScore
+    pass_k: SeedScore
+    majority: SeedScore | None
+    no_answer: float | None
+    """Percent of scored rollouts from which no answer could be read."""
+    cut: bool
+    """Whether seeds are parts of a run rather than runs."""
+    left_over: int
+    """Rollouts of each task that are in no block of k."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRun:
+    """One run: its label in the table, its frame, its answers."""
+
+    name: str
+    path: str
+    frame: RunFrame
+    answers: Answers
+
+
+def majorities_of(run: SeedRun, ks: Sequence[int]) -> dict[int, float]:
+    """maj@k of one run in fractions, by k: the mean over the tasks that have k scored rollouts.
+
+    Empty where no answers are extracted.
+    """
+    if not run.answers.extracted:
+        return {}
+    grid = _Grid.of(run, run.frame.requests.tasks)
+    values = {k: _majority(k)(grid, nan) for k in ks if k <= grid.rewards.shape[1]}
+    return {k: float(np.nanmean(v)) for k, v in values.items() if not np.isnan(v).all()}
+
+
+def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> ModelScores:
+    """The scores of one model over the runs it made, on `tasks`.
+
+    Raises ConfigError when there are fewer than k rollouts per task.
+    """
+    grids = [_Grid.of(run, tasks) for run in runs]
+    cut = len(grids) == 1 or min(grid.width for grid in grids) < k
+    whole = _side_by_side(grids)
+    if whole.width < k:
+        raise ConfigError(
+            f"--k {k} needs {k} rollouts of each task, and {runs[0].name} has {whole.width}",
+            hint=f"collect more, or --k {whole.width}",
+        )
+
+    def over_seeds(measure: _Measure, size: int) -> SeedScore:
+        if cut:
+            return _over_parts(whole, size, measure, limits)
+        return _over_runs(grids, measure, limits)
+
+    votes = all(run.answers.extracted for run in runs)
+    limits = reward_range(np.concatenate([run.frame.rollouts.reward for run in runs]))
+    there = ~np.isnan(whole.rewards)
+    return ModelScores(
+        name=runs[0].name,
+        runs=[run.path for run in runs],
+        tasks=len(tasks),
+        requested=int(whole.requested.sum()),
+        scored=int(there.sum()),
+        failures=_failures(runs, tasks),
+        pass_1=over_seeds(_mean, 1),
+        pass_k=over_seeds(_best(k), k),
+        majority=over_seeds(_majority(k), k) if votes else None,
+        no_answer=100 * float(np.mean(whole.answers[there] == NO_ANSWER)) if votes else None,
+        cut=cut,
+        left_over=whole.width % k if cut else 0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """One row per task, one column per rollout. `rewards` NaN where nothing was scored.
+
+    As wide as the chosen task of most rollouts: what other tasks were asked is no missing rollout.
+    """
+
+    rewards: FloatArray
+    answers: IntArray
+    requested: BoolArray
+
+    @classmethod
+    def of(cls, run: SeedRun, tasks: Sequence[TaskIndex]) -> "_Grid":
+        requests = run.frame.requests
+        starts = requests.starts
+        width = int(np.diff(starts).max())
+        row = requests.keys.task
+        column = np.arange(len(requests)) - starts[row]
+        shape = (len(requests.tasks), width)
+        rewards = np.full(shape, np.nan)
+        answers = np.full(shape, NO_ANSWER)
+        requested = np.zeros(shape, dtype=np.bool_)
+        requested[row, column] = True
+        scored = requests.scored
+        rewards[row[scored], column[scored]] = run.frame.rollouts.reward
+        answers[row[scored], column[scored]] = run.answers.codes
+        chosen = _rows_of(run, tasks)
+        asked = int(requested[chosen].any(axis=0).sum())
+        return cls(rewards[chosen], answers[chosen], requested[chosen]).columns(0, asked)
+
+    @property
+    def width(self) -> int:
+        return int(self.rewards.shape[1])
+
+    def columns(self, first: int, end: int) -> "_Grid":
+        return _Grid(
+            self.rewards[:, first:end], self.answers[:, first:end], self.requested[:, first:end]
+        )
+
+    def blocks(self, k: int) -> list["_Grid"]:
+        """Whole blocks of k columns; what is left over belongs to none."""
+        return [self.columns(at, at + k) for at in range(0, self.width - k + 1, k)]
+
+    def filled(self, missing: float) -> FloatArray:
+        """The rewards, with `missing` for what was requested and not scored."""
+        absent = self.requested & np.isnan(self.rewards)
+        return np.where(absent, missing, self.rewards)
+
+
+_Measure = Callable[[_Grid, float], FloatArray]
+"""Per task, its score in a grid if each missing rollout had scored the second argument; NaN: over
+scored rollouts only, and NaN for a task that has too few of them."""
+
+
+def _over_runs(runs: Sequence[_Grid], measure: _Measure, limits: tuple[float, float]) -> SeedScore:
+    """Each run is a whole evaluation, and counts as much as any other."""
+    by_task = [_present(measure(grid, nan)) for grid in runs]
+    means = np.array([values.mean() for values in by_task if len(values)])
+    if not len(means):
+        raise _too_few_scored()
+    low, high = (
+        float(np.mean([_present(measure(grid, missing)).mean() for grid in runs]))
+        for missing in limits
+    )
+    return SeedScore(
+        mean=100 * float(means.mean()),
+        standard_error=_standard_error(means),
+        seeds=len(means),
+        tasks=min(len(values) for values in by_task),
+        low=100 * low,
+        high=100 * high,
+    )
+
+
+def _over_parts(
+    whole: _Grid, size: int, measure: _Measure, limits: tuple[float, float]
+) -> SeedScore:
+    """The mean is over tasks: over parts, a task of fewer scored rollouts would weigh less."""
+    by_task = measure(whole, nan)
+    if not len(_present(by_task)):
+        raise _too_few_scored()
+    measured = [measure(part, nan) for part in whole.blocks(size)]
+    parts = [values for values in measured if len(_present(values))]
+    means = np.array([_present(values).mean() for values in parts])
+    alike = all(np.array_equal(np.isnan(values), np.isnan(by_task)) for values in parts)
+    low, high = (float(_present(measure(whole, missing)).mean()) for missing in limits)
+    return SeedScore(
+        mean=100 * float(_present(by_task).mean()),
+        standard_error=_standard_error(means) if alike else None,
+        seeds=len(means),
+        tasks=len(_present(by_task)),
+        low=100 * low,
+        high=100 * high,
+    )
+
+
+def _standard_error(means: FloatArray) -> float | None:
+    """Of the mean of several, in percent."""
+    return 100 * float(means.std(ddof=1)) / sqrt(len(means)) if len(means) > 1 else None
+
+
+def _too_few_scored() -> ConfigError:
+    return ConfigError(
+        "no task has all of the rollouts that --k needs scored",
+        hint="`palestra diagnose RUN` says what scores the rest; or choose a smaller --k",
+    )
+
+
+def _mean(grid: _Grid, missing: float) -> FloatArray:
+    return _mean_of_rows(grid.filled(missing))
+
+
+def _best(k: int) -> _Measure:
+    """pass@k, from all rollouts of a task that has at least k."""
+
+    def measure(grid: _Grid, missing: float) -> FloatArray:
+        rewards = grid.filled(missing)
+        there = ~np.isnan(rewards)
+        sizes = there.sum(axis=1)
+        held = np.flatnonzero(sizes)
+        best = np.full(len(sizes), nan)
+        starts = np.concatenate([[0], np.cumsum(sizes[held])])
+        best[held] = best_of_k(rewards[there], starts, k)
+        return best
+
+    return measure
+
+
+def _majority(k: int) -> _Measure:
+    """maj@k, the mean over a task's blocks of k rollouts that are all there."""
+
+    def measure(grid: _Grid, missing: float) -> FloatArray:
+        won = [_vote(block, missing) for block in grid.blocks(k)]
+        return _mean_of_rows(np.column_stack(won))
+
+    return measure
+
+
+def _vote(block: _Grid, missing: float) -> FloatArray:
+    """What each task's vote is worth; `missing` where a ballot of it is, NaN if none was asked."""
+    complete = ~np.isnan(block.rewards).any(axis=1)
+    won = np.where(block.requested.all(axis=1), missing, nan)
+    won[complete] = majority_of_rows(block.answers[complete], block.rewards[complete])
+    return won
+
+
+def _mean_of_rows(values: FloatArray) -> FloatArray:
+    """Over what is there; NaN for a row with nothing."""
+    there = ~np.isnan(values)
+    count = there.sum(axis=1)
+    total = np.where(there, values, 0.0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), nan)
+
+
+def _present(values: FloatArray) -> FloatArray:
+    return values[~np.isnan(values)]
+
+
+def _side_by_side(grids: Sequence[_Grid]) -> _Grid:
+    """The rollouts of several runs as if one run had made them all."""
+    return _Grid(
+        np.concatenate([grid.rewards for grid in grids], axis=1),
+        np.concatenate([grid.answers for grid in grids], axis=1),
+        np.concatenate([grid.requested for grid in grids], axis=1),
+    )
+
+
+def _rows_of(run: SeedRun, tasks: Sequence[TaskIndex]) -> IntArray:
+    """Which tasks of the run these are, by position."""
+    place = {task: position for position, task in enumerate(run.frame.requests.tasks)}
+    return np.array([place[task] for task in tasks])
+
+
+def _failures(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for run in runs:
+        requests = run.frame.requests
+        ours = np.isin(requests.keys.task, _rows_of(run, tasks))
+        for name, count in counts_by_name(requests.outcome_names, requests.outcome[ours]).items():
+            if name != SCORED:
+                found[name] = found.get(name, 0) + count
+    return found

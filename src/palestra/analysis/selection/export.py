@@ -1,0 +1,146 @@
+"""Writes selected tasks as a dataset that can be collected again, and where they come from."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from palestra.analysis.frame import RunFrame
+from palestra.analysis.samples import sample_reader
+from palestra.analysis.selection.select import Selection
+from palestra.analysis.writing import encode, replacing
+from palestra.errors import InputDataError
+from palestra.schema import CREATE_PARAMS, RunPaths
+
+PROVENANCE = "_provenance.json"
+
+
+def provenance_path(out: Path) -> Path:
+    """The file beside `out` that says where its rows come from."""
+    return out.with_name(out.stem + PROVENANCE)
+
+
+def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -> None:
+    """Raise InputDataError when writing to `out` would take something's place unasked.
+
+    `rollouts`: those of the run that is read; none of its files is ever replaced.
+    """
+    own = {path for run in rollouts for path in RunPaths(run).all()}
+    if out.exists() and any(path.exists() and out.samefile(path) for path in own):
+        raise InputDataError(f"{out} is a file of the run itself", hint="choose another --out")
+    there = [path for path in (out, provenance_path(out)) if path.exists()]
+    if there and not overwrite:
+        raise InputDataError(
+            f"{there[0]} exists already", hint="choose another --out, or --overwrite it"
+        )
+
+
+def export(
+    frame: RunFrame, selection: Selection, out: Path, *, provenance: Mapping[str, Any]
+) -> None:
+    """Write the kept tasks to `out`, whole or not at all, and `provenance` with one entry per row.
+
+    A row is the task's first materialized row, byte for byte, without the two indices, and without
+    the seed where the run added one to each rollout: collected again it would make all of them
+    alike. Raises InputDataError when it cannot be written.
+    """
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as both:
+            rows = both.enter_context(replacing(out))
+            beside = both.enter_context(replacing(provenance_path(out)))
+            for row in _rows(frame, selection):
+                rows.write(row + b"\n")
+            entries = list(_entries(selection))
+            beside.write(
+                orjson.dumps({**provenance, "tasks": entries}, option=orjson.OPT_INDENT_2) + b"\n"
+            )
+    except OSError as error:
+        raise InputDataError(f"cannot write {out}: {error.strerror}") from error
+
+
+def origin(frame: RunFrame) -> dict[str, Any]:
+    """Which run it was: its files, its manifest's digests, and a digest of keys and rewards."""
+    return {
+        "rollouts": [str(path) for path in frame.rollout_places.files],
+        "materialized_inputs": [str(path) for path in frame.requests.places.files],
+        "manifest": _manifest(RunPaths(frame.rollouts_path).manifest),
+        "rewards_digest": rewards_digest(frame),
+    }
+
+
+def rewards_digest(frame: RunFrame) -> str:
+    """SHA-256 of every scored key with its reward, the same whatever the order of rows."""
+    rollouts = frame.rollouts
+    digest = hashlib.sha256(encode([rollouts.tasks, rollouts.starts.tolist()]))
+    digest.update(rollouts.rollout_index.astype("<i8").tobytes())
+    digest.update(rollouts.reward.astype("<f8").tobytes())
+    return digest.hexdigest()
+
+
+def _rows(frame: RunFrame, selection: Selection) -> Iterator[bytes]:
+    requests = frame.requests
+    seeded = _adds_seeds(frame)
+    first = requests.starts[:-1][np.array(selection.kept, dtype=np.int64)]
+    with sample_reader(requests.places.take(first)) as samples:
+        for row, position in enumerate(selection.kept):
+            fields = samples.fragments(row, requests.tasks[position])
+            if seeded:
+                params = samples.read(row, requests.tasks[position])[CREATE_PARAMS]
+                fields[CREATE_PARAMS] = _without_seed(params)
+            yield encode(fields)
+
+
+def _entries(selection: Selection) -> Iterator[dict[str, Any]]:
+    for line, position in enumerate(selection.kept, start=1):
+        judged: dict[str, Any] = orjson.loads(orjson.dumps(selection.tasks[position]))
+        del judged["verdict"]
+        yield {"line": line, **judged}
+
+
+def _adds_seeds(frame: RunFrame) -> bool:
+    """Whether the run gave each rollout its index as seed: two rollouts of one task had theirs."""
+    requests = frame.requests
+    several = np.flatnonzero(np.diff(requests.starts) > 1)
+    if not len(several):
+        return False
+    rows = requests.starts[several[0]] + np.arange(2)
+    task = requests.tasks[several[0]]
+    with sample_reader(requests.places.take(rows)) as samples:
+        seeds = [
+            _extra_body(samples.read(row, task).get(CREATE_PARAMS)).get("seed") for row in (0, 1)
+        ]
+    return bool(seeds == requests.keys.rollout[rows].tolist())
+
+
+def _without_seed(params: Mapping[str, Any]) -> dict[str, Any]:
+    extra = {name: value for name, value in _extra_body(params).items() if name != "seed"}
+    metadata = {name: value for name, value in params["metadata"].items() if name != "extra_body"}
+    if extra:
+        metadata["extra_body"] = encode(extra).decode()
+    kept = {name: value for name, value in params.items() if name != "metadata"}
+    return {**kept, "metadata": metadata} if metadata else kept
+
+
+def _extra_body(params: object) -> Mapping[str, Any]:
+    metadata = params.get("metadata") if isinstance(params, Mapping) else None
+    raw = metadata.get("extra_body") if isinstance(metadata, Mapping) else None
+    try:
+        extra = orjson.loads(raw) if isinstance(raw, str) else raw
+    except orjson.JSONDecodeError:
+        extra = None
+    return extra if isinstance(extra, Mapping) else {}
+
+
+def _manifest(path: Path) -> Mapping[str, Any] | None:
+    """The digests of the run's manifest, if it has one that can be read."""
+    try:
+        held = orjson.loads(path.read_bytes())
+        names: Sequence[str] = ("digest", "input_digest", "palestra_version")
+        return {name: held[name] for name in names}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,259 @@
+"""Which tasks are worth training on: neither too easy nor too hard, and how sure that is.
+
+A pass rate is the share of *scored* rollouts that solved the task. A rollout that ended without a
+reward (a timeout, a server that died) says nothing about difficulty and is never counted as zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf, isfinite
+from statistics import NormalDist
+
+import numpy as np
+
+from palestra.analysis.frame import SCORED, SCORED_CODE, RunFrame
+from palestra.analysis.task_rows import LEARNABILITY_CONFIDENCE, LENGTH_FIELD
+from palestra.analysis.task_values import mean_of_present
+from palestra.analysis.views import SOLVED_REWARD
+from palestra.errors import ConfigError
+from palestra.metrics import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    TaskIndex,
+    sum_by_group,
+    wilson_interval,
+)
+
+
+class Verdict(StrEnum):
+    """What becomes of a task. Only `KEPT` ones are exported."""
+
+    KEPT = "kept"
+    TOO_EASY = "too easy"
+    TOO_HARD = "too hard"
+    TOO_LONG = "too long"
+    """Its rollouts take more output tokens on average than allowed, or say nothing of tokens."""
+    UNDECIDED = "undecided"
+    """Fewer scored rollouts than asked for; or borderline, where only decided tasks are wanted."""
+    NO_ROLLOUTS = "no rollouts"
+    """Nothing was scored, whatever was requested."""
+    OVER_LIMIT = "over the limit"
+
+
+_CODES = {verdict: code for code, verdict in enumerate(Verdict)}
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Pass rates from `low` to `high`, both included."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def parse(cls, text: str) -> "Band":
+        """`0.1..0.9`. Raises ConfigError for anything that is no band of pass rates."""
+        low, dots, high = text.partition("..")
+        try:
+            band = cls(float(low), float(high))
+        except ValueError:
+            dots = ""
+        if not dots or not 0 <= band.low <= band.high <= 1:
+            raise ConfigError(
+                f"--band {text!r} is not LOW..HIGH with 0 <= LOW <= HIGH <= 1",
+                hint="for example --band 0.1..0.9",
+            )
+        return band
+
+    @property
+    def edges(self) -> list[float]:
+        """Where a task can fall on either side: nothing is below 0 or above 1."""
+        return [edge for edge in (self.low, self.high) if 0 < edge < 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """`band` None: every task that was solved sometimes, not never and not always.
+
+    `max_tokens`: mean output tokens of a task's rollouts. `solved_at`: a rollout with at least this
+    reward solved its task. `by_learnability`: most learnable first. `decided_only`: no borderline
+    tasks.
+    """
+
+    band: Band | None = None
+    min_rollouts: int = 1
+    max_tokens: float | None = None
+    solved_at: float = SOLVED_REWARD
+    by_learnability: bool = False
+    decided_only: bool = False
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTask:
+    """One task of the run; numbers None where nothing was scored.
+
+    `low`, `high`: the 90 % Wilson interval of the pass rate. `learnability`: p(1 - p).
+    `more_rollouts`: how many more scored rollouts decide on which side of the band's edges it is,
+    if its pass rate stays what it is; 0 when that is decided, None when it lies on an edge itself.
+    """
+
+    task: TaskIndex
+    verdict: Verdict
+    requested: int
+    scored: int
+    failures: Mapping[str, int]
+    solved: int | None = None
+    pass_rate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    learnability: float | None = None
+    mean_output_tokens: float | None = None
+    more_rollouts: int | None = None
+
+    @property
+    def borderline(self) -> bool:
+        """Whether the interval of its pass rate includes an edge of the band."""
+        return self.scored > 0 and self.more_rollouts != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`tasks`: every task of the run, in task order. `kept`: positions in it, as exported."""
+
+    tasks: Sequence[JudgedTask]
+    kept: Sequence[int]
+
+    def of(self, verdict: Verdict) -> list[JudgedTask]:
+        return [task for task in self.tasks if task.verdict == verdict]
+
+
+def select(frame: RunFrame, criteria: Criteria) -> Selection:
+    """Judge every task of a run. Raises ConfigError for token limits without token counts."""
+    rollouts = frame.rollouts
+    trials = rollouts.per_task
+    solved = _solved(frame, criteria.solved_at)
+    rate = solved / trials
+    tokens = _tokens(frame, criteria)
+    more = rollouts_to_decide(rate, trials, criteria.band.edges if criteria.band else [])
+    verdicts = _verdicts(criteria, rate, trials, more, tokens)
+    kept = np.flatnonzero(verdicts == _CODES[Verdict.KEPT])
+    if criteria.by_learnability:
+        kept = kept[np.argsort(-(rate * (1 - rate))[kept], kind="stable")]
+    if criteria.limit is not None:
+        verdicts[kept[criteria.limit :]] = _CODES[Verdict.OVER_LIMIT]
+        kept = kept[: criteria.limit]
+    profiled = frame.profiled
+    names = tuple(Verdict)
+    named = [names[code] for code in verdicts.tolist()]
+    judged = _judged(frame, named, rate, solved, tokens, more)
+    return Selection(judged, profiled[kept].tolist())
+
+
+def rollouts_to_decide(
+    rate: FloatArray,
+    trials: IntArray,
+    edges: Sequence[float],
+    *,
+    confidence: float = LEARNABILITY_CONFIDENCE,
+) -> FloatArray:
+    """How many more rollouts until the Wilson interval of each rate includes none of `edges`.
+
+    With the rate p unchanged, Wilson's interval excludes e from the first n on with
+    n > z^2 e (1 - e) / (p - e)^2, since it holds exactly the values that a score test does not
+    reject. 0 where it excludes them already; infinite where p is e.
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    needed = np.zeros(len(rate))
+    for edge in edges:
+        distance = (rate - edge) ** 2
+        enough = np.full(len(rate), inf)
+        away = distance > np.finfo(np.float64).eps
+        enough[away] = np.floor(z**2 * edge * (1 - edge) / distance[away]) + 1
+        needed = np.maximum(needed, enough - trials)
+    return np.maximum(needed, 0.0)
+
+
+def _solved(frame: RunFrame, solved_at: float) -> IntArray:
+    reached = (frame.rollouts.reward >= solved_at).astype(np.float64)
+    return sum_by_group(reached, frame.rollouts.starts).astype(np.int64)
+
+
+def _tokens(frame: RunFrame, criteria: Criteria) -> FloatArray:
+    """Mean output tokens of each task; NaN where unknown."""
+    column = frame.rollouts.columns.values.get(LENGTH_FIELD)
+    if column is None:
+        if criteria.max_tokens is not None:
+            raise ConfigError(
+                f"--max-tokens needs rollouts with {LENGTH_FIELD}, and none has it",
+                hint="the token counts are in response.usage, as the model server reports them",
+            )
+        return np.full(len(frame.rollouts.tasks), np.nan)
+    return mean_of_present(column, frame.rollouts.starts)
+
+
+def _verdicts(
+    criteria: Criteria, rate: FloatArray, trials: IntArray, more: FloatArray, tokens: FloatArray
+) -> IntArray:
+    """Positions in `Verdict`. By precedence: what comes later overrules what came before."""
+    verdicts = np.full(len(rate), _CODES[Verdict.KEPT])
+    if criteria.max_tokens is not None:
+        verdicts[~(tokens <= criteria.max_tokens)] = _CODES[Verdict.TOO_LONG]
+    hard, easy = _outside(criteria.band, rate)
+    verdicts[hard] = _CODES[Verdict.TOO_HARD]
+    verdicts[easy] = _CODES[Verdict.TOO_EASY]
+    if criteria.decided_only:
+        verdicts[more > 0] = _CODES[Verdict.UNDECIDED]
+    verdicts[trials < criteria.min_rollouts] = _CODES[Verdict.UNDECIDED]
+    return verdicts
+
+
+def _outside(band: Band | None, rate: FloatArray) -> tuple[BoolArray, BoolArray]:
+    if band is None:
+        return rate <= 0, rate >= 1
+    # a rate written as 0.3 must not fail against 3 of 10 for a rounding
+    slack = 1e-12
+    return rate < band.low - slack, rate > band.high + slack
+
+
+def _judged(
+    frame: RunFrame,
+    verdicts: Sequence[Verdict],
+    rate: FloatArray,
+    solved: IntArray,
+    tokens: FloatArray,
+    more: FloatArray,
+) -> list[JudgedTask]:
+    requests = frame.requests
+    counts = requests.outcomes_by_task().tolist()
+    requested = np.diff(requests.starts).tolist()
+    interval = wilson_interval(solved, frame.rollouts.per_task, confidence=LEARNABILITY_CONFIDENCE)
+    place = dict(zip(frame.profiled.tolist(), range(len(rate)), strict=True))
+    judged = []
+    for position, task in enumerate(requests.tasks):
+        named = dict(zip(requests.outcome_names, counts[position], strict=True))
+        failures = {name: count for name, count in named.items() if count and name != SCORED}
+        at = place.get(position)
+        if at is None:
+            judged.append(JudgedTask(task, Verdict.NO_ROLLOUTS, requested[position], 0, failures))
+            continue
+        p, length = float(rate[at]), float(tokens[at])
+        judged.append(
+            JudgedTask(
+                task=task,
+                verdict=verdicts[at],
+                requested=requested[position],
+                scored=counts[position][SCORED_CODE],
+                failures=failures,
+                solved=int(solved[at]),
+                pass_rate=p,
+                low=float(interval.low[at]),
+                high=float(interval.high[at]),
+                learnability=p * (1 - p),
+                mean_output_tokens=length if isfinite(length) else None,
+                more_rollouts=int(more[at]) if isfinite(more[at]) else None,
+            )
+        )
+    return judged

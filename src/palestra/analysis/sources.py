@@ -1,0 +1,97 @@
+"""Which files a run consists of: one of each kind, or one per shard, given by name or by glob."""
+
+import glob
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from palestra.errors import InputDataError
+from palestra.schema import RunPaths, bare_name, with_compressed
+
+Files = Path | str | Sequence[Path | str]
+"""One file, a quoted glob of shards, or several of either."""
+
+_INPUTS = "_materialized_inputs.jsonl"
+_BESIDE = (
+    _INPUTS,
+    "_failures.jsonl",
+    "_manifest.json",
+    "_aggregate_metrics.json",
+    "_reward_profiling.jsonl",
+    "_agent_metrics.json",
+    "_report.html",
+)
+_ASIDE = (".bak", ".tmp", ".new", ".merging", ".partial")
+
+
+def rollout_files(given: Files) -> list[Path]:
+    """The rollouts files; what goes with a run is passed over where a glob matches it.
+
+    Raises InputDataError when a file is missing or a glob matches none.
+    """
+    return _named(given, passed_over=_BESIDE)
+
+
+def run_files(inputs: Files | None, rollouts: Files) -> tuple[list[Path], list[Path]]:
+    """The materialized inputs and the rollouts that are named.
+
+    Inputs that are not named are those beside each of the rollouts. Raises InputDataError when a
+    file is missing or a glob matches none.
+    """
+    named = None if inputs is None else _named(inputs, passed_over=tuple(set(_BESIDE) - {_INPUTS}))
+    found = rollout_files(rollouts)
+    return [_inputs_beside(path) for path in found] if named is None else named, found
+
+
+def _inputs_beside(rollouts: Path) -> Path:
+    wanted = RunPaths(rollouts).materialized_inputs
+    inputs = with_compressed(wanted)
+    if inputs is None:
+        raise InputDataError(
+            f"{rollouts} has no materialized inputs beside it: {wanted} does not exist",
+            hint="name them: --inputs FILE, or +materialized_inputs_jsonl_fpath=FILE",
+        )
+    return inputs
+
+
+def failure_files(given: Files | None, rollouts: Sequence[Path]) -> list[Path]:
+    """The failures files that `given` names, else those there are beside `rollouts`."""
+    if given is not None:
+        return _named(given, passed_over=())
+    beside = (with_compressed(RunPaths(path).failures) for path in rollouts)
+    return [path for path in beside if path is not None]
+
+
+def _named(given: Files, *, passed_over: tuple[str, ...]) -> list[Path]:
+    """Each file once, by path, so that the order in which they are given does not matter."""
+    items = [given] if isinstance(given, Path | str) else given
+    found = {path.resolve(): path for item in items for path in _matches(str(item), passed_over)}
+    if not found:
+        raise InputDataError("no file of rows is given")
+    return sorted(found.values())
+
+
+def _matches(item: str, passed_over: tuple[str, ...]) -> Iterator[Path]:
+    path = Path(item)
+    if path.is_dir():
+        raise InputDataError(
+            f"{path} is a folder, not a file of rows",
+            hint=f'give a file, or a quoted glob of shards: "{path}/*.jsonl"',
+        )
+    if path.exists():
+        yield path
+        return
+    if not glob.has_magic(item):
+        raise InputDataError(
+            f"cannot read {path}: No such file or directory",
+            hint="relative paths are of the working directory",
+        )
+    names = [Path(name) for name in sorted(glob.glob(item, recursive=True))]  # noqa: PTH207  # absolute patterns too
+    kept = [name for name in names if not name.is_dir() and not _goes_along(name, passed_over)]
+    if not kept:
+        what = f"only files that go with a run ({names[0]})" if names else "nothing"
+        raise InputDataError(f"{item} matches {what}")
+    yield from kept
+
+
+def _goes_along(path: Path, passed_over: tuple[str, ...]) -> bool:
+    return path.name.endswith(_ASIDE) or bare_name(path).endswith(passed_over)

@@ -1,0 +1,275 @@
+"""The few numbers a run is judged by: in all, by family, and by agent with all statistics."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from palestra.analysis.frame import (
+    NO_OUTCOME,
+    SCORED,
+    AgentName,
+    Completeness,
+    Labels,
+    RunFrame,
+    counts_by_name,
+)
+from palestra.analysis.intervals import Estimate, estimate_level
+from palestra.analysis.task_rows import solved_by_task
+from palestra.analysis.views import (
+    OverRequested,
+    PassAtK,
+    RangeAtK,
+    over_requested,
+    pass_powers,
+    reward_range,
+)
+from palestra.analysis.writing import write_json
+from palestra.metrics import (
+    BoolArray,
+    IntArray,
+    Rollouts,
+    mean_by_group,
+    starts_of_sorted,
+    statistics_rows,
+    sum_by_group,
+)
+
+UNLABELLED = "(none)"
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What the scored rollouts of a group say."""
+
+    tasks: int
+    """Tasks with a scored rollout; the fractions below are of these."""
+    mean_reward: Estimate
+    pass_at: Sequence[PassAtK]
+    """For k = 1, 2, 4, … up to the most rollouts a task has."""
+    pass_hat: Sequence[PassAtK]
+    """As `pass_at`, of the worst of k: for 0/1 rewards the chance that all k are solved."""
+    never_solved: float
+    sometimes_solved: float
+    always_solved: float
+    mean_input_tokens: float | None
+    mean_output_tokens: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """One line of the table: some of the requests, and how they ended."""
+
+    name: str
+    tasks: int
+    requested: int
+    scored: int
+    truncated: int
+    """Of the scored, those whose answer or conversation was cut off at a limit."""
+    empty_answers: int
+    """Of the scored, those in which the model said nothing at all."""
+    failures: Mapping[str, int]
+    """Requests without a score, by the class of their last failed attempt."""
+    unaccounted: int
+    """Requests that no file says anything about."""
+    scores: Scores | None
+    """None when nothing was scored."""
+    over_requested: OverRequested
+    """The other view: what the scores can be over all that was requested."""
+
+    @property
+    def coverage(self) -> float:
+        return self.scored / self.requested
+
+    def as_json(self) -> dict[str, Any]:
+        """Both views of every metric, rewards as they are and not in percent.
+
+        Per metric `scored` is the value over scored rollouts, and `requested` the lowest and the
+        highest that it can be over all requested ones.
+        """
+        scores, over = self.scores, self.over_requested
+        mean = scores.mean_reward if scores else Estimate(0, None, None, None)
+        return {
+            "tasks": self.tasks,
+            "requested": self.requested,
+            "scored": self.scored,
+            "truncated": self.truncated,
+            "empty_answers": self.empty_answers,
+            "failures": dict(self.failures),
+            "unaccounted": self.unaccounted,
+            "mean_reward": {
+                "scored": mean.value if scores else None,
+                "standard_error": mean.standard_error,
+                "interval": None if mean.low is None else [mean.low, mean.high],
+                "requested": over.mean_reward.as_json(),
+            },
+            "pass@k": _views_at_k(scores.pass_at if scores else (), over.pass_at),
+            "pass^k": _views_at_k(scores.pass_hat if scores else (), over.pass_hat),
+            **{
+                share: {
+                    "scored": getattr(scores, share, None),
+                    "requested": getattr(over, share).as_json(),
+                }
+                for share in ("never_solved", "sometimes_solved", "always_solved")
+            },
+            "mean_input_tokens": scores.mean_input_tokens if scores else None,
+            "mean_output_tokens": scores.mean_output_tokens if scores else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    total: GroupSummary
+    by_agent: Sequence[GroupSummary]
+    by_family: Sequence[GroupSummary]
+    """Empty unless the run was loaded with `group_by`."""
+    completeness: Completeness
+    notices: Sequence[str]
+
+
+def _views_at_k(scored: Sequence[PassAtK], over: Sequence[RangeAtK]) -> list[dict[str, Any]]:
+    """By k; a k that no task has scored rollouts for has `scored` null."""
+    values = {at.k: at for at in scored}
+    return [
+        {
+            "k": at.k,
+            "scored": values[at.k].value if at.k in values else None,
+            "requested": at.value.as_json(),
+            "tasks_scored": values[at.k].tasks if at.k in values else 0,
+            "tasks_requested": at.tasks,
+        }
+        for at in over
+    ]
+
+
+def summarize(frame: RunFrame) -> RunSummary:
+    """The summary of a run, in all, by agent, and by the field it was loaded to group by."""
+    everything = np.ones(len(frame.requests), dtype=np.bool_)
+    families = frame.families
+    return RunSummary(
+        total=summarize_group(frame, everything, "all"),
+        by_agent=list(_by_label(frame, frame.agents, [ref.name for ref in frame.agents.names])),
+        by_family=[] if families is None else list(_by_label(frame, families, families.names)),
+        completeness=frame.completeness,
+        notices=frame.notices,
+    )
+
+
+def _by_label(frame: RunFrame, labels: Labels[Any], names: Sequence[str]) -> Iterator[GroupSummary]:
+    """By name; requests without a label come last."""
+    present = set(np.unique(labels.codes).tolist())
+    for code in sorted(present - {-1}, key=lambda code: (names[code], labels.names[code])):
+        yield summarize_group(frame, labels.codes == code, names[code])
+    if -1 in present:
+        yield summarize_group(frame, labels.codes == -1, UNLABELLED)
+
+
+def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> GroupSummary:
+    """The summary of some of the requests, at least one."""
+    requests, reward = frame.requests, frame.rollouts.reward
+    outcome: IntArray = requests.outcome[chosen]
+    counts = dict(counts_by_name(requests.outcome_names, outcome))
+    scored = counts.pop(SCORED, 0)
+    rows: BoolArray = chosen[requests.scored]
+    return GroupSummary(
+        name=name,
+        tasks=len(np.unique(requests.keys.task[chosen])),
+        requested=len(outcome),
+        scored=scored,
+        truncated=int(np.sum(frame.endings.truncated[rows])),
+        empty_answers=int(np.sum(frame.endings.empty[rows])),
+        failures=counts,
+        unaccounted=int(np.sum(outcome == NO_OUTCOME)),
+        scores=_scores(frame.rollouts.select(rows)) if scored else None,
+        over_requested=over_requested(
+            reward[rows],
+            requests.scored[chosen],
+            starts_of_sorted(requests.keys.task[chosen]),
+            reward_range(reward),
+        ),
+    )
+
+
+def _scores(rollouts: Rollouts) -> Scores:
+    tasks = len(rollouts.tasks)
+    solved, trials = solved_by_task(rollouts), rollouts.per_task
+    pass_at, pass_hat = pass_powers(rollouts.reward, rollouts.starts)
+    never, always = int(np.sum(solved == 0)), int(np.sum(solved == trials))
+    return Scores(
+        tasks=tasks,
+        mean_reward=_mean_reward(rollouts),
+        pass_at=pass_at,
+        pass_hat=pass_hat,
+        never_solved=never / tasks,
+        sometimes_solved=(tasks - never - always) / tasks,
+        always_solved=always / tasks,
+        mean_input_tokens=_mean(rollouts, "input_tokens"),
+        mean_output_tokens=_mean(rollouts, "output_tokens"),
+    )
+
+
+def _mean_reward(rollouts: Rollouts) -> Estimate:
+    """Mean over all rollouts, with a bootstrap interval clustered by task."""
+    return estimate_level(
+        sum_by_group(rollouts.reward, rollouts.starts),
+        rollouts.per_task,
+        limits=reward_range(rollouts.reward),
+    )
+
+
+def _mean(rollouts: Rollouts, field: str) -> float | None:
+    column = rollouts.columns.values.get(field)
+    if column is None or np.isnan(column).all():
+        return None
+    present = column[~np.isnan(column)]
+    return float(mean_by_group(present, np.array([0, len(present)]))[0])
+
+
+def write_agent_metrics(frame: RunFrame, path: Path | str) -> None:
+    """Write `agent_metrics` as one JSON array."""
+    write_json(Path(path), agent_metrics(frame))
+
+
+def agent_metrics(frame: RunFrame) -> list[dict[str, Any]]:
+    """Per agent, by name: `agent_ref`, counts, the statistics of every numeric field, `summary`.
+
+    `summary` is its line of the table, see `GroupSummary.as_json`. An agent of which nothing was
+    scored has no statistics. Rollouts that no row gives an agent come first, with `agent_ref`
+    null.
+    """
+    agents, codes = _by_name(frame.agents)
+    of_rollout = codes[frame.requests.scored]
+    order = np.argsort(of_rollout, kind="stable")
+    rows = statistics_rows(frame.rollouts.columns.take(order), starts_of_sorted(of_rollout[order]))
+    statistics = dict(zip(np.unique(of_rollout).tolist(), rows, strict=True))
+    return [
+        {
+            "agent_ref": agents[code].as_ref() if code >= 0 else None,
+            **_counts(frame, chosen),
+            **statistics.get(code, {}),
+            "summary": summarize_group(frame, chosen).as_json(),
+        }
+        for code in np.unique(codes).tolist()
+        for chosen in (codes == code,)
+    ]
+
+
+def _counts(frame: RunFrame, chosen: BoolArray) -> dict[str, Any]:
+    expected = int(chosen.sum())
+    scored = int((chosen & frame.requests.scored).sum())
+    return {
+        "num_rollouts": scored,
+        "expected_num_rollouts": expected,
+        "missing_num_rollouts": expected - scored,
+    }
+
+
+def _by_name(labels: Labels[AgentName]) -> tuple[Sequence[AgentName], IntArray]:
+    """The labels renumbered by name, so that the order of rows never shows."""
+    order = sorted(range(len(labels.names)), key=labels.names.__getitem__)
+    rank = np.empty(len(order) + 1, dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    rank[-1] = -1
+    return [labels.names[code] for code in order], rank[labels.codes]

@@ -1,0 +1,143 @@
+"""What a server answers to `POST /aggregate_metrics`: statistics of the rollouts it is sent."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from palestra.errors import FieldProblem, RejectedRows
+from palestra.metrics.columns import REWARD, ColumnBuilder, fields_of, finite, is_finite_number
+from palestra.metrics.grouped import Rollouts, TaskIndex, rollout_infos, statistics_rows, task_order
+from palestra.metrics.join import Keys, duplicates
+from palestra.metrics.pass_metrics import Task, VerifyResponse
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
+
+ComputeMetrics = Callable[[Sequence[Task]], Mapping[str, Any]]
+GetKeyMetrics = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+PER_TASK = "per_task_metrics"
+_NAMED_AT_MOST = 20
+"""Problems that one refusal lists."""
+CHUNK_ROWS = 1024
+"""Rows whose columns are gathered at once, as many as stay in the processor's cache."""
+
+
+def aggregate_metrics(
+    verify_responses: Sequence[VerifyResponse],
+    *,
+    compute_metrics: ComputeMetrics | None = None,
+    get_key_metrics: GetKeyMetrics | None = None,
+) -> dict[str, Any]:
+    """Statistics by task and over all, and the few that matter.
+
+    `group_level_metrics`: per task, in task order, its statistics and rollouts.
+    `agent_metrics`: the statistics of all rollouts, and what `compute_metrics` returns for the
+    rollouts grouped by task; its `per_task_metrics`, one mapping per task, go to the groups.
+    `key_metrics`: what `get_key_metrics` picks from these; by default every `mean/*`.
+    Raises RejectedRows for rows without a key or a finite reward, and for a repeated key. Its
+    problems name row and field, with pointers as in the body of a request.
+    """
+    if not verify_responses:
+        return {"group_level_metrics": [], "agent_metrics": {}, "key_metrics": {}}
+    rows, rollouts = _grouped(verify_responses)
+    groups = [
+        {TASK_INDEX: task, "num_rollouts": len(infos), **statistics, "rollout_infos": infos}
+        for task, statistics, infos in zip(
+            rollouts.tasks,
+            statistics_rows(rollouts.columns, rollouts.starts),
+            rollout_infos(rollouts),
+            strict=True,
+        )
+    ]
+    everything = np.array([0, len(rollouts)])
+    metrics: dict[str, Any] = next(statistics_rows(rollouts.columns, everything))
+    if compute_metrics is not None:
+        metrics.update(compute_metrics(_by_task(rows, rollouts)))
+        for group, extra in zip(groups, metrics.pop(PER_TASK, ()), strict=False):
+            group.update(extra)
+    return {
+        "group_level_metrics": groups,
+        "agent_metrics": metrics,
+        "key_metrics": dict((get_key_metrics or default_key_metrics)(metrics)),
+    }
+
+
+def default_key_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Every mean."""
+    return {name: value for name, value in metrics.items() if name.startswith("mean/")}
+
+
+def _grouped(responses: Sequence[VerifyResponse]) -> tuple[list[VerifyResponse], Rollouts]:
+    """The rows in key order, and their columns."""
+    keys = _keys(responses)
+    tasks = sorted({task for task, _ in keys}, key=task_order)
+    rank = {task: place for place, task in enumerate(tasks)}
+    coded = Keys(
+        np.array([rank[task] for task, _ in keys]), np.array([rollout for _, rollout in keys])
+    )
+    repeated = duplicates(coded)
+    if repeated:
+        task, rollout = keys[repeated[0][0]]
+        first, *again = (f"/verify_responses/{place}" for place in repeated[0])
+        raise RejectedRows(
+            f"task {task}, rollout {rollout} occurs twice: {first} and {', '.join(again)}",
+            problems=tuple(FieldProblem(pointer, f"another key than {first}") for pointer in again),
+        )
+    order = coded.order()
+    rows = [responses[place] for place in order.tolist()]
+    builder = ColumnBuilder()
+    for start in range(0, len(rows), CHUNK_ROWS):
+        chunk = rows[start : start + CHUNK_ROWS]
+        builder.add(fields_of(chunk), len(chunk))
+    return rows, Rollouts.of_sorted(tasks, coded.take(order), builder.build())
+
+
+def _by_task(rows: Sequence[VerifyResponse], rollouts: Rollouts) -> list[Task]:
+    return [rows[start:end] for start, end in pairwise(rollouts.starts.tolist())]
+
+
+def _keys(rows: Sequence[VerifyResponse]) -> list[tuple[TaskIndex, int]]:
+    """The key of each row, which must have one and a finite reward."""
+    keys: list[tuple[Any, Any]] = [(row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)) for row in rows]
+    keyed = all(_is_task(task) and _is_rollout(rollout) for task, rollout in keys)
+    if not keyed or finite([row.get(REWARD) for row in rows]) is None:
+        raise _rejected(rows)
+    return keys
+
+
+def _is_task(value: object) -> bool:
+    return type(value) is str or _is_rollout(value)
+
+
+def _is_rollout(value: object) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+_NEEDED: tuple[tuple[str, Callable[[object], bool], str], ...] = (
+    (TASK_INDEX, _is_task, "the task's index, an integer or a text"),
+    (ROLLOUT_INDEX, _is_rollout, "the rollout's index, an integer"),
+    (REWARD, is_finite_number, "a finite number"),
+)
+"""What a row must have: the field, its check, and what it is."""
+
+
+def _rejected(rows: Sequence[VerifyResponse]) -> RejectedRows:
+    problems = [
+        FieldProblem(f"/verify_responses/{place}/{name}", f"{expected}, {_actual(row, name)}")
+        for place, row in enumerate(rows)
+        for name, accepts, expected in _NEEDED
+        if not accepts(row.get(name))
+    ]
+    shown = problems[:_NAMED_AT_MOST]
+    more = len(problems) - len(shown)
+    return RejectedRows(
+        "; ".join(f"{problem.pointer} must be {problem.expected}" for problem in shown)
+        + (f"; and {more} more" if more else ""),
+        hint="send the rows as the collection wrote them",
+        problems=tuple(shown),
+    )
+
+
+def _actual(row: VerifyResponse, name: str) -> str:
+    return f"not {row[name]!r:.100}" if name in row else "and is missing"

@@ -1,0 +1,209 @@
+"""Gathers the numbers of rows into numpy columns, one per field, as the rows stream by."""
+
+import math
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter, methodcaller
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from palestra.schema import EMPTY_ANSWER, ROLLOUT_INDEX, TASK_INDEX
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+REWARD = "reward"
+RESPONSE = "response"
+INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX, EMPTY_ANSWER})
+"""Numbers, or booleans, that measure nothing."""
+
+LARGEST_EXACT = 2.0**53
+"""Up to here a double holds every integer, so a column can be given back as integers."""
+
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+_values, _usage = methodcaller("values"), attrgetter("usage")
+_NUMERIC = frozenset({float, int, bool})
+_NOT_FROM_USAGE = INDICES | {REWARD}
+
+
+class Nested(msgspec.Struct, gc=False):
+    """What is read of an object inside a row: a response's usage and why it was cut off, an agent's
+    name and type.
+    """
+
+    usage: Any = None
+    incomplete_details: Any = None
+    name: Any = None
+    type: Any = None
+
+
+Value = bool | int | float | None | str | Nested | list[Any]
+Row = dict[str, Value]
+
+
+class Number(NamedTuple):
+    """A numeric value; `whole` when it was written as an integer or a boolean."""
+
+    value: float
+    whole: bool
+
+
+def as_number(value: object) -> Number | None:
+    """The Python value as a number, or None when it is something else."""
+    if isinstance(value, bool | int):
+        return Number(_float(value), whole=True)
+    if isinstance(value, float):
+        return Number(value, whole=False)
+    return None
+
+
+def is_finite_number(value: object) -> bool:
+    """Whether it is a number that arithmetic can be done with; booleans are."""
+    number = as_number(value)
+    return number is not None and math.isfinite(number.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Numeric fields of rows: one value per row, NaN where a row lacks the field.
+
+    Order of fields: the reward, then the others by name.
+    """
+
+    values: Mapping[str, FloatArray]
+    whole: frozenset[str]
+    """Fields whose every value was an integer or a boolean."""
+
+    def take(self, rows: IntArray | BoolArray) -> "Columns":
+        return Columns({name: column[rows] for name, column in self.values.items()}, self.whole)
+
+
+class ColumnBuilder:
+    """Grows columns block by block; a field first seen late is NaN for the rows before it.
+
+    The numeric fields of a row are its own and those of its `response.usage`; where both have
+    one of the same name, the row's wins. Booleans count as 0 and 1. What is not finite counts as
+    absent.
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._columns: dict[str, array[float]] = {}
+        self._fractional: set[str] = {REWARD}
+        self.not_finite: dict[str, int] = {}
+        """How many values of a field were NaN or infinite."""
+
+    def add(self, fields: Mapping[str, Sequence[Any]], rows: int) -> None:
+        """Append rows, as `fields_of` gives them."""
+        usages = _usages(fields.get(RESPONSE, ()))
+        for name, values in usages.items():
+            own = fields.get(name)
+            self._extend(name, values if own is None else list(map(_first_number, own, values)))
+        for name, values in fields.items():
+            if name not in usages and name not in INDICES:
+                self._extend(name, values)
+        self._rows += rows
+
+    def build(self) -> Columns:
+        names = sorted(self._columns, key=lambda name: (name != REWARD, name))
+        values = {name: np.array(self._filled(name)) for name in names}
+        inexact = {
+            name for name, column in values.items() if np.nanmax(np.abs(column)) > LARGEST_EXACT
+        }
+        return Columns(values, frozenset(values) - self._fractional - inexact)
+
+    def _extend(self, name: str, values: Sequence[Any]) -> None:
+        column = finite(values)
+        if column is None:
+            if _NUMERIC.isdisjoint(map(type, values)):
+                return
+            column = self._one_by_one(name, values)
+        elif name not in self._fractional and float in set(map(type, values)):
+            self._fractional.add(name)
+        if name in self._columns or not np.isnan(column).all():
+            self._filled(name).extend(column)
+
+    def _one_by_one(self, name: str, values: Sequence[object]) -> "array[float]":
+        column = array("d")
+        for value in values:
+            number = as_number(value)
+            if number is None or not math.isfinite(number.value):
+                column.append(math.nan)
+                if number is not None:
+                    self.not_finite[name] = self.not_finite.get(name, 0) + 1
+                continue
+            column.append(number.value)
+            if not number.whole:
+                self._fractional.add(name)
+        return column
+
+    def _filled(self, name: str) -> "array[float]":
+        """The column of a field, filled up to the current row."""
+        column = self._columns.setdefault(name, array("d"))
+        absent = self._rows - len(column)
+        if absent:
+            column.extend([math.nan] * absent)
+        return column
+
+
+def can_name_a_field(name: str) -> bool:
+    """Whether a struct of msgspec can have a field of that name: one that JSON writes as it is."""
+    return not _ESCAPED.search(name)
+
+
+def fields_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
+    """By field, its value in each row; None where a row lacks it."""
+    layouts = set(map(tuple, rows))
+    if len(layouts) == 1:
+        # rows of one environment mostly look alike, and then this is the fast way
+        (names,) = layouts
+        return dict(zip(names, zip(*map(_values, rows), strict=True), strict=True))
+    return {
+        name: [row.get(name) for row in rows]
+        for name in dict.fromkeys(chain.from_iterable(layouts))
+    }
+
+
+def _usages(responses: Sequence[object]) -> dict[str, Sequence[Any]]:
+    """The fields of `response.usage`, as `fields_of`."""
+    try:
+        held: list[Any] = list(map(_usage, responses))
+    except AttributeError:  # a row without a response, or one that is wholly decoded
+        held = list(map(_usage_of, responses))
+    if set(map(type, held)) != {dict}:
+        held = [usage if isinstance(usage, dict) else {} for usage in held]
+    fields = fields_of(held)
+    return {name: values for name, values in fields.items() if name not in _NOT_FROM_USAGE}
+
+
+def _usage_of(response: object) -> object:
+    if isinstance(response, Mapping):
+        return response.get("usage")
+    return getattr(response, "usage", None)
+
+
+def finite(values: Sequence[Any]) -> "array[float] | None":
+    """The values as doubles; None unless all of them are finite numbers."""
+    try:
+        column = array("d", values)
+    except (TypeError, OverflowError):
+        return None
+    return column if np.isfinite(column).all() else None
+
+
+def _first_number(own: object, of_usage: object) -> object:
+    return of_usage if as_number(own) is None else own
+
+
+def _float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

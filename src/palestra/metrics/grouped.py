@@ -1,0 +1,111 @@
+"""Scored rollouts in numpy columns, grouped by task, and what is reported of each group."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from palestra.metrics.columns import REWARD, BoolArray, Columns, FloatArray, IntArray
+from palestra.metrics.join import Keys
+from palestra.metrics.statistics import STATISTICS, describe, group_of_rows, starts_of_sorted
+from palestra.schema import ROLLOUT_INDEX, TASK_INDEX
+
+TaskIndex = int | str
+
+ROLLOUT_ID = "rollout_id"
+
+
+def task_order(task: TaskIndex) -> tuple[bool, TaskIndex]:
+    """Sorting key of tasks: numbers by value, then names."""
+    return isinstance(task, str), task
+
+
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """Scored rollouts, grouped by task. `starts` is as in `palestra.metrics.statistics`."""
+
+    tasks: Sequence[TaskIndex]
+    starts: IntArray
+    rollout_index: IntArray
+    columns: Columns
+
+    @classmethod
+    def of_sorted(cls, tasks: Sequence[TaskIndex], keys: Keys, columns: Columns) -> "Rollouts":
+        """Group rows that are in key order; `keys.task` are positions in `tasks`."""
+        starts = starts_of_sorted(keys.task)
+        held = [tasks[rank] for rank in keys.task[starts[:-1]].tolist()]
+        return cls(held, starts, keys.rollout, columns)
+
+    def __len__(self) -> int:
+        return len(self.rollout_index)
+
+    @property
+    def reward(self) -> FloatArray:
+        return self.columns.values[REWARD]
+
+    @property
+    def per_task(self) -> IntArray:
+        """Rollouts of each task."""
+        return np.diff(self.starts)
+
+    def select(self, rows: BoolArray) -> "Rollouts":
+        """Some of the rollouts, at least one; tasks left with none go."""
+        keys = Keys(group_of_rows(self.starts)[rows], self.rollout_index[rows])
+        return Rollouts.of_sorted(self.tasks, keys, self.columns.take(rows))
+
+
+def statistics_rows(columns: Columns, starts: IntArray) -> Iterator[dict[str, float]]:
+    """Per group, `mean/f`, `max/f`, `min/f`, `median/f`, `std/f` of every field the group has."""
+    names: list[str] = []
+    values: list[FloatArray] = []
+    for field, column in columns.values.items():
+        description = describe(column, starts)
+        for statistic in STATISTICS:
+            names.append(f"{statistic}/{field}")
+            values.append(getattr(description, statistic))
+    # NaN marks a field that the group lacks
+    sparse = any(np.isnan(of).any() for of in values)
+    for row in zip(*(of.tolist() for of in values), strict=True):
+        pairs = zip(names, row, strict=True)
+        yield dict(pair for pair in pairs if not isnan(pair[1])) if sparse else dict(pairs)
+
+
+def rollout_infos(rollouts: Rollouts) -> Iterator[list[dict[str, Any]]]:
+    """Per task, its rollouts by index with every number they have."""
+    names, columns = info_columns(rollouts)
+    rows = zip(*columns, strict=True)
+    for count in rollouts.per_task.tolist():
+        infos = (zip(names, row, strict=True) for row in islice(rows, count))
+        yield [{name: value for name, value in info if value is not None} for info in infos]
+
+
+def info_columns(rollouts: Rollouts) -> tuple[list[str], list[Sequence[Any]]]:
+    """Names and columns of what is told of a rollout; None where it lacks a number."""
+    columns = rollouts.columns
+    tasks = [rollouts.tasks[group] for group in group_of_rows(rollouts.starts).tolist()]
+    indices: list[int] = rollouts.rollout_index.tolist()
+    ids = [f"{task}:{index}" for task, index in zip(tasks, indices, strict=True)]
+    fields = [field for field in columns.values if field != ROLLOUT_ID]
+    names = [ROLLOUT_ID, TASK_INDEX, ROLLOUT_INDEX, *fields]
+    return names, [ids, tasks, indices, *(_plain(columns, field) for field in fields)]
+
+
+def _plain(columns: Columns, field: str) -> Sequence[float | int | None]:
+    """A column as Python numbers: integers where all of it is whole, None where it is absent."""
+    column = columns.values[field]
+    if not np.isnan(column).any():
+        plain: list[float | int | None] = (
+            column.astype(np.int64) if field in columns.whole else column
+        ).tolist()
+        return plain
+    present = or_null(column)
+    if field not in columns.whole:
+        return present
+    return [None if value is None else int(value) for value in present]
+
+
+def or_null(column: FloatArray) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in column.tolist()]

@@ -1,0 +1,79 @@
+"""What k attempts at a task are worth, estimated from n >= k rollouts of it.
+
+Every estimate is an expectation over all subsets of k of the n rollouts, so the order of the
+rollouts never matters. Taking the first k instead (as the field does for rewards that are not
+binary) has the same expectation over random orders, and more variance.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from palestra.metrics.columns import FloatArray
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Probability that k of n rollouts, c of them correct, include a correct one.
+
+    1 - C(n - c, k) / C(n, k), unbiased (Chen et al. 2021, "Evaluating Large Language Models
+    Trained on Code"), summed in logarithms so that small probabilities keep their digits.
+    """
+    _check(n, k)
+    _check_correct(n, c)
+    if c > n - k:
+        return 1.0
+    if c == 0:
+        return 0.0
+    # C(n - c, k) / C(n, k) is symmetric in c and k: take the shorter product
+    fewer, more = sorted((c, k))
+    factors = -more / (n - np.arange(fewer))
+    return float(-np.expm1(np.sum(np.log1p(factors))))
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """Probability that k of n rollouts, c of them correct, are all correct: C(c, k) / C(n, k)."""
+    _check(n, k)
+    _check_correct(n, c)
+    if k > c:
+        return 0.0
+    # the same ratio with n - c for k, where that is the shorter product
+    wrong = n - c
+    if wrong < k:
+        return float(np.prod((n - k - np.arange(wrong)) / (n - np.arange(wrong))))
+    return float(np.prod((c - np.arange(k)) / (n - np.arange(k))))
+
+
+def expected_max_at_k(rewards: Sequence[float] | FloatArray, k: int) -> float:
+    """Expected maximum of k rewards drawn without replacement; for 0/1 rewards it is pass@k."""
+    ordered = np.sort(np.asarray(rewards, dtype=np.float64))
+    return float(expected_max_of_sorted(ordered[np.newaxis, :], k)[0])
+
+
+def expected_max_of_sorted(ordered: FloatArray, k: int) -> FloatArray:
+    """As `expected_max_at_k`, for each row of a matrix whose rows ascend."""
+    best = ordered[:, -1:]
+    # weighing the distances from the best keeps equal rewards exact
+    shortfall = (best - ordered) @ max_weights(ordered.shape[1], k)
+    return np.asarray(best[:, 0] - shortfall, dtype=np.float64)
+
+
+def max_weights(n: int, k: int) -> FloatArray:
+    """Probability that the i-th smallest of n is the largest of k: C(i - 1, k - 1) / C(n, k).
+
+    From the top, each is its upper neighbour's times (i + 1 - k) / i; what underflows is zero.
+    """
+    _check(n, k)
+    below = np.arange(n - 1, 0, -1, dtype=np.float64)
+    ratios = np.maximum(below + 1 - k, 0) / below
+    descending = np.cumprod(np.concatenate([[k / n], ratios]))
+    return descending[::-1].copy()
+
+
+def _check(n: int, k: int) -> None:
+    if not 1 <= k <= n:
+        raise ValueError(f"k must be between 1 and the number of rollouts ({n}), not {k}")
+
+
+def _check_correct(n: int, c: int) -> None:
+    if not 0 <= c <= n:
+        raise ValueError(f"correct rollouts must be between 0 and {n}, not {c}")

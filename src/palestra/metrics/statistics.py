@@ -1,0 +1,200 @@
+"""Statistics of groups of rows, vectorised over the groups.
+
+Rows come sorted by group. `starts` holds each group's first row, and the number of rows at the
+end, so group `g` is `values[starts[g] : starts[g + 1]]`; groups are never empty. A NaN is a row
+that lacks the value, and is left out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from palestra.metrics.columns import BoolArray, FloatArray, IntArray
+
+STATISTICS = ("mean", "max", "min", "median", "std")
+HISTOGRAM_BINS = 10
+LARGEST_SQUARED = 1e150
+"""Sums of squares of values up to here do not overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One number per group and statistic; NaN for a group in which no row has the value."""
+
+    count: IntArray
+    mean: FloatArray
+    max: FloatArray
+    min: FloatArray
+    median: FloatArray
+    std: FloatArray
+    """Sample standard deviation (n - 1); 0 for a single value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    low: FloatArray
+    high: FloatArray
+
+
+def group_of_rows(starts: IntArray) -> IntArray:
+    """The group of each row."""
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def starts_of_sorted(group: IntArray) -> IntArray:
+    """`starts` of rows whose group numbers ascend (numbers may have gaps)."""
+    changes = np.flatnonzero(np.diff(group)) + 1
+    return np.concatenate([[0], changes, [len(group)]]).astype(np.int64)
+
+
+def sum_by_group(values: FloatArray, starts: IntArray) -> FloatArray:
+    return np.add.reduceat(values, starts[:-1])
+
+
+def mean_by_group(values: FloatArray, starts: IntArray) -> FloatArray:
+    return sum_by_group(values, starts) / np.diff(starts)
+
+
+def describe(values: FloatArray, starts: IntArray) -> Description:
+    """Mean, extremes, median and sample standard deviation of each group."""
+    present = ~np.isnan(values)
+    if present.all():
+        return _describe_dense(values, starts)
+    count = np.add.reduceat(present.astype(np.int64), starts[:-1])
+    held = np.flatnonzero(count)
+    if not len(held):
+        return _scattered(None, count, held)
+    dense_starts = np.concatenate([[0], np.cumsum(count[held])])
+    return _scattered(_describe_dense(values[present], dense_starts), count, held)
+
+
+def wilson_interval(successes: IntArray, trials: IntArray, *, confidence: float) -> Interval:
+    """Wilson's score interval for a proportion (Wilson 1927)."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    proportion = successes / trials
+    scale = 1 + z**2 / trials
+    center = (proportion + z**2 / (2 * trials)) / scale
+    spread = proportion * (1 - proportion) / trials + z**2 / (4 * trials**2)
+    half = z / scale * np.sqrt(spread)
+    # the ends are exact where rounding would leave a trace
+    low = np.where(successes == 0, 0.0, np.clip(center - half, 0, 1))
+    return Interval(low, np.where(successes == trials, 1.0, np.clip(center + half, 0, 1)))
+
+
+def learnability_interval(proportion: Interval) -> Interval:
+    """What p(1 - p) can be while p stays in its interval; its peak is 1/4, at p = 1/2."""
+    at_low = proportion.low * (1 - proportion.low)
+    at_high = proportion.high * (1 - proportion.high)
+    holds_peak = (proportion.low <= 0.5) & (proportion.high >= 0.5)
+    return Interval(
+        np.minimum(at_low, at_high), np.where(holds_peak, 0.25, np.maximum(at_low, at_high))
+    )
+
+
+def histogram_edges(values: FloatArray) -> FloatArray:
+    """Eleven edges of ten equal bins over all values; one unit wide in all if they are equal."""
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, HISTOGRAM_BINS + 1)
+
+
+def histogram_by_group(values: FloatArray, starts: IntArray, edges: FloatArray) -> IntArray:
+    """Counts per group and bin; a bin includes its lower edge, the last one both."""
+    bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, HISTOGRAM_BINS - 1)
+    cells = group_of_rows(starts) * HISTOGRAM_BINS + bins
+    counts = np.bincount(cells, minlength=(len(starts) - 1) * HISTOGRAM_BINS)
+    return counts.reshape(-1, HISTOGRAM_BINS)
+
+
+def correlation_by_group(left: FloatArray, right: FloatArray, starts: IntArray) -> FloatArray:
+    """Pearson's r of each group over rows that have both; NaN where either does not vary."""
+    both = ~(np.isnan(left) | np.isnan(right))
+    weight = both.astype(np.float64)
+    count = np.maximum(sum_by_group(weight, starts), 1)
+    left_off = _deviations(left, both, count, starts)
+    right_off = _deviations(right, both, count, starts)
+    product = sum_by_group(left_off * right_off, starts)
+    scale = np.sqrt(sum_by_group(left_off**2, starts)) * np.sqrt(sum_by_group(right_off**2, starts))
+    varies = _varies(left, both, starts) & _varies(right, both, starts) & (scale > 0)
+    r = np.full(len(starts) - 1, np.nan)
+    np.divide(product, scale, out=r, where=varies)
+    return np.asarray(np.clip(r, -1, 1), dtype=np.float64)
+
+
+def _describe_dense(values: FloatArray, starts: IntArray) -> Description:
+    count = np.diff(starts)
+    low = np.minimum.reduceat(values, starts[:-1])
+    high = np.maximum.reduceat(values, starts[:-1])
+    unit = _units(low, high)
+    if unit is not None:
+        scaled = _describe_dense(values / np.repeat(unit, count), starts)
+        with np.errstate(over="ignore"):  # a spread can be wider than any double, and is infinite
+            std = scaled.std * unit
+        return Description(count, scaled.mean * unit, high, low, _median(values, starts), std)
+    # rounding must not carry the mean of equal values away from them, nor give them a spread
+    mean = np.clip(mean_by_group(values, starts), low, high)
+    squares = sum_by_group((values - np.repeat(mean, count)) ** 2, starts)
+    std = np.where(low == high, 0.0, np.sqrt(squares / np.maximum(count - 1, 1)))
+    return Description(count, mean, high, low, _median(values, starts), std)
+
+
+def _units(low: FloatArray, high: FloatArray) -> FloatArray | None:
+    """What to divide each group by so that its squares fit; None if they all do as they are.
+
+    Powers of two, which cost no precision, and 1 for a group that needs none.
+    """
+    peak = np.maximum(np.abs(low), np.abs(high))
+    large = peak > LARGEST_SQUARED
+    if not large.any():
+        return None
+    _, exponent = np.frexp(peak)
+    return np.ldexp(1.0, np.where(large, exponent - 1, 0))
+
+
+def rows_by_size(values: FloatArray, starts: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Groups of one size as the rows of a matrix, with their numbers; sizes ascend.
+
+    Tasks of a run mostly have the same number of rollouts, so there are few matrices.
+    """
+    sizes = np.diff(starts)
+    for size in np.unique(sizes).tolist():
+        groups = np.flatnonzero(sizes == size)
+        yield groups, values[starts[groups][:, np.newaxis] + np.arange(size)]
+
+
+def _median(values: FloatArray, starts: IntArray) -> FloatArray:
+    median = np.empty(len(starts) - 1)
+    for groups, rows in rows_by_size(values, starts):
+        size = rows.shape[1]
+        rows.sort(axis=1)
+        lower, upper = rows[:, (size - 1) // 2], rows[:, size // 2]
+        median[groups] = np.where(lower == upper, lower, lower / 2 + upper / 2)
+    return median
+
+
+def _scattered(dense: Description | None, count: IntArray, held: IntArray) -> Description:
+    def spread(name: str) -> FloatArray:
+        column = np.full(len(count), np.nan)
+        if dense is not None:
+            column[held] = getattr(dense, name)
+        return column
+
+    return Description(count, **{name: spread(name) for name in STATISTICS})
+
+
+def _deviations(
+    values: FloatArray, present: BoolArray, count: FloatArray, starts: IntArray
+) -> FloatArray:
+    filled = np.where(present, values, 0.0)
+    mean = sum_by_group(filled, starts) / count
+    return np.asarray(np.where(present, filled - np.repeat(mean, np.diff(starts)), 0.0))
+
+
+def _varies(values: FloatArray, present: BoolArray, starts: IntArray) -> BoolArray:
+    high = np.maximum.reduceat(np.where(present, values, -np.inf), starts[:-1])
+    low = np.minimum.reduceat(np.where(present, values, np.inf), starts[:-1])
+    varies: BoolArray = high > low
+    return varies

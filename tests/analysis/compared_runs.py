@@ -1,0 +1,39 @@
+"""Pairs of small runs on disk, for the tests of comparison."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from palestra.analysis.comparison import Comparison, Side, compare, load_side, pair
+from profiled_runs import Run, failed, materialized, scored
+
+Rewards = Mapping[int, Sequence[float | None]]
+"""Per task, the reward of each rollout; None for one that timed out."""
+
+
+def write_run(folder: Path, rewards: Rewards, **fields: Any) -> Path:
+    """A run with these rewards; `fields` go into every materialized row."""
+    keys = [(task, r, x) for task, row in rewards.items() for r, x in enumerate(row)]
+    rows = [scored(task, r, x, tokens=10 * task + r) for task, r, x in keys if x is not None]
+    folder.mkdir(exist_ok=True)
+    run = Run.write(
+        folder,
+        rows,
+        inputs=[materialized(task, r, **fields) for task, r, _ in keys],
+        failures=[failed(task, r, "timeout") for task, r, x in keys if x is None],
+    )
+    return run.paths.output
+
+
+def sides(folder: Path, a: Rewards, b: Rewards) -> tuple[Side, Side]:
+    """Two runs, loaded."""
+    return (
+        load_side(write_run(folder / "a", a), name="A"),
+        load_side(write_run(folder / "b", b), name="B"),
+    )
+
+
+def compared(folder: Path, a: Rewards, b: Rewards, *metrics: str) -> Comparison:
+    """Two runs, compared."""
+    one, other = sides(folder, a, b)
+    return compare(one, other, pair(one, other), metrics=metrics)

@@ -1,0 +1,231 @@
+"""Selecting tasks: who is kept, how sure that is, and what is written."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compared_runs import write_run
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from palestra.analysis import RunFrame
+from palestra.analysis.comparison import load_side
+from palestra.analysis.selection import (
+    Band,
+    Criteria,
+    Selection,
+    Verdict,
+    check_destination,
+    export,
+    origin,
+    provenance_path,
+    rollouts_to_decide,
+    select,
+)
+from palestra.errors import ConfigError, InputDataError
+from palestra.metrics import wilson_interval
+from profiled_runs import Run, materialized, scored
+
+MIDDLE = Band(0.1, 0.9)
+
+
+def frame_of(folder: Path, solved: list[tuple[int, int]], missing: int = 0) -> RunFrame:
+    """One task per (solved, scored); every one has `missing` rollouts that timed out besides."""
+    rewards = {
+        task: [float(i < good) for i in range(n)] + [None] * missing
+        for task, (good, n) in enumerate(solved)
+    }
+    return load_side(write_run(folder / "run", rewards), name="the run").frame
+
+
+def verdicts(selection: Selection) -> list[str]:
+    return [task.verdict.value for task in selection.tasks]
+
+
+@pytest.mark.parametrize(
+    "text", ["0.1", "0.1-0.9", "..", "a..b", "0.9..0.1", "-1..1", "0..1.1", "nan..1"]
+)
+def test_a_malformed_band_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not LOW\.\.HIGH"):
+        Band.parse(text)
+
+
+def test_a_band_includes_both_of_its_ends(tmp_path: Path) -> None:
+    frame = frame_of(tmp_path, [(0, 10), (1, 10), (3, 10), (9, 10), (10, 10)])
+
+    assert verdicts(select(frame, Criteria(MIDDLE))) == [
+        "too hard",
+        "kept",
+        "kept",
+        "kept",
+        "too easy",
+    ]
+
+
+def test_what_failed_to_run_is_not_difficult(tmp_path: Path) -> None:
+    frame = frame_of(tmp_path, [(2, 2), (1, 2), (0, 0)], missing=6)
+    tasks = select(frame, Criteria(Band(0.4, 0.9))).tasks
+
+    assert [(task.verdict, task.pass_rate) for task in tasks] == [
+        (Verdict.TOO_EASY, 1.0),
+        (Verdict.KEPT, 0.5),
+        (Verdict.NO_ROLLOUTS, None),
+    ]
+    assert (tasks[2].requested, tasks[2].failures) == (6, {"timeout": 6})
+
+
+def test_too_few_rollouts_decide_nothing(tmp_path: Path) -> None:
+    frame = frame_of(tmp_path, [(0, 3), (2, 4), (0, 4)])
+
+    assert verdicts(select(frame, Criteria(MIDDLE, min_rollouts=4))) == [
+        "undecided",
+        "kept",
+        "too hard",
+    ]
+
+
+def test_only_decided_tasks_when_told(tmp_path: Path) -> None:
+    frame = frame_of(tmp_path, [(20, 40), (1, 4), (0, 4), (0, 100)])
+    found = select(frame, Criteria(MIDDLE, decided_only=True))
+
+    assert verdicts(found) == ["kept", "undecided", "undecided", "too hard"]
+    assert [task.borderline for task in found.tasks] == [False, True, True, False]
+
+
+def test_the_most_learnable_come_first(tmp_path: Path) -> None:
+    frame = frame_of(tmp_path, [(1, 8), (4, 8), (0, 8), (3, 8), (8, 8), (5, 8)])
+    found = select(frame, Criteria(by_learnability=True, limit=3))
+
+    assert [found.tasks[at].task for at in found.kept] == [1, 3, 5]
+    assert found.of(Verdict.OVER_LIMIT)[0].task == 0
+    assert verdicts(found)[2] == "too hard"
+
+
+def test_long_tasks_are_left_out_by_their_mean(tmp_path: Path) -> None:
+    frame = frame_of(tmp_path, [(1, 2), (1, 2), (1, 2)])  # task t takes 10 t + 0.5 tokens
+
+    assert verdicts(select(frame, Criteria(MIDDLE, max_tokens=10.5))) == [
+        "kept",
+        "kept",
+        "too long",
+    ]
+
+
+def test_a_token_limit_needs_tokens(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+
+    with pytest.raises(ConfigError, match="--max-tokens needs rollouts with output_tokens"):
+        select(run.load(), Criteria(MIDDLE, max_tokens=5))
+
+
+def test_partial_credit_can_count_as_solved(tmp_path: Path) -> None:
+    frame = load_side(write_run(tmp_path / "run", {0: [0.6, 0.4], 1: [0.4, 0.3]}), name="").frame
+
+    assert verdicts(select(frame, Criteria(MIDDLE, solved_at=0.5))) == ["kept", "too hard"]
+
+
+@given(st.integers(0, 40), st.integers(1, 40), st.sampled_from([0.05, 0.1, 0.25, 0.5, 0.9]))
+def test_more_rollouts_are_as_many_as_the_interval_needs(solved: int, n: int, edge: float) -> None:
+    assume(solved <= n and abs(solved / n - edge) > 0.02)
+    rate = solved / n
+    more = int(rollouts_to_decide(np.array([rate]), np.array([n]), [edge])[0])
+
+    def includes(trials: int) -> bool:
+        interval = wilson_interval(np.array([rate * trials]), np.array([trials]), confidence=0.9)
+        return bool(interval.low[0] - 1e-9 <= edge <= interval.high[0] + 1e-9)
+
+    assert not includes(n + more + 1)
+    assert more == 0 or includes(n + more - 1)
+
+
+def test_a_rate_on_an_edge_is_never_decided(tmp_path: Path) -> None:
+    task = select(frame_of(tmp_path, [(1, 10)]), Criteria(MIDDLE)).tasks[0]
+
+    assert (task.more_rollouts, task.borderline) == (None, True)
+
+
+def test_the_ends_of_all_pass_rates_are_no_edges(tmp_path: Path) -> None:
+    tasks = select(frame_of(tmp_path, [(0, 2), (2, 2)]), Criteria(Band(0, 1))).tasks
+
+    assert [(task.verdict, task.more_rollouts) for task in tasks] == [(Verdict.KEPT, 0)] * 2
+
+
+def exported(run: Run, out: Path) -> list[bytes]:
+    frame = run.load(allow_partial=True)
+    selection = select(frame, Criteria(MIDDLE))
+    export(frame, selection, out, provenance={"run": origin(frame)})
+    return out.read_bytes().splitlines()
+
+
+def test_rows_are_the_original_ones_byte_for_byte(tmp_path: Path) -> None:
+    original = '{"responses_create_params":{"input":"é ü \\u00e9","tools":[ ]},"n":1.50,"big":12345678901234567890123}'
+    keys = [(0, 0), (0, 1)]
+    run = Run.write(tmp_path, [scored(t, r, float(r)) for t, r in keys])
+    run.paths.materialized_inputs.write_text(
+        "".join(
+            f'{original[:-1]},"_ng_task_index":{t},"_ng_rollout_index":{r}}}\n' for t, r in keys
+        )
+    )
+
+    assert exported(run, tmp_path / "out" / "tasks.jsonl") == [original.encode()]
+
+
+def test_seeds_that_the_run_added_are_taken_out(tmp_path: Path) -> None:
+    def row(rollout: int) -> dict[str, object]:
+        extra = json.dumps({"top_k": 5, "seed": rollout})
+        params = {"input": "question", "metadata": {"extra_body": extra}}
+        return materialized(0, rollout, responses_create_params=params)
+
+    run = Run.write(
+        tmp_path, [scored(0, r, float(r)) for r in range(2)], inputs=[row(r) for r in range(2)]
+    )
+    params = json.loads(exported(run, tmp_path / "tasks.jsonl")[0])["responses_create_params"]
+
+    assert params == {"input": "question", "metadata": {"extra_body": '{"top_k":5}'}}
+
+
+def test_every_row_has_its_provenance(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(t, r, float(r)) for t in (7, 9) for r in range(2)])
+    run.paths.manifest.write_text(
+        '{"digest": "d", "input_digest": "i", "palestra_version": "1", "requested": 4}'
+    )
+    out = tmp_path / "tasks.jsonl"
+    exported(run, out)
+    told = json.loads(provenance_path(out).read_text())
+
+    assert told["run"]["manifest"]["digest"] == "d"
+    assert len(told["run"]["rewards_digest"]) == 64
+    assert [(row["line"], row["task"], row["pass_rate"]) for row in told["tasks"]] == [
+        (1, 7, 0.5),
+        (2, 9, 0.5),
+    ]
+
+
+def test_nothing_is_left_of_an_export_that_failed(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, r, float(r)) for r in range(2)])
+    frame = run.load()
+    selection = select(frame, Criteria(MIDDLE))
+    run.paths.materialized_inputs.write_text("")
+
+    with pytest.raises(InputDataError, match="changed while"):
+        export(frame, selection, tmp_path / "out" / "tasks.jsonl", provenance={})
+
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["tasks.jsonl", "tasks_provenance.json"])
+def test_what_is_there_is_not_overwritten_unasked(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("precious")
+    run = [tmp_path / "rollouts.jsonl"]
+
+    with pytest.raises(InputDataError, match="exists already"):
+        check_destination(tmp_path / "tasks.jsonl", run, overwrite=False)
+    check_destination(tmp_path / "tasks.jsonl", run, overwrite=True)
+
+
+def test_the_run_itself_is_never_overwritten(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+
+    with pytest.raises(InputDataError, match="is a file of the run itself"):
+        check_destination(run.paths.materialized_inputs, [run.paths.output], overwrite=True)

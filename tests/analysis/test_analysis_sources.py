@@ -1,0 +1,217 @@
+"""Which files make a run: shards, globs, compressed ones, and what their manifests say."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from palestra.analysis import (
+    MixedRuns,
+    load_run,
+    profile_tasks,
+    write_reward_profiling,
+)
+from palestra.errors import InputDataError
+from palestra.schema import RunPaths
+from profiled_runs import Run, failed, lines, materialized, scored
+
+PACKERS = {".gz": gzip.compress, ".zst": zstandard.compress}
+
+
+def shards(folder: Path, count: int = 2) -> list[Run]:
+    """`part0`, `part1`, … with one task of two rollouts each; the second one failed."""
+    made = []
+    for task in range(count):
+        own = folder / f"of{task}"
+        own.mkdir()
+        inputs = [materialized(task, rollout, n=task) for rollout in range(2)]
+        run = Run.write(
+            own, [scored(task, 0, task)], inputs=inputs, failures=[failed(task, 1, "timeout")]
+        )
+        for path in (run.paths.output, run.paths.materialized_inputs, run.paths.failures):
+            path.rename(folder / path.name.replace("rollouts", f"part{task}", 1))
+        made.append(Run(RunPaths(folder / f"part{task}.jsonl")))
+    return made
+
+
+def manifest(run: Run, digest: str, **more: Any) -> None:
+    run.paths.manifest.write_text(json.dumps({"digest": digest, **more}))
+
+
+def test_a_glob_of_shards_is_one_run_with_the_files_beside_them(tmp_path: Path) -> None:
+    shards(tmp_path)
+    frame = load_run(None, str(tmp_path / "part*.jsonl"), allow_partial=True)
+
+    assert [row["sample"]["n"] for row in profile_tasks(frame)] == [0, 1]
+    assert frame.requests.outcome_names == ("scored", "timeout")
+    assert frame.completeness.completed_rollouts == 2
+
+
+def test_a_profile_beside_its_shards_is_not_taken_for_one(tmp_path: Path) -> None:
+    shards(tmp_path)
+    pattern = str(tmp_path / "part*.jsonl")
+    frame = load_run(None, pattern, allow_partial=True)
+    paths = RunPaths.for_files(frame.rollout_places.files)
+    write_reward_profiling(frame, paths.reward_profiling)
+
+    assert paths.reward_profiling == tmp_path / "part_reward_profiling.jsonl"
+    assert len(load_run(None, pattern, allow_partial=True).rollouts) == 2
+
+
+def test_shards_in_several_folders_are_profiled_above_them(tmp_path: Path) -> None:
+    files = [tmp_path / name / "rollouts.jsonl" for name in ("a", "b")]
+
+    assert RunPaths.for_files(files).agent_metrics == tmp_path / "rollouts_agent_metrics.json"
+    other = [tmp_path / "1.jsonl", tmp_path / "2.jsonl.zst"]
+    assert RunPaths.for_files(other).agent_metrics == tmp_path / "rollouts_agent_metrics.json"
+
+
+def test_one_file_given_twice_counts_once(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+    several = [run.paths.output, str(tmp_path / "rollouts.jso*")]
+
+    assert len(load_run(run.paths.materialized_inputs, several).rollouts) == 1
+
+
+def test_a_key_in_two_shards_is_refused_with_both_places(tmp_path: Path) -> None:
+    one, other = shards(tmp_path)
+    with other.paths.output.open("a") as file:
+        file.write(lines([scored(0, 0, 1.0)]))
+
+    with pytest.raises(InputDataError, match=r"rollout 0 on .*part0.jsonl:1 and .*part1.jsonl:2"):
+        load_run(None, [one.paths.output, other.paths.output], allow_partial=True)
+
+
+def test_a_shard_in_which_nothing_was_scored_is_none_of_the_others_fault(tmp_path: Path) -> None:
+    one, other = shards(tmp_path)
+    other.paths.output.write_text("")
+
+    frame = load_run(None, [one.paths.output, other.paths.output], allow_partial=True)
+    assert frame.completeness.dropped_tasks == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("nothing*.jsonl", "matches nothing"),
+        ("*_failures.jsonl", "only files that go with a run"),
+        ("", "is a folder"),
+    ],
+)
+def test_what_names_no_rollouts_is_refused(tmp_path: Path, given: str, said: str) -> None:
+    shards(tmp_path)
+
+    with pytest.raises(InputDataError, match=said):
+        load_run(None, str(tmp_path / given))
+
+
+def test_rollouts_without_inputs_beside_them_need_them_named(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+    run.paths.materialized_inputs.unlink()
+
+    with pytest.raises(InputDataError, match="has no materialized inputs beside it") as caught:
+        load_run(None, run.paths.output)
+    assert "--inputs FILE" in caught.value.hint
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_packed_files_give_the_profile_of_plain_ones(tmp_path: Path, suffix: str) -> None:
+    rows = [scored(task, 0, task % 2, tokens=task) for task in (2, 0, 1)]
+    run = Run.write(tmp_path, rows, failures=[failed(0, 0, "timeout")])
+    write_reward_profiling(run.load(), run.paths.reward_profiling)
+    plain = run.paths.reward_profiling.read_bytes()
+    for path in (run.paths.output, run.paths.materialized_inputs, run.paths.failures):
+        path.with_name(path.name + suffix).write_bytes(PACKERS[suffix](path.read_bytes()))
+        path.unlink()
+
+    packed = run.paths.output.with_name(f"rollouts.jsonl{suffix}")
+    write_reward_profiling(load_run(None, packed), run.paths.reward_profiling)
+    assert run.paths.reward_profiling.read_bytes() == plain
+
+
+def test_what_is_packed_is_told_by_its_bytes_and_not_by_its_name(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+    run.paths.output.write_bytes(zstandard.compress(run.paths.output.read_bytes()))
+    plain = run.paths.materialized_inputs.rename(tmp_path / "inputs.jsonl.gz")
+
+    assert len(load_run(plain, run.paths.output).rollouts) == 1
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("kept", [-3, 20])
+def test_packed_files_that_were_cut_short_are_refused(
+    tmp_path: Path, suffix: str, kept: int
+) -> None:
+    run = Run.write(tmp_path, [scored(task, 0, 1.0) for task in range(50)])
+    packed = PACKERS[suffix](run.paths.output.read_bytes())
+    run.paths.output.write_bytes(packed[:kept])
+
+    with pytest.raises(InputDataError, match=r"cannot read .*rollouts\.jsonl") as caught:
+        run.load(allow_partial=True)
+    assert "cut short" in caught.value.hint
+
+
+def test_a_zstd_file_may_be_of_several_frames(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(task, 0, 1.0) for task in range(2)])
+    frames = run.paths.output.read_bytes().splitlines(keepends=True)
+    run.paths.output.write_bytes(b"".join(map(zstandard.compress, [frames[0], b"", frames[1]])))
+
+    assert len(run.load().rollouts) == 2
+
+
+def test_broken_zstd_data_is_refused(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+    run.paths.output.write_bytes(zstandard.compress(run.paths.output.read_bytes()) + b"junk")
+
+    with pytest.raises(InputDataError, match="broken zstd data"):
+        run.load()
+
+
+def test_shards_of_two_runs_are_refused_with_what_differs(tmp_path: Path) -> None:
+    one, other = shards(tmp_path)
+    for run, temperature in ((one, 0), (other, 1)):
+        servers = {"policy": {"settings": {"model": "m", "temperature": temperature}}}
+        manifest(run, f"digest{temperature}", semantics={"servers": servers})
+
+    with pytest.raises(
+        MixedRuns, match=r"differ in servers\.policy\.settings\.temperature"
+    ) as caught:
+        load_run(None, str(tmp_path / "part*.jsonl"))
+    assert caught.value.exit_code == 2
+
+
+def test_inputs_of_another_run_are_refused(tmp_path: Path) -> None:
+    one, other = shards(tmp_path)
+    manifest(one, "a")
+    manifest(other, "b")
+
+    with pytest.raises(MixedRuns, match=r"part1_materialized_inputs\.jsonl is of"):
+        load_run(other.paths.materialized_inputs, one.paths.output)
+
+
+def test_a_file_that_no_manifest_vouches_for_is_mentioned(tmp_path: Path) -> None:
+    one, _ = shards(tmp_path)
+    manifest(one, "a")
+    frame = load_run(None, str(tmp_path / "part*.jsonl"), allow_partial=True)
+
+    assert len(frame.notices) == 1
+    assert "no manifest beside" in frame.notices[0]
+
+
+def test_inputs_shorter_than_their_manifest_counts_are_refused(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+    manifest(run, "a", requested=3)
+
+    with pytest.raises(InputDataError, match="holds 1 of the 3 rows that its manifest counts"):
+        run.load()
+
+
+def test_a_manifest_that_is_none_is_refused(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+    run.paths.manifest.write_text("[]")
+
+    with pytest.raises(InputDataError, match="is not a manifest"):
+        run.load()
