@@ -23,9 +23,9 @@ def main() -> None:
             verdicts = Counter(
                 (
                     label == "equivalent",
-                    execution.compare(recorded["sql_context"], *queries, NOW)[0],
+                    execution.compare(recorded["sql_context"], reference, candidate, NOW)[0],
                 )
-                for label, *queries in pairs
+                for label, reference, candidate in pairs
             )
         mean_ms = (time.process_time() - started) * 1000 / len(pairs)
         print(

@@ -131,7 +131,7 @@ def test_sigusr1_dumps_threads_tasks_and_rollouts_and_stops_nothing(
     said = run.text()
     assert "--- in flight: 5 ---" in said
     assert "0:0 attempt 1 of " + AGENT in said
-    assert "Collector._rollout" in said
+    assert "Collector.attempt" in said
     assert "most recent call first" in said
     assert run.process.poll() is None
 

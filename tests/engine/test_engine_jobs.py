@@ -157,6 +157,37 @@ def test_what_an_attempt_brings_as_all_end_is_recorded_and_nothing_follows_it() 
     with pytest.RaisesGroup(ZeroDivisionError):
         work.all_run()
     assert sorted(work.results) == [(0, "a result"), (1, "a result"), (2, "a result")]
+    assert work.engine.jobs == {}
+
+
+def test_nothing_starts_any_more_once_all_end() -> None:
+    taken: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(9):
+            taken.append(number)
+            yield number
+
+    room = 2
+
+    async def run(number: int) -> None:
+        nonlocal room
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            room = 9
+            work.engine.fill()
+
+    work = Numbers(numbers(), run, room=lambda: room)
+
+    async def main() -> None:
+        running = asyncio.create_task(work.engine.run())
+        await asyncio.sleep(0.05)
+        running.cancel()
+        await asyncio.wait({running})
+
+    asyncio.run(main())
+    assert taken == [0, 1]
 
 
 def test_an_attempt_that_goes_on_is_abandoned_and_what_it_brings_is_dropped() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import gzip
 import os
 import resource
 import socket
@@ -667,6 +668,21 @@ def test_a_body_is_read_up_to_its_limit(way: Way, chunked: bool) -> None:
 
     assert way.run(scenario()) == [b"x" * 3000, b"short"]
     assert script.connections == 2
+
+
+@both_loops
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
+def test_a_compressed_body_is_unpacked_up_to_its_limit(way: Way, cut: bool) -> None:
+    packed = gzip.compress(bytes(range(256)) * 40_000 if not cut else os.urandom(50_000))
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+    script = Script([head % len(packed) + packed])
+
+    async def scenario() -> bytes:
+        async with misbehaving(script) as url, opened() as http:
+            return (await http.send(request(url, body_limit=20_000, timeout_s=5))).body
+
+    body = way.run(scenario())
+    assert 19_000 < len(body) <= 20_000
 
 
 @both_loops

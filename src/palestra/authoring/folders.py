@@ -116,7 +116,8 @@ async def _tests(folder: Path, timeout_s: float) -> _TestRun:
                 await _show_stacks(process)
         finally:
             end_group(process.pid)  # whatever the tests have started goes with them
-            code = process.wait()
+            await _ends_within(process, STACKS_WITHIN_S)
+        code = process.returncode
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
     if is_late:

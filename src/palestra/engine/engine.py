@@ -51,7 +51,8 @@ class Engine(Generic[AnyJob, Result]):
         """Those that run or wait for their next attempt, the oldest first."""
 
     async def run(self, *, look_every_s: float = 1.0) -> None:
-        """Run all jobs. Raises the first error that is no result, once the others have ended.
+        """Run all jobs. Raises the first error that is no result, once the others have ended; in an
+        exception group where overdue attempts are looked for.
 
         `look_every_s`: how often to look for attempts that are overdue.
         """
@@ -65,7 +66,10 @@ class Engine(Generic[AnyJob, Result]):
 
     def fill(self) -> None:
         """Start the jobs that may start now."""
-        while not self._tasks.broken and (job := self._work.take(len(self.jobs))) is not None:
+        while (
+            not (self._tasks.broken or self._tasks.closing)
+            and (job := self._work.take(len(self.jobs))) is not None
+        ):
             self._start(job)
 
     async def _run_all(self) -> None:
@@ -80,9 +84,14 @@ class Engine(Generic[AnyJob, Result]):
         task = asyncio.current_task()
         while True:
             job.task = task
-            if not await self._all_attempts(job):
+            try:
+                goes_on = await self._all_attempts(job)
+            finally:
+                # An abandoned one has been taken out, or its successor is in its place.
+                if self.jobs.get(job.key) is job:
+                    del self.jobs[job.key]
+            if not goes_on:
                 return
-            del self.jobs[job.key]
             following = self._work.take(len(self.jobs))
             if following is None:
                 return

@@ -19,6 +19,7 @@ from palestra.engine import (
     Engine,
     Job,
     Room,
+    State,
     went_on,
     with_grace,
 )
@@ -266,7 +267,7 @@ class Collector:
                 # A process knows the refusals of its own endpoint, and others of the run answer.
                 ends_run, error.retriable = False, True
             failure = self._failure(job, add_verify_request(error, job), ends_run=ends_run)
-            if not ends_run:
+            if not ends_run or job.state is State.ABANDONED:
                 return failure
             # Every other rollout would fail the same way: say it once and stop.
             if self._leaves_files or error.verify_request:

@@ -163,6 +163,7 @@ def policy_settings(
         if job is None:
             return {**told, "policy_base_url": "http://127.0.0.1:9/v1", "policy_api_key": "none"}
         host, port, nonce = endpoint(job, policy.server, environment)
+        _reach_directly(host)
         return {**told, "policy_base_url": f"http://{host}:{port}/v1", "policy_api_key": nonce}
     if policy.base_url is not None:
         told["policy_base_url"] = policy.base_url
@@ -177,6 +178,13 @@ def policy_settings(
     elif policy.base_url is not None and "policy_api_key" not in names_in_files(overrides_of(run)):
         told["policy_api_key"] = "none"  # an endpoint that asks for none
     return told
+
+
+def _reach_directly(host: str) -> None:
+    """Through no proxy of the site, from this process and its servers: it is a node of this job."""
+    exceptions = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    value = f"{exceptions},{host}" if exceptions else host
+    os.environ.update(no_proxy=value, NO_PROXY=value)
 
 
 def endpoint(job: JobFiles, component: str, environment: Mapping[str, str]) -> tuple[str, int, str]:

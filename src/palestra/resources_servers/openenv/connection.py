@@ -69,6 +69,7 @@ class OpenEnvEpisode:
                     max_size=LARGEST_MESSAGE,
                     open_timeout=None,
                     ping_interval=None,
+                    proxy=None,  # as for the question whether it is there
                 )
         except (WebSocketException, OSError) as error:
             why = str(error) or type(error).__name__

@@ -163,7 +163,7 @@ async def _answers(
 
 
 async def _lists_models(http: HttpTransport, root: str, headers: Mapping[str, str]) -> bool:
-    request = HttpRequest("GET", f"{root}/v1/models", headers, timeout_s=ASK_TIMEOUT_S)
+    request = HttpRequest("GET", f"{root}/v1/models", headers, timeout_s=ASK_TIMEOUT_S, direct=True)
     try:
         return (await http.send(request)).status == 200
     except CallError:

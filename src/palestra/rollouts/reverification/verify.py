@@ -14,9 +14,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from palestra.engine import Ending, ending_in
-from palestra.engine.accounting import Accounting
-from palestra.engine.tasks import BoundedTasks
+from palestra.engine import Accounting, BoundedTasks, Ending, ending_in
 from palestra.errors import (
     CallError,
     ConfigError,

@@ -168,9 +168,10 @@ class AnswerReader:
         if self._bodiless:
             # Whatever came, it is none.
             chunks = []
-        body = (chunks[0] if len(chunks) == 1 else b"".join(chunks))[: self._body_limit]
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         if body and "content-encoding" in headers:
-            body = decoded(body, headers["content-encoding"])
+            body = decoded(body, headers["content-encoding"], self._body_limit)
+        body = body[: self._body_limit]
         if "set-cookie" not in headers:
             return HttpReply(self._status, body, headers)
         lines = [
@@ -181,30 +182,35 @@ class AnswerReader:
         return HttpReply(self._status, body, headers, parse_set_cookies(lines))
 
 
-def decoded(body: bytes, codings: str) -> bytes:
-    """`body` as it was before the server encoded it. Raises `Malformed` when that fails."""
+def decoded(body: bytes, codings: str, limit: int | None = None) -> bytes:
+    """`body` as it was before the server encoded it; about the first `limit` bytes of it.
+
+    Raises `Malformed` when that fails, or it is too long where no limit is given.
+    """
     for coding in reversed([name.strip().lower() for name in codings.split(",")]):
         if coding in _FOREIGN_COMPRESSIONS:
             raise Malformed(f"its content-encoding is {coding}, which nobody asked for")
         # Anything else (`identity`, a character set) is no compression.
         if coding in _COMPRESSIONS:
-            body = _inflated(body, coding)
+            body = _inflated(body, coding, limit)
     return body
 
 
-def _inflated(body: bytes, coding: str) -> bytes:
+def _inflated(body: bytes, coding: str, limit: int | None) -> bytes:
     if coding == "deflate":
         # By the book a zlib stream; some send a bare one. The first byte of the former says 8.
         wbits = zlib.MAX_WBITS if body[0] & 15 == 8 else -zlib.MAX_WBITS
     else:
         wbits = zlib.MAX_WBITS | 16
     parts: list[bytes] = []
-    room = MOST_BODY_BYTES
+    room = MOST_BODY_BYTES if limit is None else limit
     try:
         while body:
             inflater = zlib.decompressobj(wbits)
             parts.append(inflater.decompress(body, room + 1))
             room -= len(parts[-1])
+            if limit is not None and (room <= 0 or not inflater.eof):
+                break  # what comes first is all that was asked for
             if room < 0:
                 raise Malformed(f"its {coding} body is longer than {MOST_BODY_BYTES} bytes")
             if not inflater.eof:

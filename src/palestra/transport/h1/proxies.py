@@ -12,7 +12,7 @@ from typing import NamedTuple, final
 
 from yarl import URL
 
-from palestra.errors import WrongSetting
+from palestra.errors import KnownCause, WrongSetting
 
 
 class Proxy(NamedTuple):
@@ -58,6 +58,7 @@ class Proxies:
         raise WrongSetting(
             f"the environment's proxy for {scheme}://{host} is no http:// URL",
             hint=f"{scheme.upper()}_PROXY must look like http://host:port; NO_PROXY names exceptions",
+            cause=KnownCause.BAD_VALUE,
         )
 
     def _is_excepted(self, host: str, port: int) -> bool:
