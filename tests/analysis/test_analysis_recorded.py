@@ -81,7 +81,7 @@ def test_an_agents_statistics_are_what_the_environment_would_aggregate(
 def test_a_small_run_gives_the_golden_files_byte_for_byte(tmp_path: Path) -> None:
     golden = RunPaths(GOLDEN / "run.jsonl")
     written = RunPaths(tmp_path / "run.jsonl")
-    frame = load_run(golden.materialized_inputs, golden.rollouts, allow_partial=True)
+    frame = load_run(golden.materialized_inputs, golden.output, allow_partial=True)
     write_reward_profiling(frame, written.reward_profiling)
     write_agent_metrics(frame, written.agent_metrics)
 

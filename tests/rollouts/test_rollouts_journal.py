@@ -144,7 +144,7 @@ def test_there_is_nothing_to_repair_in_a_missing_file(tmp_path: Path) -> None:
 def test_every_file_of_a_run_stands_beside_its_output(tmp_path: Path) -> None:
     run = RunPaths(tmp_path / "rollouts.v2.jsonl")
 
-    assert [path.name for path in run.all()] == [
+    assert [path.name for path in run.recorded()] == [
         "rollouts.v2.jsonl",
         "rollouts.v2_materialized_inputs.jsonl",
         "rollouts.v2_failures.jsonl",
