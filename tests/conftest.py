@@ -27,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 STDERR = pytest.StashKey[int]()
+LIMIT_S = 60.0
+"""The `timeout` of pyproject.toml, also where a test runs these files under another configuration."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,7 +44,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     with another process.
     """
     marker = item.get_closest_marker("timeout")
-    limit_s = float(marker.args[0] if marker and marker.args else item.config.getini("timeout"))
+    limit_s = float(marker.args[0] if marker and marker.args else LIMIT_S)
     faulthandler.dump_traceback_later(2 * limit_s, exit=True, file=item.config.stash[STDERR])
     try:
         return (yield)

@@ -21,8 +21,8 @@ from palestra.responses_api_models.local_servers import (
     serve_vllm,
 )
 from palestra.sandbox import Sandbox, SandboxSettings
+from palestra.sandbox.limits import TOKEN_VARIABLE
 from palestra.sandbox.service import SandboxService
-from palestra.sandbox.settings import TOKEN_VARIABLE
 
 
 def serve_model_vllm(

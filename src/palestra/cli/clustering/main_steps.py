@@ -34,7 +34,7 @@ from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
 from palestra.rollouts import CollectSettings, GivenRows
 from palestra.rollouts import Shard as Share
-from palestra.sandbox.settings import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
+from palestra.sandbox.limits import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
 
 JOB_DIR, NONCE, DRAIN_FILE, JOB_NAME = (
     "PALESTRA_JOB_DIR",
