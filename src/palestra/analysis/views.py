@@ -1,4 +1,4 @@
-"""The two views of a metric: over the scored rollouts, and over everything that was requested.
+"""Each task's values, and the two views of a metric: over the scored rollouts, and over everything that was requested.
 
 A rollout that was not scored has no reward, and none is made up for it. So over all requested
 rollouts a metric is a range: from what it would be if every missing rollout had the worst reward

@@ -1,4 +1,4 @@
-"""`test`: whether a server's folder has what its users need, and whether its tests pass."""
+"""`test`: whether a server's folder has what its users need, and whether its tests pass, and still do after an edit."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What went wrong, as a value: the doctor looks it up and does not read our sentences."""
+"""What went wrong and in which layer, as a value: the doctor looks it up and does not read our sentences."""
 
 from enum import StrEnum
 from typing import Final

@@ -1,4 +1,4 @@
-"""From an instance's configuration to a server object."""
+"""From an instance's configuration to a server object, alone or started in this process."""
 
 import contextlib
 import os

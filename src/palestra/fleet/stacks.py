@@ -1,4 +1,4 @@
-"""Where an author's code stood, read from what `faulthandler` writes of a stack."""
+"""Where an author's code stood, and which call ran over its time, read from `faulthandler`'s stacks."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a program may use, and how its run ended."""
+"""What a program may use, the settings that say so, and how its run ended."""
 
 from enum import StrEnum
 from typing import Literal

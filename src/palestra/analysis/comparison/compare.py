@@ -1,4 +1,4 @@
-"""The statistics of two paired runs. Pure: frames in, a `Comparison` out."""
+"""The statistics of two paired runs, and whether they differ. Pure: frames in, a `Comparison` out."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

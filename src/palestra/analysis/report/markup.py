@@ -1,4 +1,4 @@
-"""Builds HTML and SVG as strings in which nothing is markup unless it was built here."""
+"""Text, numbers, HTML and SVG of the report: nothing is markup unless it was built here."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The engine as our process sees it: started, called as long as it lives, stopped."""
+"""The engine as our process sees it: started, called over its pipe as long as it lives, stopped."""
 
 import asyncio
 import contextlib

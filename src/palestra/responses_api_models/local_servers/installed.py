@@ -1,4 +1,4 @@
-"""Which vLLM there is to start, and what its build needs. Found without importing it."""
+"""Which vLLM there is to start, what its build needs, and on which port. Found without importing it."""
 
 import contextlib
 import errno
