@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from palestra.cluster.options import RolloutOptions
-from palestra.cluster.supervisor.keyed import KEY_VARIABLE, KEYED
+from palestra.cluster.plan import KEY_VARIABLE, KEYED
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 
