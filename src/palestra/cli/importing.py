@@ -14,10 +14,9 @@ from palestra.cli.doors import doors_of_agents
 from palestra.cli.settings import RenderArgs, args_from, existing_path, load
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import Flag, ResolvedConfig, ServerType, flag
-from palestra.datasets import Door, load_prompt
+from palestra.datasets import Door, fill_row, load_prompt
 from palestra.datasets.hub import HubDownload
 from palestra.datasets.importing import Columns, records_of, write_rows
-from palestra.datasets.prompts import fill_row
 from palestra.datasets.sources import Sources, credentials_in
 from palestra.errors import ConfigError
 from palestra.schema import read_jsonl
