@@ -18,11 +18,11 @@ from palestra.fleet import Child, Ending, http_url, reachable_host
 from palestra.responses_api_models.local_servers.installed import VLLMInstallation, find_vllm
 from palestra.responses_api_models.local_servers.ports import free_port, require_own
 from palestra.responses_api_models.local_servers.vllm_command import (
-    VLLMServer,
     command,
     environment,
     tool_parser,
 )
+from palestra.settings import VLLMServer
 from palestra.transport import HttpRequest, HttpTransport
 
 logger = logging.getLogger("palestra.local_servers")
