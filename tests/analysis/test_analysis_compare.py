@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.analysis.comparison import compare, judge, load_side, pair, settings_that_differ
+from palestra.analysis.comparison.compare import mcnemar_p
 from palestra.analysis.fingerprints import fingerprints
-from palestra.analysis.significance import mcnemar_p
-from palestra.analysis.task_values import best_of_k, mean_of_present
+from palestra.analysis.views import best_of_k, mean_of_present
 from palestra.errors import ConfigError, InputDataError
 
 SOLVED = {task: [1.0, 1.0] for task in range(12)}

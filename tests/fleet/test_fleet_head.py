@@ -30,7 +30,6 @@ from palestra.fleet import (
     probe,
     summary_line,
 )
-from palestra.fleet.listener import serving
 from palestra.fleet.runfile import (
     ENDED_KEPT_S,
     EndedFleet,
@@ -43,7 +42,7 @@ from palestra.fleet.runfile import (
     write_ended_fleet,
     write_run_file,
 )
-from palestra.fleet.sockets import http_url, listen
+from palestra.fleet.sockets import http_url, listen, serving
 from palestra.transport import HttpClient, HttpRequest
 
 ANY_PORT = "++head_server.port=0"

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.transport.h1.room import Room
+from palestra.transport.h1.pool import Room
 
 
 def test_places_are_given_in_the_order_of_asking() -> None:

@@ -3,12 +3,11 @@
 `load_run` joins a run's files into a `RunFrame` of numpy columns; the rest reads frames.
 """
 
-from palestra.analysis.compression import is_compressed
 from palestra.analysis.frame import Completeness, Places, RunFrame
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
 from palestra.analysis.load import load_run
 from palestra.analysis.manifests import MixedRuns
-from palestra.analysis.sources import Files, rollout_files
+from palestra.analysis.sources import Files, is_compressed, rollout_files
 from palestra.analysis.summary import (
     GroupSummary,
     RunSummary,

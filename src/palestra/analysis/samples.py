@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 import orjson
 
-from palestra.analysis.compression import BUFFER_BYTES, is_compressed, open_rows
 from palestra.analysis.frame import Places
 from palestra.analysis.scan import decode_value, split_row
+from palestra.analysis.sources import BUFFER_BYTES, is_compressed, open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import INDICES, IntArray, TaskIndex
 from palestra.schema import TASK_INDEX

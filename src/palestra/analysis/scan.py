@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from palestra.analysis.compression import open_rows
+from palestra.analysis.sources import open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import Nested, Row, Value, can_name_a_field, fields_of
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX

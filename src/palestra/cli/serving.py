@@ -19,8 +19,8 @@ from palestra.responses_api_models.local_servers import (
     serve_vllm,
 )
 from palestra.sandbox import Sandbox, SandboxSettings
+from palestra.sandbox.limits import TOKEN_VARIABLE
 from palestra.sandbox.service import SandboxService
-from palestra.sandbox.settings import TOKEN_VARIABLE
 from palestra.settings import LlamaCppServer, VLLMServer
 
 

@@ -7,10 +7,9 @@ judge that is made up, and reports what it should not have done.
   reward must be. *finding*: a probe that went wrong, with the row and the text that did it.
 """
 
-from palestra.conformance.cases import CASES_FILE, Case, has_numbered_rows, load_cases
+from palestra.conformance.cases import CASES_FILE, Case, Limits, has_numbered_rows, load_cases
 from palestra.conformance.check import Subject, check_environment
 from palestra.conformance.lag import LoopGuard
-from palestra.conformance.limits import Limits
 from palestra.conformance.playing import Door, Player, Verdict, door_of
 from palestra.conformance.report import CheckResult, Finding, Report
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palestra.config import ResolvedConfig
-from palestra.conformance.cases import Case
+from palestra.conformance.cases import Case, Limits
 from palestra.conformance.examination import Examination, GivenUp, Now
 from palestra.conformance.judging import Script, ScriptedJudge
 from palestra.conformance.lag import LoopGuard
-from palestra.conformance.limits import Limits
 from palestra.conformance.playing import Player, door_of
 from palestra.conformance.report import CheckResult, Finding, Report, Status
 from palestra.conformance.steps import STEPS

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palestra.conformance.answers import guesses, spoken
-from palestra.conformance.cases import Case
+from palestra.conformance.cases import Case, Limits
 from palestra.conformance.judging import WORDS, Script
-from palestra.conformance.limits import Limits
 from palestra.conformance.playing import Door, Player, Verdict
 from palestra.conformance.report import CheckResult, Finding, Status, shortened
 from palestra.errors import JudgeFailure

@@ -27,21 +27,21 @@ from palestra.errors import (
 )
 from palestra.fleet.build import build_server, profiler_for, server_client, start_server, starting
 from palestra.fleet.child import Child, Ending
-from palestra.fleet.head_address import HeadAddress
 from palestra.fleet.importing import LONGER, import_here, start_timeout_of, starting_within
 from palestra.fleet.instance import STUCK_AFTER_S, RunningInstance, State
-from palestra.fleet.listener import serving
 from palestra.fleet.orders import WorkOrder
 from palestra.fleet.process_watch import ProcessWatch
 from palestra.fleet.ray_clusters import RayPlace
 from palestra.fleet.sockets import (
     LOOPBACK,
+    HeadAddress,
     holder_of,
     http_url,
     listen,
     listen_in_range,
     raise_descriptor_limit,
     reachable_host,
+    serving,
 )
 from palestra.fleet.venvs import (
     cache_root,

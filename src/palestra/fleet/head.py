@@ -20,9 +20,7 @@ from starlette.responses import JSONResponse
 from palestra.config import Redactor, ResolvedConfig, dump_yaml
 from palestra.errors import CallError, ConfigError, Evidence, InfraError, PalestraError
 from palestra.fleet.fleet import Fleet
-from palestra.fleet.head_address import HeadAddress
 from palestra.fleet.instance import RunningInstance
-from palestra.fleet.listener import serving
 from palestra.fleet.runfile import (
     EndedFleet,
     RunFile,
@@ -31,7 +29,7 @@ from palestra.fleet.runfile import (
     write_ended_fleet,
     write_run_file,
 )
-from palestra.fleet.sockets import LOOPBACK, holder_of, listen
+from palestra.fleet.sockets import LOOPBACK, HeadAddress, holder_of, listen, serving
 from palestra.schema.openapi import complete
 from palestra.server import Boundary, OwnErrors, Refusals, describe, error_text
 from palestra.transport import ASGIApp, new_id

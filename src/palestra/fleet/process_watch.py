@@ -8,14 +8,14 @@ from palestra.errors import CallError, RowIdentity, ServerDied
 from palestra.fleet.child import Child
 from palestra.fleet.importing import unfinished_import
 from palestra.fleet.instance import STUCK_AFTER_S, RunningInstance, State
-from palestra.fleet.overrun import (
+from palestra.fleet.stacks import (
     author_call,
     blocking,
     executing_place,
     overrun,
     row_name,
+    stack_of,
 )
-from palestra.fleet.stacks import stack_of
 from palestra.system import Executing, Lookout, Pulse, ask_for_stacks, is_stopped, running_one
 
 QUIET_S: Final = 1.5

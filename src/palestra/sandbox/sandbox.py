@@ -11,17 +11,18 @@ from typing import Final, Self, final
 from palestra.errors import ConfigError, InfraError
 from palestra.sandbox.backend import Backend, Conversation
 from palestra.sandbox.bubblewrap import Tools, Way, find_tools, forbidden_by
-from palestra.sandbox.limits import Limits, SandboxResult
-from palestra.sandbox.local import LocalBackend
-from palestra.sandbox.processors import usable_processors
-from palestra.sandbox.program import Program
-from palestra.sandbox.settings import (
+from palestra.sandbox.limits import (
     DEFAULT_PORT,
     HOST_VARIABLE,
     PORT_VARIABLE,
     TOKEN_VARIABLE,
+    Limits,
+    SandboxResult,
     SandboxSettings,
 )
+from palestra.sandbox.local import LocalBackend
+from palestra.sandbox.processors import usable_processors
+from palestra.sandbox.program import Program
 
 logger = logging.getLogger("palestra.sandbox")
 

@@ -29,10 +29,9 @@ from palestra.errors import (
 from palestra.schema import encode_json
 from palestra.server.author_calls import AuthorMethod
 from palestra.server.authors_errors import ESCAPES, TIME_LIMIT, stops_this_task
-from palestra.server.caller import Caller, Message, Receive
+from palestra.server.caller import PREFIX, Caller, Message, Receive, without_prefix
 from palestra.server.in_flight import IN_FLIGHT_PATH, InFlightCalls
 from palestra.server.refusals import Refusals
-from palestra.server.rollout_prefix import PREFIX, without_prefix
 from palestra.server.sessions import SESSION_ID_KEY
 from palestra.system import current_pulse
 from palestra.transport import (

@@ -22,7 +22,7 @@ from palestra.responses_api_models.local_servers import (
     serve_llama_cpp,
     serve_vllm,
 )
-from palestra.responses_api_models.local_servers.ports import free_port
+from palestra.responses_api_models.local_servers.installed import free_port
 from palestra.responses_api_models.local_servers.running import KEEPER
 from palestra.settings import LlamaCppServer, VLLMServer
 from palestra.transport import HttpClient, HttpRequest

@@ -5,7 +5,14 @@ is pure statistics over the pairs, `judge` turns it into the answer of a gate.
 """
 
 from palestra.analysis.comparison.compare import compare
-from palestra.analysis.comparison.pairing import Pairs, pair, settings_that_differ
+from palestra.analysis.comparison.pairing import (
+    Pairs,
+    Side,
+    load_side,
+    pair,
+    refuse_shared_files,
+    settings_that_differ,
+)
 from palestra.analysis.comparison.result import (
     Comparison,
     Gate,
@@ -16,7 +23,6 @@ from palestra.analysis.comparison.result import (
     RunCounts,
     judge,
 )
-from palestra.analysis.comparison.side import Side, load_side, refuse_shared_files
 
 __all__ = [
     "Comparison",

@@ -10,8 +10,7 @@ from itertools import pairwise
 from math import floor, log10
 
 from palestra.analysis.report.facts import Bar, CurvePoint, Lengths, Spread
-from palestra.analysis.report.markup import Markup, tag, together
-from palestra.analysis.report.wording import percent
+from palestra.analysis.report.markup import Markup, percent, tag, together
 
 HEIGHT = 190
 TOP, BOTTOM = 14, 26

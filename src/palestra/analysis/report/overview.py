@@ -9,8 +9,7 @@ from palestra.analysis.frame import RunFrame
 from palestra.analysis.intervals import Estimate
 from palestra.analysis.report.charts import meter, share_bar
 from palestra.analysis.report.facts import is_binary, solved_counts
-from palestra.analysis.report.markup import Markup, tag, together
-from palestra.analysis.report.wording import amount, number, percent
+from palestra.analysis.report.markup import Markup, amount, number, percent, tag, together
 from palestra.analysis.summary import GroupSummary, RunSummary, Scores
 from palestra.analysis.task_rows import solved_by_task
 from palestra.errors import Outcome

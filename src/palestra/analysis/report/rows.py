@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 import numpy as np
 
-from palestra.analysis.compression import is_compressed, open_rows
 from palestra.analysis.frame import Places, RunFrame
 from palestra.analysis.scan import decode_value, split_row
+from palestra.analysis.sources import is_compressed, open_rows
 from palestra.analysis.task_rows import LENGTH_FIELD
 from palestra.errors import InputDataError
 from palestra.metrics import Rollouts, TaskIndex, group_of_rows

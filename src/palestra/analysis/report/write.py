@@ -10,7 +10,7 @@ from palestra.analysis.frame import RunFrame
 from palestra.analysis.report import overview
 from palestra.analysis.report.facts import is_binary
 from palestra.analysis.report.figures import figures
-from palestra.analysis.report.markup import data_block
+from palestra.analysis.report.markup import amount, data_block, visible_line
 from palestra.analysis.report.page import Contents, after_transcripts, before_transcripts
 from palestra.analysis.report.rows import (
     MOST_ROLLOUTS,
@@ -19,8 +19,13 @@ from palestra.analysis.report.rows import (
     plan,
     rollout_rows,
 )
-from palestra.analysis.report.table import shown_tasks, table_data
-from palestra.analysis.report.tasks import by_interest, task_columns, task_lists
+from palestra.analysis.report.tasks import (
+    by_interest,
+    shown_tasks,
+    table_data,
+    task_columns,
+    task_lists,
+)
 from palestra.analysis.report.transcript import (
     ENTRY_CHARACTERS,
     TRANSCRIPT_CHARACTERS,
@@ -30,8 +35,6 @@ from palestra.analysis.report.transcript import (
     snippet,
     transcript,
 )
-from palestra.analysis.report.visible import visible_line
-from palestra.analysis.report.wording import amount
 from palestra.analysis.summary import RunSummary, summarize
 from palestra.analysis.task_rows import LENGTH_FIELD
 from palestra.analysis.writing import replacing

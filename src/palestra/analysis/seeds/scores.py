@@ -14,8 +14,7 @@ import numpy as np
 
 from palestra.analysis.frame import SCORED, RunFrame, counts_by_name
 from palestra.analysis.seeds.answers import NO_ANSWER, Answers, majority_of_rows
-from palestra.analysis.task_values import best_of_k
-from palestra.analysis.views import reward_range
+from palestra.analysis.views import best_of_k, reward_range
 from palestra.errors import ConfigError
 from palestra.metrics import BoolArray, FloatArray, IntArray, TaskIndex
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from palestra.analysis.frame import SCORED, SCORED_CODE, RunFrame
 from palestra.analysis.task_rows import LEARNABILITY_CONFIDENCE, LENGTH_FIELD
-from palestra.analysis.task_values import mean_of_present
-from palestra.analysis.views import SOLVED_REWARD
+from palestra.analysis.views import SOLVED_REWARD, mean_of_present
 from palestra.errors import ConfigError
 from palestra.metrics import (
     BoolArray,

@@ -31,7 +31,7 @@ from palestra.cluster.stamping import remember_stamped, stamp, with_stamped
 from palestra.cluster.supervisor.lease import CHECK_S, LeaseWatch
 from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
-from palestra.sandbox.settings import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
+from palestra.sandbox.limits import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
 from palestra.settings import (
     CollectArgs,
     CollectSettings,

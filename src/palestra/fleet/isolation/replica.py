@@ -15,9 +15,8 @@ import uvloop
 
 from palestra.errors import CallError, DeadlineExceeded, to_body
 from palestra.fleet.build import build_server, server_client
-from palestra.fleet.isolation.bodies import read_body
 from palestra.fleet.isolation.client import Questions, ServerElsewhere
-from palestra.fleet.isolation.results import packed
+from palestra.fleet.isolation.results import packed, read_body
 from palestra.fleet.isolation.surroundings import Surroundings
 from palestra.fleet.isolation.wire import (
     BUG,

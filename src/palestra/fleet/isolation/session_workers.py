@@ -25,12 +25,10 @@ from palestra.errors import (
     from_body,
     to_body,
 )
-from palestra.fleet.isolation.authors_keeper import AuthorsKeeper, Forking
-from palestra.fleet.isolation.bodies import body_bytes, exact_body_bytes
+from palestra.fleet.isolation.authors_keeper import AuthorsKeeper, Forking, limit_of
 from palestra.fleet.isolation.failures import failure_of
-from palestra.fleet.isolation.limits import limit_of
 from palestra.fleet.isolation.link import Ended, Ending, Killed, Link, WorkerGone
-from palestra.fleet.isolation.results import unpacked
+from palestra.fleet.isolation.results import body_bytes, exact_body_bytes, unpacked
 from palestra.fleet.isolation.wire import (
     ASK,
     BUG,

@@ -12,7 +12,7 @@ from palestra.responses_api_models.local_model.app import default_threads
 from palestra.responses_api_models.local_model.engine import EngineOrder
 from palestra.responses_api_models.local_model.running import RunningEngine, require_engine
 from palestra.responses_api_models.local_model.weights import find_weights
-from palestra.responses_api_models.local_servers.ports import free_port, require_own
+from palestra.responses_api_models.local_servers.installed import free_port, require_own
 from palestra.responses_api_models.local_servers.running import Serving, Tell
 from palestra.responses_api_models.local_servers.vllm_command import HERMES_TEMPLATE
 from palestra.settings import LlamaCppServer

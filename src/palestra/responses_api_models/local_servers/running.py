@@ -15,8 +15,12 @@ import orjson
 
 from palestra.errors import CallError, RunFailed, ServerDied
 from palestra.fleet import Child, Ending, http_url, reachable_host
-from palestra.responses_api_models.local_servers.installed import VLLMInstallation, find_vllm
-from palestra.responses_api_models.local_servers.ports import free_port, require_own
+from palestra.responses_api_models.local_servers.installed import (
+    VLLMInstallation,
+    find_vllm,
+    free_port,
+    require_own,
+)
 from palestra.responses_api_models.local_servers.vllm_command import (
     command,
     environment,

@@ -30,8 +30,14 @@ from palestra.schema import (
     to_plain,
 )
 from palestra.server.agent import ServerReference
-from palestra.server.judging.questions import Question, check_template
-from palestra.server.judging.verdicts import EQUAL, NOT_EQUAL, Labels, read_verdict
+from palestra.server.judging.questions import (
+    EQUAL,
+    NOT_EQUAL,
+    Labels,
+    Question,
+    check_template,
+    read_verdict,
+)
 from palestra.server.resources_server import ResourcesServerConfig
 from palestra.transport import ServerClient
 

@@ -9,10 +9,9 @@ from typing import Final, TypeVar, final
 from palestra.errors import DeadlineExceeded
 from palestra.transport.h1.connection import NEVER, Connection, ExchangeEnded, Late
 from palestra.transport.h1.dialing import Address, Dialer, Resolve
-from palestra.transport.h1.pool import IDLE_S, Host
+from palestra.transport.h1.pool import IDLE_S, Host, Room
 from palestra.transport.h1.proxies import Proxies
 from palestra.transport.h1.requests import RequestHeads
-from palestra.transport.h1.room import Room
 from palestra.transport.http import (
     CONNECTOR_LIMIT,
     CertificateRejected,
