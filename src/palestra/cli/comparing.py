@@ -1,10 +1,8 @@
-"""`comparison_of`: two runs, task by task, as a table, as Markdown, or as JSON."""
+"""`compare`: two runs, task by task, as a table, as Markdown, or as JSON."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.analysis import (
     Comparison,
@@ -22,47 +20,14 @@ from palestra.analysis import (
 from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
-from palestra.config import Flag, flag
 from palestra.errors import ConfigError
+from palestra.settings import CompareArgs
 
 SIGNIFICANT = 0.05
 GATE_FAILED = 1
 _METRICS = ("metric", "tasks", "A", "B", "B - A", "95 % interval", "p", "p (Holm)", "detectable")
 _BOUNDS = ("metric", "tasks", "A", "B", "B - A at worst", "B - A at best")
 _REGRESSIONS = ("task", "A", "B", "change", "rollouts A", "rollouts B")
-
-
-class CompareArgs(BaseModel):
-    """What `comparison_of` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    a: Annotated[str, Flag(metavar="A", argument=True)] = Field(
-        description="Rollouts of the run to beat."
-    )
-    b: Annotated[str, Flag(metavar="B", argument=True)] = Field(
-        description="Rollouts of the other run."
-    )
-    metrics: Annotated[tuple[str, ...], flag("--metric", "-m")] = Field(
-        default=(), description="Besides the reward: a numeric field, or pass@K; repeatable."
-    )
-    allow_unmatched: bool = Field(
-        default=False, description="Leave out tasks that the runs do not share."
-    )
-    allow_different_rows: bool = Field(
-        default=False, description="Pair tasks by index although their rows differ."
-    )
-    gate: bool = Field(default=False, description="Exit 1 when B is significantly worse than A.")
-    tolerance: float | None = Field(
-        default=None, description="With --gate: by more than so much reward; default 0."
-    )
-    scored_only: bool = Field(
-        default=False, description="With --gate: whatever missing rollouts could hide."
-    )
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
-    as_markdown: Annotated[bool, flag("--markdown")] = Field(
-        default=False, description="As Markdown."
-    )
 
 
 def compare_runs(args: CompareArgs) -> int:

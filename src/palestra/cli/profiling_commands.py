@@ -22,10 +22,10 @@ from palestra.analysis import (
     write_reward_profiling,
 )
 from palestra.cli.console import notice, say, shown, warn_all
-from palestra.cli.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
 from palestra.cli.tables import print_table
 from palestra.errors import InputDataError
 from palestra.schema import RunPaths
+from palestra.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
 
 _WHAT_TO_TYPE = "name the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 

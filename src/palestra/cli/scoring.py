@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.analysis import (
     ComparedRun,
@@ -22,29 +21,9 @@ from palestra.analysis import (
 from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
-from palestra.config import Flag, flag
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
-
-
-class ScoresArgs(BaseModel):
-    """What `scores` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    runs: Annotated[tuple[str, ...], Flag(metavar="[NAME=]RUN...", argument=True)] = Field(
-        description="Rollouts of runs over the same tasks; runs of one name are its seeds. Without "
-        "a name: the model that the rollouts name."
-    )
-    k: int = Field(default=4, ge=1, description="Attempts of pass@k and maj@k.")
-    allow_unmatched: bool = Field(
-        default=False, description="Leave out tasks that the runs do not share."
-    )
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
-    as_markdown: Annotated[bool, flag("--markdown")] = Field(
-        default=False, description="As Markdown."
-    )
-    fractions: bool = Field(default=False, description="Parts of 1 (0.9000) and not percent.")
+from palestra.settings import ScoresArgs
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,12 @@
-"""`selection_of`: the tasks of a run that are worth training on, as a dataset of their own."""
+"""`select`: the tasks of a run that are worth training on, as a dataset of their own."""
 
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
 import palestra
 from palestra.analysis import (
@@ -28,63 +26,31 @@ from palestra.analysis import (
 )
 from palestra.cli.console import notice, say, shown
 from palestra.cli.tables import print_table
-from palestra.config import Flag, flag
 from palestra.errors import ConfigError, RunFailed
+from palestra.settings import SelectArgs
 
 
-class SelectArgs(BaseModel):
-    """What `selection_of` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    rollouts: Annotated[str, Flag(metavar="ROLLOUTS", argument=True)] = Field(
-        description="Scored rows of a run."
-    )
-    out: Annotated[Path | None, flag("--out", "-o")] = Field(
-        default=None,
-        description="Where the kept tasks go (.jsonl); without it, a preview.",
-    )
-    band: str | None = Field(
-        default=None, description="Pass rates to keep, both ends included: 0.1..0.9."
-    )
-    min_rollouts: int = Field(default=1, ge=1, description="Scored rollouts that a task must have.")
-    max_tokens: float | None = Field(
-        default=None, ge=0, description="Mean output tokens that its rollouts may take."
-    )
-    learnability: bool = Field(
-        default=False, description="Most learnable first: p(1 - p), p the pass rate."
-    )
-    limit: int | None = Field(default=None, ge=1, description="Keep at most so many.")
-    decided_only: bool = Field(
-        default=False, description="Only where the interval of the pass rate is inside the band."
-    )
-    solved_at: float = Field(
-        default=1.0, description="From this reward on a rollout solved its task."
-    )
-    overwrite: bool = Field(default=False, description="Replace what is at --out.")
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
-
-    def criteria(self) -> SelectionCriteria:
-        """Raises ConfigError when there is nothing to select by."""
-        if self.band is None and not self.learnability:
-            raise ConfigError(
-                "nothing says which tasks to select",
-                hint="--band LOW..HIGH for pass rates, --learnability for the most learnable first",
-            )
-        return SelectionCriteria(
-            band=None if self.band is None else RateBand.parse(self.band),
-            min_rollouts=self.min_rollouts,
-            max_tokens=self.max_tokens,
-            solved_at=self.solved_at,
-            by_learnability=self.learnability,
-            decided_only=self.decided_only,
-            limit=self.limit,
+def _criteria(args: SelectArgs) -> SelectionCriteria:
+    """Raises ConfigError when there is nothing to select by."""
+    if args.band is None and not args.learnability:
+        raise ConfigError(
+            "nothing says which tasks to select",
+            hint="--band LOW..HIGH for pass rates, --learnability for the most learnable first",
         )
+    return SelectionCriteria(
+        band=None if args.band is None else RateBand.parse(args.band),
+        min_rollouts=args.min_rollouts,
+        max_tokens=args.max_tokens,
+        solved_at=args.solved_at,
+        by_learnability=args.learnability,
+        decided_only=args.decided_only,
+        limit=args.limit,
+    )
 
 
 def select_tasks(args: SelectArgs) -> int:
     """Select, export, and print what became of every task."""
-    criteria = args.criteria()
+    criteria = _criteria(args)
     if args.out is not None:
         check_destination(args.out, rollout_files(args.rollouts), overwrite=args.overwrite)
     frame = load_side(args.rollouts, name="the run").frame
