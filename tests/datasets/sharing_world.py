@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from hub_fakes import WRITER, FakeHub
-from palestra.datasets.hub import HubDownload, HubUpload, check_rows, target_of
+from palestra.datasets.hub import check_rows, target_of
 from palestra.datasets.hub.calls import Hub
 from palestra.datasets.hub.downloading import download
 from palestra.datasets.hub.uploading import Uploaded, upload
 from palestra.datasets.transfer import Patience, outgoing
+from palestra.settings import HubDownload, HubUpload
 
 CONFIG = "resources_servers/mcqa/configs/mcqa.yaml"
 REPO = "acme/Nemotron-RL-knowledge-mcqa"

@@ -10,12 +10,13 @@ import pytest
 from sharing_world import Moves, jsonl, rows
 
 from faulty_http import Fault
-from palestra.datasets.registry import GitlabDownload, GitlabUpload, RegistryAddress
+from palestra.datasets.registry import RegistryAddress
 from palestra.datasets.registry.access import Registry, open_registry
 from palestra.datasets.registry.catalogue import Catalogue
 from palestra.datasets.registry.moving import Stored, download, upload
 from palestra.datasets.transfer import Patience, outgoing
 from palestra.errors import ConfigError, CredentialsRejected, InfraError, RunFailed
+from palestra.settings import GitlabDownload, GitlabUpload
 from registry_fakes import TOKEN, FakeGitlab, fake_gitlab, mlflow_server
 
 LARGE = jsonl(rows(3000))

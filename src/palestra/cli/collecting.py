@@ -13,7 +13,6 @@ from palestra.cli.guard import FROZEN_AFTER_S, tell_guard
 from palestra.cli.loop import Stopped, run_to_end, to_its_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, OwnFleet, find, unless
-from palestra.cli.settings import CollectArgs, args_from, load
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ResolvedConfig, ServerType
@@ -22,7 +21,6 @@ from palestra.fleet import raise_descriptor_limit
 from palestra.rollouts import (
     AgentRoute,
     Collected,
-    CollectSettings,
     PreparedRun,
     begin,
     check_rows,
@@ -40,6 +38,7 @@ from palestra.schema import (
     own_hint,
     read_jsonl,
 )
+from palestra.settings import CollectArgs, CollectSettings, args_from, load
 
 
 def collect(

@@ -11,7 +11,6 @@ import orjson
 from palestra.cli.console import say
 from palestra.cli.doors import doors_of_agents
 from palestra.cli.escaping import visible
-from palestra.cli.settings import load
 from palestra.config import (
     MASK,
     Redactor,
@@ -28,6 +27,7 @@ from palestra.doctor.outputs import Counts
 from palestra.doctor.signatures import SignatureTable
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Manifest
+from palestra.settings import load
 
 
 def diagnose(run: str, *, logs: tuple[Path, ...], inputs: tuple[Path, ...], as_json: bool) -> int:

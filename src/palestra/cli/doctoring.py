@@ -15,7 +15,6 @@ from palestra.cli.escaping import visible
 from palestra.cli.loop import Stopped, run_to_end
 from palestra.cli.meaning import run_meaning
 from palestra.cli.reaching import FleetChoice, find
-from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.config import Redactor, ResolvedConfig
 from palestra.doctor.checking import CheckRun, Looked, Round
 from palestra.doctor.checks.config import findings_of_load
@@ -25,7 +24,7 @@ from palestra.doctor.report import Report
 from palestra.doctor.subject import Subject
 from palestra.errors import ConfigError, Layer, PalestraError, RunFailed
 from palestra.fleet import raise_descriptor_limit
-from palestra.rollouts import CollectSettings
+from palestra.settings import CollectArgs, CollectSettings, args_from, existing_path, load
 from palestra.transport import ServerClient
 
 

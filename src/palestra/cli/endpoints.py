@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self, TypeVar
 from pydantic import BaseModel, Field
 
 from palestra.cli.console import notice
-from palestra.cli.settings import PatienceArgs, args_from
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import CallError, Hopeless, RunFailed
 from palestra.fleet import Fleet
 from palestra.server import ModelServer, ask_endpoint
+from palestra.settings import PatienceArgs, args_from
 from palestra.transport import ServerClient
 
 ASK_AGAIN_S = 2.0

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 import palestra
 from palestra.cli.again import verified_by
@@ -19,16 +18,13 @@ from palestra.cli.console import masking, notice, say, shown, warn_all
 from palestra.cli.meaning import run_meaning
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.reaching import OwnFleet
-from palestra.cli.settings import CollectArgs, args_from, existing_path, load
 from palestra.cli.unfinished import OUTPUT, RUNS, tasks_beside, unfinished_run
 from palestra.cli.watching import Watch, watching
 from palestra.config import (
     PACKAGE_ROOT,
-    Flag,
     ResolvedConfig,
     ServerType,
     did_you_mean,
-    flag,
     nearest,
     read_settings,
 )
@@ -43,48 +39,9 @@ from palestra.fleet import (
     starting_within,
     unsatisfied,
 )
-from palestra.rollouts import CollectSettings, intended
+from palestra.rollouts import intended
+from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, existing_path, load
 from palestra.system import remove_empty
-
-
-def _pairs(items: Any) -> Any:
-    """Texts KEY=VALUE as a mapping; anything else as it is."""
-    if not isinstance(items, list):
-        return items
-    pairs = [item.partition("=") for item in items]
-    if wrong := [item for item, (_, equals, _) in zip(items, pairs, strict=True) if not equals]:
-        raise ConfigError(f"--rows {wrong[0]!r} is not KEY=VALUE")
-    return {key: value for key, _, value in pairs}
-
-
-class EvalArgs(BaseModel):
-    """What `palestra eval` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    target: Annotated[str, Flag(argument=True)] = Field(
-        description="An environment's name, a Python file, or a config file."
-    )
-    model: str | None = Field(
-        default=None,
-        description="local, openai:NAME, vllm:URL[#NAME], or a configured instance.",
-    )
-    limit: int | None = Field(default=None, ge=0, description="How many tasks; 0 means none.")
-    output: Annotated[Path | None, flag("--output", "-o")] = Field(
-        default=None, description="Where scored rows go; default a new folder in runs/."
-    )
-    seed: int = Field(default=0, description="Seed of tasks made on demand.")
-    rows: Annotated[Mapping[str, str], BeforeValidator(_pairs)] = Field(
-        default_factory=dict,
-        description="KEY=VALUE for an environment that makes its tasks; may be repeated.",
-    )
-    max_output_tokens: int | None = Field(default=None, description="Tokens per turn.")
-    temperature: float | None = Field(default=None, description="Sampling temperature.")
-    group_by: str | None = Field(
-        default=None, description="A field of the rollout rows to group the table by."
-    )
-    collecting: Mapping[str, Any] = Field(default_factory=dict)
-    """What was given of the settings of `palestra collect`, by their names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,39 +3,27 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
-from palestra.analysis.comparison import Side, load_side, pair, refuse_shared_files
-from palestra.analysis.seeds import ModelScores, SeedRun, SeedScore, read_answers, score_model
+from palestra.analysis import (
+    ComparedRun,
+    ModelScores,
+    SeedRun,
+    SeedScore,
+    load_side,
+    pair_tasks,
+    read_answers,
+    refuse_shared_files,
+    score_model,
+)
 from palestra.cli.console import notice, say
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
-from palestra.config import Flag, flag
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
-
-
-class ScoresArgs(BaseModel):
-    """What `scores` takes."""
-
-    model_config = ConfigDict(frozen=True)
-
-    runs: Annotated[tuple[str, ...], Flag(metavar="[NAME=]RUN...", argument=True)] = Field(
-        description="Rollouts of runs over the same tasks; runs of one name are its seeds. Without "
-        "a name: the model that the rollouts name."
-    )
-    k: int = Field(default=4, ge=1, description="Attempts of pass@k and maj@k.")
-    allow_unmatched: bool = Field(
-        default=False, description="Leave out tasks that the runs do not share."
-    )
-    as_json: Annotated[bool, flag("--json")] = Field(default=False, description="As JSON.")
-    as_markdown: Annotated[bool, flag("--markdown")] = Field(
-        default=False, description="As Markdown."
-    )
-    fractions: bool = Field(default=False, description="Parts of 1 (0.9000) and not percent.")
+from palestra.settings import ScoresArgs
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +81,14 @@ def _named(run: str) -> tuple[str, str]:
 
 
 def _shared_tasks(
-    sides: Sequence[Side], *, allow_unmatched: bool
+    sides: Sequence[ComparedRun], *, allow_unmatched: bool
 ) -> tuple[list[TaskIndex], list[str]]:
-    """The tasks that all runs have, with the same rows; raises as `pair` does."""
+    """The tasks that all runs have, with the same rows; raises as `pair_tasks` does."""
     first = sides[0]
     tasks = list(first.frame.requests.tasks)
     notices: list[str] = []
     for other in sides[1:]:
-        pairs = pair(first, other, allow_unmatched=allow_unmatched)
+        pairs = pair_tasks(first, other, allow_unmatched=allow_unmatched)
         notices += [f"{other.name}: {text}" for text in pairs.notices]
         shared = set(pairs.tasks)
         tasks = [task for task in tasks if task in shared]
@@ -109,7 +97,7 @@ def _shared_tasks(
     return tasks, notices
 
 
-def _seed_run(name: str, side: Side) -> SeedRun:
+def _seed_run(name: str, side: ComparedRun) -> SeedRun:
     answers = read_answers(side.frame)
     label = name or answers.model or side.frame.rollouts_path.parent.name or side.rollouts
     return SeedRun(label, side.rollouts, side.frame, answers)

@@ -13,9 +13,7 @@ from palestra.cli.loop import Stopped, run_to_end
 from palestra.errors import ConfigError
 from palestra.fleet import LOOPBACK, holder_of, http_transport, listen, serving
 from palestra.responses_api_models.local_servers import (
-    LlamaCppServer,
     Serving,
-    VLLMServer,
     find_vllm,
     serve_llama_cpp,
     serve_vllm,
@@ -23,6 +21,7 @@ from palestra.responses_api_models.local_servers import (
 from palestra.sandbox import Sandbox, SandboxSettings
 from palestra.sandbox.limits import TOKEN_VARIABLE
 from palestra.sandbox.service import SandboxService
+from palestra.settings import LlamaCppServer, VLLMServer
 
 
 def serve_model_vllm(

@@ -10,20 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from palestra.cli.console import masking, notice, say, shown, warn_all
-from palestra.cli.settings import NetworkSettings, args_from, existing_path, load
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import Redactor
 from palestra.datasets.extras import needs
-from palestra.datasets.hub import HubDownload, HubUpload, UploadTarget, check_rows, target_of
-from palestra.datasets.registry import (
-    GitlabDelete,
-    GitlabDownload,
-    GitlabUpload,
-    RegistryAddress,
-)
+from palestra.datasets.hub import UploadTarget, check_rows, target_of
+from palestra.datasets.registry import RegistryAddress
 from palestra.datasets.sources import credentials_in
 from palestra.datasets.transfer import Outgoing, Patience, Progress, outgoing
 from palestra.errors import ConfigError
+from palestra.settings import (
+    GitlabDelete,
+    GitlabDownload,
+    GitlabUpload,
+    HubDownload,
+    HubUpload,
+    NetworkSettings,
+    args_from,
+    existing_path,
+    load,
+)
 
 if TYPE_CHECKING:
     from palestra.datasets.registry.catalogue import Catalogue

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from palestra.cli.evaluating import EvalArgs, Target, find_target
-from palestra.cli.settings import existing_path, load
+from palestra.cli.evaluating import Target, find_target
 from palestra.config import InstanceConfig, ResolvedConfig, ServerType, nearest
 from palestra.conformance import CASES_FILE, Case, Subject, has_numbered_rows, load_cases
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, Response, read_jsonl
+from palestra.settings import EvalArgs, existing_path, load
 
 EXAMPLE_ROLLOUTS = "example_rollouts.jsonl"
 EXAMPLES = "example.jsonl"

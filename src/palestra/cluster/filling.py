@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from palestra.cluster.options import config_list
 from palestra.cluster.secrets import PLACEHOLDERS, SHORTEST
 from palestra.config import Action, Override, is_secret_name, parse_overrides, raise_problems
+from palestra.settings import config_list
 
 OPTION_OF: Final = {
     "agent_name": "agent_name",

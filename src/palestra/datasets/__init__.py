@@ -12,7 +12,7 @@ from palestra.datasets.entries import (
 )
 from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
 from palestra.datasets.problems import BadRows, RowProblems, line_ranges
-from palestra.datasets.prompts import PromptTemplate, load_prompt
+from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
 from palestra.datasets.request_models import (
     Door,
     DoorKeeper,
@@ -39,6 +39,7 @@ __all__ = [
     "datasets_of_agents",
     "differences",
     "doors_in",
+    "fill_row",
     "line_ranges",
     "load_prompt",
     "metrics_of",

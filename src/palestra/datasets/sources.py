@@ -10,10 +10,10 @@ from typing import Any, Final
 from palestra.config import Redactor, find_secrets
 from palestra.datasets.entries import DatasetEntry, DatasetType, DataSource
 from palestra.datasets.extras import needs
-from palestra.datasets.hub import HubDownload
-from palestra.datasets.registry import GitlabDownload, RegistryAddress
+from palestra.datasets.registry import RegistryAddress
 from palestra.datasets.transfer import Patience, Progress, Silent
 from palestra.errors import ConfigError, PalestraError, mask_error
+from palestra.settings import GitlabDownload, HubDownload
 
 CREDENTIALS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MLFLOW_TRACKING_TOKEN")
 

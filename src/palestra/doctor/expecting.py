@@ -13,7 +13,7 @@ from palestra.doctor.subject import Known, Subject
 from palestra.doctor.survey import AgentRows
 from palestra.doctor.tabled import tabled
 from palestra.errors import Layer
-from palestra.rollouts import CollectSettings
+from palestra.settings import CollectSettings
 
 
 async def expect(subject: Subject, round_: Round, known: Known) -> Forecast | None:

@@ -11,8 +11,8 @@ from palestra.doctor.checks.model import Endpoint
 from palestra.doctor.findings import has_errors
 from palestra.doctor.forecast import Pace
 from palestra.doctor.survey import AgentRows
-from palestra.rollouts import CollectSettings
 from palestra.server import Server
+from palestra.settings import CollectSettings
 from palestra.transport import ServerClient
 
 UNBOUNDED: Final = 16_384

@@ -30,7 +30,7 @@ from palestra.fleet.runfile import (
     write_run_file,
 )
 from palestra.fleet.sockets import LOOPBACK, HeadAddress, holder_of, listen, serving
-from palestra.schema.openapi import complete
+from palestra.schema import complete_document
 from palestra.server import Boundary, OwnErrors, Refusals, describe, error_text
 from palestra.transport import ASGIApp, new_id
 
@@ -61,7 +61,7 @@ def head_app(
     async def server_instances() -> JSONResponse:
         return JSONResponse([instance.as_json() for instance in instances()])
 
-    describe(app, lambda document: complete(document, {401, 500}))
+    describe(app, lambda document: complete_document(document, {401, 500}))
 
     return Boundary(
         app,

@@ -56,13 +56,13 @@ from palestra.sandbox.service_wire import (
     ProgramMessage,
     ServiceStatus,
 )
-from palestra.schema.openapi import (
+from palestra.schema import (
     JSON_TYPE,
-    Components,
-    answered,
-    complete,
+    SchemaComponents,
+    complete_document,
+    documented_answers,
+    json_schema_of,
     request_body,
-    schema_of,
 )
 
 T = TypeVar("T")
@@ -263,13 +263,13 @@ def _described() -> dict[str, Any]:
         "info": {"title": SERVICE, "version": "1"},
         "paths": {},
     }
-    components = Components(document)
+    components = SchemaComponents(document)
 
     def operation(answers: Any, *, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        described: dict[str, Any] = {"responses": {"200": answered(answers, components)}}
+        described: dict[str, Any] = {"responses": {"200": documented_answers(answers, components)}}
         return described if body is None else {"requestBody": dict(body), **described}
 
-    program = request_body(components.placed(schema_of(ProgramMessage)))
+    program = request_body(components.placed(json_schema_of(ProgramMessage)))
     raw = {"content": {RAW: {"schema": {"type": "string"}}}}
     conversation = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
     within = {"name": WITHIN_HEADER, "in": "header", "schema": {"type": "number"}}
@@ -284,5 +284,5 @@ def _described() -> dict[str, Any]:
             "delete": operation({JSON_TYPE: SandboxResult}),
         },
     }
-    complete(document, {401, 410, 415, 421, 422, 503})
+    complete_document(document, {401, 410, 415, 421, 422, 503})
     return document

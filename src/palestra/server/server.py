@@ -13,8 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from palestra.config import ServerType
 from palestra.errors import CallError, Evidence, RejectedRows, RowError
-from palestra.schema import rejected_fields
-from palestra.schema.openapi import Components, complete
+from palestra.schema import SchemaComponents, complete_document, rejected_fields
 from palestra.server.author_calls import AuthorMethod, is_by_author
 from palestra.server.authors_errors import error_text
 from palestra.server.boundary import Boundary, SessionCookie
@@ -199,11 +198,11 @@ class Server(BaseModel):
         return app
 
     def _complete_document(self, document: dict[str, Any]) -> None:
-        components = Components(document)
+        components = SchemaComponents(document)
         for endpoint in self._palestra_endpoints.values():
             path = document["paths"].setdefault(endpoint.path, {})
             path.setdefault("post", endpoint.operation(components))
-        complete(document, self.palestra_failures)
+        complete_document(document, self.palestra_failures)
 
     def secure(self, *, secret: str = "", token: str = "", worker: int | None = None) -> None:
         """Share the fleet's cookie secret and token; call before the first request.

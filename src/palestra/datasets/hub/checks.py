@@ -7,10 +7,10 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from palestra.config import ServerType, load_config, renamed
-from palestra.datasets.hub.settings import HubUpload
 from palestra.datasets.problems import Lines
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, read_jsonl
+from palestra.settings import HubUpload
 
 WANTED: Final = ("reward_profiles", "expected_answer")
 """What a train file had better have."""

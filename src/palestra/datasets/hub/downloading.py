@@ -19,7 +19,6 @@ from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type:
 
 from palestra.datasets.hub.calls import Hub
 from palestra.datasets.hub.repositories import NOTHING_READABLE, Split, chosen, splits_of
-from palestra.datasets.hub.settings import HubDownload
 from palestra.datasets.importing import write_lines
 from palestra.datasets.transfer import (
     Arriving,
@@ -30,6 +29,7 @@ from palestra.datasets.transfer import (
     keeping,
 )
 from palestra.errors import ConfigError
+from palestra.settings import HubDownload
 
 DATASET: Final = "dataset"
 

@@ -13,9 +13,9 @@ from huggingface_hub.hf_api import RepoFile
 
 from palestra.datasets.hub.calls import Hub, trouble_of
 from palestra.datasets.hub.checks import UploadTarget
-from palestra.datasets.hub.settings import MAIN, HubUpload
 from palestra.datasets.transfer import CountedReader, Outgoing, Progress, Trouble, git_blob_of
 from palestra.errors import ConfigError, RunFailed
+from palestra.settings import MAIN, HubUpload
 
 DATASET: Final = "dataset"
 

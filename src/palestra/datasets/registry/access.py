@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from palestra.datasets.extras import needs
-from palestra.datasets.registry.settings import RegistryAddress
+from palestra.datasets.registry.address import RegistryAddress
 from palestra.datasets.transfer import Patience, Trouble
 from palestra.errors import (
     ConfigError,

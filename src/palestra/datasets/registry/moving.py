@@ -6,9 +6,9 @@ from pathlib import Path
 from palestra.datasets.registry.access import Registry
 from palestra.datasets.registry.artifacts import Artifacts
 from palestra.datasets.registry.catalogue import Catalogue
-from palestra.datasets.registry.settings import GitlabDownload, GitlabUpload
 from palestra.datasets.transfer import Outgoing, Progress, free_destination
 from palestra.errors import ConfigError, RunFailed
+from palestra.settings import GitlabDownload, GitlabUpload
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,11 @@ from palestra.responses_api_models.local_servers.installed import (
     require_own,
 )
 from palestra.responses_api_models.local_servers.vllm_command import (
-    VLLMServer,
     command,
     environment,
     tool_parser,
 )
+from palestra.settings import VLLMServer
 from palestra.transport import HttpRequest, HttpTransport
 
 logger = logging.getLogger("palestra.local_servers")
