@@ -1,29 +1,19 @@
 """What a user gives for a collection, under the names of the field's commands, checked."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from palestra.config import PACKAGE_ROOT, ResolvedConfig, flag, resolve_path
+from palestra.config import ResolvedConfig, flag
 from palestra.errors import ConfigError
-from palestra.rollouts.settings import AUTO, PATIENCE_S, CollectSettings, InputFile, Shard
+from palestra.settings.base import Settings, existing_path
+from palestra.settings.collection import AUTO, PATIENCE_S, CollectSettings, InputFile, Shard
 
 NO_END: Final = frozenset({"none", "null", "never"})
 """What turns a limit off, beside 0."""
-
-Args = TypeVar("Args", bound=BaseModel)
 
 
 def concurrency(given: Any) -> int | Literal["auto"] | None:
@@ -41,10 +31,8 @@ def concurrency(given: Any) -> int | Literal["auto"] | None:
     return number
 
 
-class PatienceArgs(BaseModel):
+class PatienceArgs(Settings):
     """How long a run waits for endpoints that do not answer; None: without end."""
-
-    model_config = ConfigDict(extra="ignore")
 
     patience: Annotated[float | None, flag(metavar="SECONDS")] = Field(
         default=PATIENCE_S,
@@ -70,9 +58,9 @@ class RunArgs(PatienceArgs):
     num_repeats: Annotated[int, flag("--num-repeats", "--repeats")] = Field(
         default=1, ge=1, description="Rollouts per task."
     )
-    num_samples_in_parallel: Annotated[int | Literal["auto"] | None, flag("--concurrency")] = Field(
-        default=None, description="Rollouts in flight, or auto; default no bound."
-    )
+    num_samples_in_parallel: Annotated[
+        int | Literal["auto"] | None, BeforeValidator(concurrency), flag("--concurrency")
+    ] = Field(default=None, description="Rollouts in flight, or auto; default no bound.")
     resume_from_cache: Annotated[bool, flag("--resume")] = Field(
         default=False, description="Continue a run."
     )
@@ -95,11 +83,6 @@ class RunArgs(PatienceArgs):
     json_events: str | None = Field(
         default=None, description="File for one JSON object per event; - for stdout."
     )
-
-    @field_validator("num_samples_in_parallel", mode="before")
-    @classmethod
-    def _is_a_concurrency(cls, value: Any) -> Any:
-        return concurrency(value)
 
 
 class CollectArgs(RunArgs):
@@ -205,32 +188,3 @@ def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:
         for dataset in instance.datasets
         if dataset.get("type") == split
     )
-
-
-HOW_TO_GIVE = "give a setting as +name=value, or as a flag of `palestra`"
-
-
-def args_from(model: type[Args], tree: Mapping[str, Any], *, hint: str = HOW_TO_GIVE) -> Args:
-    """The command's settings. Raises ConfigError listing all that are missing or wrong."""
-    given = {key: value for key, value in tree.items() if value is not None}
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        problems = [_problem(e) for e in error.errors(include_url=False)]
-    raise ConfigError("; ".join(problems), hint=hint)
-
-
-def _problem(error: ErrorDetails) -> str:
-    """One setting that is missing or wrong, or settings that do not go together."""
-    said = error["msg"].removeprefix("Value error, ")
-    if not error["loc"]:
-        return said
-    name = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "missing":
-        return f"{name}: is required"
-    return f"{name}: {said}, got {error['input']!r}"
-
-
-def existing_path(path: str) -> Path:
-    """`path` in the working directory, else in the installed package."""
-    return resolve_path(path, Path.cwd(), PACKAGE_ROOT)

@@ -1,20 +1,19 @@
-"""What up- and downloads are told. A combination that cannot be is an error of these models."""
+"""Settings of up- and downloads. The models refuse settings that contradict each other."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from palestra.config import flag
+from palestra.settings.base import Settings
 
 Split = Literal["train", "validation", "test"]
 MAIN = "main"
 
 
-class HubUpload(BaseModel):
+class HubUpload(Settings):
     """`ng_upload_dataset_to_hf`, `palestra dataset upload`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(description="The JSONL file.")
     hf_organization: Annotated[str, flag("--organization")] = Field(
@@ -70,10 +69,8 @@ class HubUpload(BaseModel):
         return None
 
 
-class HubDownload(BaseModel):
+class HubDownload(Settings):
     """`ng_download_dataset_from_hf`, `palestra dataset download`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     repo_id: Annotated[str, flag("--repo")] = Field(
         min_length=1, description="hf: the repository, organization/name."
