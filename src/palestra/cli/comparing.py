@@ -4,17 +4,17 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
-from palestra.analysis import Estimate
-from palestra.analysis.comparison import (
+from palestra.analysis import (
     Comparison,
-    Gate,
+    Estimate,
     MetricComparison,
     Regression,
+    RegressionGate,
     RunCounts,
-    compare,
-    judge,
+    comparison_of,
+    judge_comparison,
     load_side,
-    pair,
+    pair_tasks,
     refuse_shared_files,
 )
 from palestra.cli.console import notice, say
@@ -34,16 +34,18 @@ def compare_runs(args: CompareArgs) -> int:
     """Compare and print. 1 when the gate was asked for and did not pass, else 0."""
     _check(args)
     a, b = load_side(args.a, name="A"), load_side(args.b, name="B")
-    pairs = pair(
+    pairs = pair_tasks(
         a,
         b,
         allow_unmatched=args.allow_unmatched,
         allow_different_rows=args.allow_different_rows,
     )
-    found = compare(a, b, pairs, metrics=args.metrics)
+    found = comparison_of(a, b, pairs, metrics=args.metrics)
     gate = None
     if args.gate:
-        gate = judge(found, tolerance=args.tolerance or 0.0, scored_only=args.scored_only)
+        gate = judge_comparison(
+            found, tolerance=args.tolerance or 0.0, scored_only=args.scored_only
+        )
     for text in found.notices:
         notice(text)
     if args.as_json:
@@ -84,7 +86,7 @@ def _plain(found: Comparison) -> dict[str, object]:
     return decoded
 
 
-def _show(found: Comparison, gate: Gate | None, *, markdown: bool) -> None:
+def _show(found: Comparison, gate: RegressionGate | None, *, markdown: bool) -> None:
     for line in _head(found):
         say(f"- {line}" if markdown else line)
     for title, columns, rows in _tables(found):
@@ -127,7 +129,7 @@ def _counts(run: RunCounts) -> str:
     return f"{told} ({', '.join(lost)})" if lost else told
 
 
-def _tail(found: Comparison, gate: Gate | None) -> Iterator[str]:
+def _tail(found: Comparison, gate: RegressionGate | None) -> Iterator[str]:
     yield verdict(found.reward)
     for metric in found.metrics:
         if metric.mcnemar is not None:

@@ -11,14 +11,16 @@ from palestra.analysis import (
     Range,
     RunFrame,
     RunSummary,
+    SeedRun,
     is_compressed,
     load_run,
+    majorities_of,
+    read_answers,
     summarize,
     write_agent_metrics,
+    write_report,
     write_reward_profiling,
 )
-from palestra.analysis.report import write_report
-from palestra.analysis.seeds import SeedRun, majorities_of, read_answers
 from palestra.cli.console import notice, say, shown, warn_all
 from palestra.cli.tables import print_table
 from palestra.errors import InputDataError

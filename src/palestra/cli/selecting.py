@@ -9,19 +9,20 @@ from typing import Any
 import orjson
 
 import palestra
-from palestra.analysis import RunFrame, rollout_files
-from palestra.analysis.comparison import load_side
-from palestra.analysis.selection import (
-    Band,
-    Criteria,
+from palestra.analysis import (
     JudgedTask,
+    RateBand,
+    RunFrame,
     Selection,
-    Verdict,
+    SelectionCriteria,
+    TaskVerdict,
     check_destination,
-    export,
-    origin,
+    export_selection,
+    load_side,
     provenance_path,
-    select,
+    rollout_files,
+    selection_of,
+    selection_origin,
 )
 from palestra.cli.console import notice, say, shown
 from palestra.cli.tables import print_table
@@ -29,15 +30,15 @@ from palestra.errors import ConfigError, RunFailed
 from palestra.settings import SelectArgs
 
 
-def _criteria(args: SelectArgs) -> Criteria:
+def _criteria(args: SelectArgs) -> SelectionCriteria:
     """Raises ConfigError when there is nothing to select by."""
     if args.band is None and not args.learnability:
         raise ConfigError(
             "nothing says which tasks to select",
             hint="--band LOW..HIGH for pass rates, --learnability for the most learnable first",
         )
-    return Criteria(
-        band=None if args.band is None else Band.parse(args.band),
+    return SelectionCriteria(
+        band=None if args.band is None else RateBand.parse(args.band),
         min_rollouts=args.min_rollouts,
         max_tokens=args.max_tokens,
         solved_at=args.solved_at,
@@ -55,9 +56,9 @@ def select_tasks(args: SelectArgs) -> int:
     frame = load_side(args.rollouts, name="the run").frame
     for text in frame.notices:
         notice(text)
-    selection = select(frame, criteria)
+    selection = selection_of(frame, criteria)
     if args.out is not None and selection.kept:
-        export(frame, selection, args.out, provenance=_provenance(frame, criteria))
+        export_selection(frame, selection, args.out, provenance=_provenance(frame, criteria))
     if args.as_json:
         say(orjson.dumps(_as_json(selection, args), option=orjson.OPT_INDENT_2).decode())
     else:
@@ -70,12 +71,12 @@ def select_tasks(args: SelectArgs) -> int:
     return 0
 
 
-def _provenance(frame: RunFrame, criteria: Criteria) -> dict[str, Any]:
+def _provenance(frame: RunFrame, criteria: SelectionCriteria) -> dict[str, Any]:
     return {
         "palestra_version": palestra.__version__,
         "command": shlex.join(["palestra", *sys.argv[1:]]),
         "criteria": asdict(criteria),
-        "run": origin(frame),
+        "run": selection_origin(frame),
     }
 
 
@@ -95,13 +96,15 @@ def _show(selection: Selection, args: SelectArgs) -> None:
         say(f"  {shown(provenance_path(args.out))}")
 
 
-def _present(selection: Selection) -> list[Verdict]:
+def _present(selection: Selection) -> list[TaskVerdict]:
     """What the table shows: what tasks can always become, and what else some became."""
-    always = (Verdict.KEPT, Verdict.TOO_EASY, Verdict.TOO_HARD, Verdict.UNDECIDED)
-    return [v for v in Verdict if v in always or v is Verdict.NO_ROLLOUTS or selection.of(v)]
+    always = (TaskVerdict.KEPT, TaskVerdict.TOO_EASY, TaskVerdict.TOO_HARD, TaskVerdict.UNDECIDED)
+    return [
+        v for v in TaskVerdict if v in always or v is TaskVerdict.NO_ROLLOUTS or selection.of(v)
+    ]
 
 
-def _row(verdict: Verdict, tasks: Sequence[JudgedTask]) -> list[str]:
+def _row(verdict: TaskVerdict, tasks: Sequence[JudgedTask]) -> list[str]:
     unsure = [task for task in tasks if task.borderline]
     more = sum(task.more_rollouts or 0 for task in unsure)
     never = sum(task.more_rollouts is None for task in unsure)
@@ -125,7 +128,7 @@ def _as_json(selection: Selection, args: SelectArgs) -> dict[str, Any]:
     unsure = [task for task in selection.tasks if task.borderline]
     return {
         "out": None if args.out is None or not selection.kept else str(args.out),
-        "counts": {verdict.value: len(selection.of(verdict)) for verdict in Verdict},
+        "counts": {verdict.value: len(selection.of(verdict)) for verdict in TaskVerdict},
         "kept": [selection.tasks[position].task for position in selection.kept],
         "failures": _failures(selection),
         "borderline": [orjson.loads(orjson.dumps(task)) for task in unsure],

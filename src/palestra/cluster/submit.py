@@ -24,9 +24,9 @@ from palestra.cluster.places import Placed, mounts_of
 from palestra.cluster.plan import After, Run
 from palestra.cluster.planner import plan_run
 from palestra.cluster.seeds import shards_of
+from palestra.cluster.shard import is_done
 from palestra.cluster.stamping import Stamped, stamp
 from palestra.cluster.submitter import Submission, Submitter
-from palestra.cluster.supervisor.shard import is_done
 from palestra.cluster.writing import Writer
 from palestra.config import ResolvedConfig, ServerType, raise_problems
 from palestra.errors import ConfigError

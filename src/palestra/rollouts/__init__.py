@@ -4,7 +4,7 @@
 once, as a scored row or as a typed failure.
 """
 
-from palestra.datasets.prompts import PromptTemplate, load_prompt
+from palestra.datasets import PromptTemplate, load_prompt
 from palestra.rollouts.afterwards import record_afterwards
 from palestra.rollouts.answers import reverify_command
 from palestra.rollouts.collect import Collector, Limits

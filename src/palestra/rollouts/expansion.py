@@ -14,8 +14,7 @@ import orjson
 from pydantic import ValidationError
 
 from palestra.config import did_you_mean, nearest
-from palestra.datasets.problems import RowProblems
-from palestra.datasets.prompts import fill_row, load_prompt
+from palestra.datasets import RowProblems, fill_row, load_prompt
 from palestra.errors import InputDataError
 from palestra.schema import (
     AGENT_REF,

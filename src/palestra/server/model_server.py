@@ -19,6 +19,7 @@ from starlette.responses import Response as HttpResponse
 from palestra.config import ServerType
 from palestra.errors import InfraError, RowIdentity, from_body
 from palestra.schema import (
+    JSON_TYPE,
     ChatCompletion,
     ChatCreateParams,
     ChatMessage,
@@ -27,7 +28,6 @@ from palestra.schema import (
     fields_of,
     set_fields,
 )
-from palestra.schema.openapi import JSON_TYPE
 from palestra.server.capture import (
     TRAINING_RUN,
     TRAINING_TURNS,

@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from palestra.analysis.comparison.pairing import Pairs, Side, settings_that_differ
+from palestra.analysis.comparison.pairing import ComparedRun, Pairs, settings_that_differ
 from palestra.analysis.comparison.result import (
     Comparison,
     McNemar,
@@ -123,7 +123,9 @@ def _random_totals(random: np.random.Generator, sizes: FloatArray, flips: int) -
 MOST_REGRESSIONS = 10
 
 
-def compare(a: Side, b: Side, pairs: Pairs, *, metrics: Sequence[str] = ()) -> Comparison:
+def comparison_of(
+    a: ComparedRun, b: ComparedRun, pairs: Pairs, *, metrics: Sequence[str] = ()
+) -> Comparison:
     """Compare the reward and `metrics` (numeric fields, `pass@k`) of two runs, task by task.
 
     Raises ConfigError for a metric that neither run has, InputDataError when no paired task has it
@@ -167,7 +169,7 @@ class _Values:
 class _Paired:
     """Both runs, and which of their tasks belong together."""
 
-    def __init__(self, a: Side, b: Side, pairs: Pairs) -> None:
+    def __init__(self, a: ComparedRun, b: ComparedRun, pairs: Pairs) -> None:
         self._a, self._b, self._pairs = a, b, pairs
 
     def metric(self, metric: Metric) -> MetricComparison:
@@ -280,7 +282,7 @@ def _sizes(frame: RunFrame) -> IntArray:
     return frame.requests.outcomes_by_task()[:, SCORED_CODE]
 
 
-def _counts(side: Side) -> RunCounts:
+def _counts(side: ComparedRun) -> RunCounts:
     requests = side.frame.requests
     failures = dict(counts_by_name(requests.outcome_names, requests.outcome))
     scored = failures.pop(SCORED, 0)
@@ -294,6 +296,6 @@ def _counts(side: Side) -> RunCounts:
     )
 
 
-def _notices(side: Side) -> Iterator[str]:
+def _notices(side: ComparedRun) -> Iterator[str]:
     for notice in side.frame.notices:
         yield f"{side.name}: {notice}"

@@ -17,7 +17,7 @@ from palestra.schema import RunPaths, with_compressed
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedRun:
     """A run with what its tasks ask. `name`: A or B, or what the user calls it."""
 
     name: str
@@ -27,7 +27,7 @@ class Side:
     fingerprints: Fingerprints
 
 
-def load_side(rollouts: Path | str, *, name: str) -> Side:
+def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
     """Load a run by its rollouts; inputs and failures are found by name beside them.
 
     `rollouts`: a file or a glob of shards. Parts of a run are accepted: what is missing is counted,
@@ -45,7 +45,7 @@ def load_side(rollouts: Path | str, *, name: str) -> Side:
                 hint="a run's files stay together; the inputs say what was asked and how often",
             )
     frame = load_run(None, rollouts, allow_partial=True)
-    return Side(name, str(rollouts), frame, fingerprints(frame.requests.places.files))
+    return ComparedRun(name, str(rollouts), frame, fingerprints(frame.requests.places.files))
 
 
 def refuse_shared_files(runs: list[str]) -> None:
@@ -77,8 +77,12 @@ class Pairs:
     notices: Sequence[str]
 
 
-def pair(
-    a: Side, b: Side, *, allow_unmatched: bool = False, allow_different_rows: bool = False
+def pair_tasks(
+    a: ComparedRun,
+    b: ComparedRun,
+    *,
+    allow_unmatched: bool = False,
+    allow_different_rows: bool = False,
 ) -> Pairs:
     """The tasks that the runs share, by task index and by what their rows ask.
 
@@ -106,7 +110,7 @@ def pair(
     return Pairs(tasks, _positions(a.frame, tasks), _positions(b.frame, tasks), notices)
 
 
-def settings_that_differ(a: Side, b: Side, pairs: Pairs) -> list[str]:
+def settings_that_differ(a: ComparedRun, b: ComparedRun, pairs: Pairs) -> list[str]:
     """How the first paired task was sampled differently: `temperature: 0.7 -> 1.0`."""
     task = pairs.tasks[0]
     one, other = (sampling(_row(side, task)) for side in (a, b))
@@ -117,7 +121,7 @@ def settings_that_differ(a: Side, b: Side, pairs: Pairs) -> list[str]:
     ]
 
 
-def _unpaired(a: Side, b: Side, *, allowed: bool) -> list[str]:
+def _unpaired(a: ComparedRun, b: ComparedRun, *, allowed: bool) -> list[str]:
     """What to say about tasks that only one of the runs has."""
     only = [
         (side, [task for task in side.frame.requests.tasks if task not in other.fingerprints])
@@ -133,7 +137,9 @@ def _unpaired(a: Side, b: Side, *, allowed: bool) -> list[str]:
     return [f"tasks left out: {'; '.join(told)}"] if told else []
 
 
-def _different(a: Side, b: Side, different: Sequence[TaskIndex], shared: int) -> InputDataError:
+def _different(
+    a: ComparedRun, b: ComparedRun, different: Sequence[TaskIndex], shared: int
+) -> InputDataError:
     named = ", ".join(f"{task} ({_what_differs(a, b, task)})" for task in different[:SHOWN])
     more = ", …" if len(different) > SHOWN else ""
     elsewhere = set(b.fingerprints.values())
@@ -152,13 +158,13 @@ def _different(a: Side, b: Side, different: Sequence[TaskIndex], shared: int) ->
     )
 
 
-def _what_differs(a: Side, b: Side, task: TaskIndex) -> str:
+def _what_differs(a: ComparedRun, b: ComparedRun, task: TaskIndex) -> str:
     one, other = (task_fields(_row(side, task)) for side in (a, b))
     names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
     return " and ".join(names) or "a field that one of them lacks"
 
 
-def _row(side: Side, task: TaskIndex) -> dict[str, object]:
+def _row(side: ComparedRun, task: TaskIndex) -> dict[str, object]:
     requests = side.frame.requests
     first = requests.starts[requests.tasks.index(task)]
     with sample_reader(requests.places.take(np.array([first]))) as samples:

@@ -23,8 +23,8 @@ from palestra.cluster.following import (
 )
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import Run
+from palestra.cluster.records import tail
 from palestra.cluster.resubmit import resubmit
-from palestra.cluster.supervisor.processes import tail
 from palestra.cluster.units import folder_of, read_run
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError

@@ -14,8 +14,7 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response as HttpResponse
 
-from palestra.schema import VerifyResponse, encode_json, fields_of, maker, to_plain
-from palestra.schema.encoding import WIRE_TYPES
+from palestra.schema import WIRE_TYPES, VerifyResponse, encode_json, fields_of, maker, to_plain
 from palestra.server import ToolFailure
 
 

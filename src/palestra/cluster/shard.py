@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from palestra.cluster.layout import RunFiles, ShardFiles
-from palestra.cluster.supervisor.files import read_object, write_object
-from palestra.system.files import set_aside
+from palestra.cluster.records import read_object, write_object
+from palestra.system import set_aside
 
 TASK, ROLLOUT, TERMINAL = "_ng_task_index", "_ng_rollout_index", "_ng_failure_terminal"
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,9 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from palestra.cluster.supervisor.files import read_object, write_object
-from palestra.system.files import create_whole
-from palestra.system.processes import boot_id, born_at
+from palestra.cluster.records import read_object, write_object
+from palestra.system import Process, born_at, create_whole
 
 HEARTBEAT_S = 5.0
 SILENT_AFTER_S = 6 * HEARTBEAT_S
@@ -58,8 +56,7 @@ class Holder:
     @classmethod
     def me(cls, job_id: str, restart: int) -> Holder:
         """The holder that this process is, for a job of that id (of Slurm's; else empty)."""
-        pid = os.getpid()
-        return cls(job_id, restart, socket.gethostname(), boot_id(), pid, born_at(pid))
+        return cls(job_id, restart, **asdict(Process.this()))
 
     @classmethod
     def read(cls, path: Path) -> Holder | None:

@@ -1,4 +1,7 @@
-"""Objects in files that are whole or absent, and lines that are whole or dropped."""
+"""Objects in files that are whole or absent, lines that are whole or dropped, ends of logs.
+
+Standard library only, for Python 3.8 and later: the supervisor carries this module with it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from palestra.system.files import write_whole
-from palestra.system.locks import lock
+from palestra.system import lock, write_whole
 
+TAIL_BYTES = 4096
+TAIL_LINES = 20
 TURN_S = 30.0
 """How long others who append are waited for; appends are whole without turns too, as a rule."""
 
@@ -66,3 +70,15 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 held = json.loads(line)
                 if isinstance(held, dict):
                     yield held
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log, for a message."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-TAIL_LINES:])

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from palestra.system.locks import lock
+from palestra.system import lock
 
 TRIES = 200
 
